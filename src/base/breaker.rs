@@ -92,6 +92,7 @@ impl Breaker {
         let Record { failures, last_failure, reason, .. } = self.record().clone();
         // Without a clock, the pause does not end.
         let is_resting = || self.clock.as_ref().is_none_or(|clock| clock.now().since(last_failure) < PAUSE);
+        // The count outlasts the pause, so that one more failure opens the circuit again.
         if failures >= self.max_failures && is_resting() {
             return Err(Open { name: self.name.as_str().into(), failures, reason: reason.into() }.into());
         }

@@ -75,6 +75,7 @@ impl Environment {
     /// folder.
     pub(crate) fn read(dotenv: &Path, is_trusted: bool) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
+        // `std::env::vars` panics on a variable that is not UTF-8.
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
         Self::of(variables).with_dotenv(dotenv, is_trusted)
     }

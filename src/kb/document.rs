@@ -216,6 +216,7 @@ impl Document {
         let text = &self.text[self.body.clone()];
         let Some(fence) = Fence::opening(text) else { return };
         let Some((content, end)) = fence.enclosed(text) else {
+            // A text may begin with a horizontal rule.
             if looks_like_keys(text.lines().nth(1).unwrap_or_default()) {
                 self.warnings.push(FrontMatterWarning::Unclosed);
             }

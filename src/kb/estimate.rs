@@ -89,6 +89,7 @@ pub async fn estimate(
     if let Some(stored) = stored.as_ref().filter(|_| options.rebuild == Rebuild::No) {
         check_same(stored, &wanted)?;
     }
+    // For its errors alone.
     with_sources(location, stored.unwrap_or(wanted), options)?;
     let mut draft = Draft { embedder, options, index, estimate: IndexEstimate::default(), sample: Vec::new() };
     let mut read_again = HashSet::new();
@@ -173,6 +174,7 @@ impl Draft<'_> {
         while let Some(read) = reads.next().await {
             for read in read.map_err(IngestError::Task)? {
                 match read {
+                    // Size or time has changed, and the content has not.
                     Read::Same(_) => {
                         self.estimate.files -= 1;
                         self.estimate.unchanged += 1;
@@ -207,6 +209,7 @@ impl Draft<'_> {
 
     /// Adds chunks that wait for their vector since an earlier run.
     async fn add_waiting(&mut self, read_again: &HashSet<DocumentId>) -> Result<(), IngestError> {
+        // A rebuild writes every chunk anew, so that none is left waiting.
         let Some(index) = self.index.as_ref().filter(|_| self.options.rebuild == Rebuild::No) else { return Ok(()) };
         for (document, tokens) in index.missing_tokens().await? {
             if !read_again.contains(&document) {

@@ -340,6 +340,7 @@ async fn open_writer(
             writer
         }
         Rebuild::Text | Rebuild::Embedder | Rebuild::All => {
+            // Also if the index is damaged, so that its folders need not be named again.
             let wanted = match Index::known(location).await {
                 Some(Manifest { collections, includes, .. }) => Manifest { collections, includes, ..wanted },
                 None => wanted,
@@ -541,6 +542,7 @@ impl Run<'_> {
         }
         if !self.cancel.is_cancelled() {
             self.writer.finish_vector_index().await?;
+            // An unchanged folder costs no more than its listing, so old versions wait for a run that writes.
             if self.has_written() {
                 self.writer.prune().await?;
             }
@@ -751,12 +753,14 @@ impl Run<'_> {
         let is_sent = self.embedder.server().is_some();
         let per_commit = if is_sent { VECTORS_PER_COMMIT_OF_SERVER } else { VECTORS_PER_COMMIT };
         while !self.cancel.is_cancelled() {
+            // Some at a time, which bounds the memory.
             let rows = self.writer.index().missing_vectors(per_commit).await?;
             if rows.is_empty() {
                 (self.listener)(IngestEvent::IndexingVectors);
                 break;
             }
             let (vectors, error) = self.embed(rows).await?;
+            // Before the error is returned: the vectors may be paid for.
             if !vectors.is_empty() {
                 self.writer.set_vectors(&vectors).await?;
             }
@@ -1056,6 +1060,7 @@ fn embed_key(embedder: &dyn Embedder, row: &ChunkRow, language: &Language) -> Op
         return None;
     }
     let mut hasher = blake3::Hasher::new();
+    // With the fingerprint, since a vector of another embedder must not be reused.
     hasher.update(embedder.fingerprint().as_bytes()).update(b"\n").update(text_to_embed(row).as_bytes());
     Some(hasher.finalize().to_hex()[..32].to_owned())
 }

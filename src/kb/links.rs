@@ -151,6 +151,7 @@ impl LinkMap {
         let headings = &self.notes[at].structure.headings;
         // `[[Note#Part#Chapter]]` names a heading under another.
         let wanted = key(fragment.rsplit('#').next().unwrap_or_default());
+        // The parser leaves the attributes of a heading in its text.
         let explicit = format!("{{#{fragment}}}");
         let text = |heading: &Heading| key(heading.text.split("{#").next().unwrap_or_default());
         let same = |wanted: &str| headings.iter().filter(|heading| text(heading) == wanted).collect::<Vec<_>>();

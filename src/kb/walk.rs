@@ -73,6 +73,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
         })
     });
     let mut listing = listing.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // Threads find the files in any order.
     listing.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing.skipped.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing
@@ -117,6 +118,7 @@ fn consider(
     }
     let shown = relative(root, path);
     let skip = |reason| Some(Err(Skipped { path: shown.to_string_lossy().replace('\\', "/"), reason }));
+    // Before anything else is asked of the file, which would follow the link.
     if kind.is_symlink() && file_inside(canonical_root, path).is_err() {
         return skip(SkipReason::LinkOutside);
     }

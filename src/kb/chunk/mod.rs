@@ -70,6 +70,7 @@ pub(crate) fn headings(document: &Document) -> impl Iterator<Item = (usize, u8, 
 pub(crate) fn chunk(document: &Document, counter: &dyn CountTokens, options: &ChunkOptions) -> Vec<Chunk> {
     let leaves = outline::leaves(document);
     let ends = leaves.iter().skip(1).map(|leaf| leaf.start).chain([document.body.end]);
+    // Counted once: costs of sections and of units are sums of these.
     let leaves: Vec<_> = leaves
         .iter()
         .zip(ends)

@@ -303,6 +303,7 @@ impl MiniLm {
         for pass in passes(&counts) {
             let ids: Vec<u32> = pass.flat_map(|part| &parts[part][..counts[part]]).copied().collect();
             let states = if ids.is_empty() { Vec::new() } else { self.states(&framed(&ids), options)? };
+            // Without those of `[CLS]` and `[SEP]`, which frame the tokens.
             for state in states.chunks_exact(DIMENSION).skip(1).take(ids.len()) {
                 values.extend(batch::normalised(state.to_vec()).ok_or_else(unusable)?);
             }
@@ -317,6 +318,7 @@ impl MiniLm {
         let row = |values: Vec<i32>| NdTensor::from_data([1, count], values);
         let inputs: Vec<(NodeId, ValueOrView)> = vec![
             (self.ids, row(ids).into()),
+            // Nothing is padded, since every text runs by itself.
             (self.mask, row(vec![1; count]).into()),
             (self.types, row(vec![0; count]).into()),
         ];

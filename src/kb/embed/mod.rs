@@ -244,6 +244,7 @@ pub struct Embedded {
 
 /// Returns whether a word is a common English one: the vocabulary of the built-in model has it whole.
 pub(crate) fn is_english(word: &str) -> bool {
+    // The list is searched from the beginning, because a search asks for a few words at most.
     let word = word.to_lowercase();
     builtin::VOCABULARY.lines().any(|own| own == word)
 }
@@ -292,6 +293,7 @@ impl FromStr for EmbedderChoice {
     type Err = ParseEmbedderChoiceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // At the first colon, since names of models have colons, too: `qwen3-embedding:0.6b`.
         match text.trim().split_once(':') {
             None if text.trim() == "builtin" => Ok(Self::Builtin),
             Some(("fastembed", model)) if !model.trim().is_empty() => Ok(Self::Fastembed(model.trim().to_owned())),

@@ -172,6 +172,7 @@ impl ModelFiles {
         let tokenizer_file = self.tokenizer_bytes()?;
         let mut config = self.json("tokenizer_config.json")?;
         if config["model_max_length"].as_f64().is_none() {
+            // Fastembed takes the smaller one of this and the window that it is given.
             config["model_max_length"] = json!(f64::MAX);
         }
         if config["pad_token"].is_null() {

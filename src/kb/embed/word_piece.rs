@@ -82,6 +82,7 @@ impl WordPiece {
                 &left[end..]
             });
         }
+        // A word is spelled as a whole or not at all.
         if rest.is_none() {
             ids.truncate(before);
             ids.push(self.unknown);

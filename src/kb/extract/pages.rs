@@ -138,6 +138,7 @@ fn edges(page: &PdfPage) -> HashSet<usize> {
 fn repeated(pages: &[PdfPage]) -> HashSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for page in pages {
+        // A set, so that a line counts once for a page that has it twice.
         let shapes: HashSet<_> = edges(page).into_iter().map(|place| shape(&page.lines[place])).collect();
         for shape in shapes {
             *counts.entry(shape).or_default() += 1;

@@ -56,6 +56,7 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
     let numbers = numbers(&pdf);
     for (page, place) in pages.iter().zip(1..).take(MAX_PAGES) {
         let number = page.raw().obj_id().and_then(|id| numbers.get(&id).copied()).unwrap_or(place);
+        // Nothing is painted, so the size of the canvas does not matter.
         let bounds = Rect::new(0.0, 0.0, 1.0, 1.0);
         let settings = InterpreterSettings::default();
         let mut context = Context::new(Affine::IDENTITY, bounds, &cache, pdf.xref(), settings);

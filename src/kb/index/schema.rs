@@ -179,7 +179,9 @@ pub(super) fn chunks_schema(dimension: usize) -> SchemaRef {
         text_field("context", true),
         text_field("text", false),
         text_field(SEARCHED, false),
+        // A list, so that the filter can ask for one of them.
         Field::new("tags", DataType::List(Arc::new(text_field("item", true))), false),
+        // As text, since days in the form `YYYY-MM-DD` sort as they follow each other.
         text_field("date", true),
         Field::new("line_start", DataType::UInt32, false),
         Field::new("line_end", DataType::UInt32, false),

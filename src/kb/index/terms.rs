@@ -167,10 +167,12 @@ fn near_form(word: &str, script: Script, language: &'static Language) -> Option<
     };
     let word = word.to_lowercase();
     let plain = folded(&word, script);
+    // Numbers with the same first digits are different things.
     if plain.chars().all(|letter| letter.is_ascii_digit()) {
         return None;
     }
     let mut form: String = plain.chars().take(letters).collect();
+    // Near forms of longer words have more letters, so this one would match the same word only.
     let is_whole = form.chars().count() < letters && !language.has_tones();
     form.push(NEAR);
     (!is_whole).then_some(form)

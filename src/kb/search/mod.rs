@@ -462,6 +462,7 @@ impl Searcher {
         for (hit, score) in first.iter_mut().zip(scores) {
             (hit.score, hit.explain.relevance) = (score, Some(score));
         }
+        // Stable, so that passages of equal relevance keep the order of the search.
         first.sort_by(|a, b| b.score.total_cmp(&a.score));
         // The others stay below.
         let lowest = first[candidates - 1].score;
@@ -501,6 +502,7 @@ impl Searcher {
     /// Resolves the path globs of the options to documents of the index.
     async fn with_documents(&self, options: &SearchOptions) -> Result<SearchOptions, IndexError> {
         let mut options = options.clone();
+        // The storage engine has no globs.
         if let Some(globs) = &options.paths {
             let documents = self.index.documents(None).await?.into_iter();
             options.filter.documents =

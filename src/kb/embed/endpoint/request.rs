@@ -254,6 +254,7 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> En
     match status {
         401 | 403 => EndpointError::Key { status },
         402 => EndpointError::Quota { status },
+        // Not asked again as a busy server is: the quota stays used up.
         429 if is_of_quota => EndpointError::Quota { status },
         // Llama.cpp reports a text that is too long with the status of an internal error.
         400 | 413 | 422 | 500 if is_too_large => EndpointError::TooLarge { status, reason },
