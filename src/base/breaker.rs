@@ -26,12 +26,12 @@ pub struct Open {
     pub(crate) reason: Box<str>,
 }
 
-/// What the outcome of a request says of the server.
+/// State of a server, judged by the outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// It works. A server that refuses one request does.
     Up,
-    /// It would fail whatever it was asked.
+    /// It would fail any request.
     Down,
     /// The request did not reach it, or its reply was not waited for.
     Unknown,
@@ -39,7 +39,7 @@ pub(crate) enum Health {
 
 /// An error of a request that a [`Breaker`] guards.
 pub(crate) trait Guarded: Display + From<Open> {
-    /// Returns what the error says of the server.
+    /// Returns the state of the server, judged by this error.
     fn health(&self) -> Health;
 }
 
@@ -81,7 +81,7 @@ impl Breaker {
         Self { max_failures: MAX_FAILURES, clock: Some(clock), ..Self::of_run(name) }
     }
 
-    /// Sends a request unless the circuit is open, and notes what its outcome says of the server.
+    /// Sends a request unless the circuit is open, and judges the server by its outcome.
     ///
     /// # Errors
     ///

@@ -147,7 +147,7 @@ pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Returns what `name` is set to in a `.env` file, unless that is nothing.
+/// Returns the value of `name` in a `.env` file, unless it is empty.
 fn dotenv_value(file: &Path, name: &str) -> Option<String> {
     // The folder may be a stranger's: a pipe would block, and an endless file would fill the memory.
     let is_small = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);

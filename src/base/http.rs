@@ -279,7 +279,7 @@ pub(crate) enum NoReply {
 
 /// Sends a request once and reads its reply of at most `max_bytes`. Gives up when `limit` completes.
 ///
-/// An error status is a reply even if its body is lost: it says what became of the request.
+/// An error status is a reply even if its body is lost: it shows the outcome of the request.
 pub(crate) async fn exchange(
     request: RequestBuilder,
     max_bytes: usize,

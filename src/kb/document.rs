@@ -135,7 +135,7 @@ pub(crate) enum FrontMatterWarning {
 }
 
 impl SkipReason {
-    /// Returns whether the file may be readable at another time, so that what the index has of it is kept.
+    /// Returns whether the file may be readable at another time, so that its text stays in the index.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreadable { .. } => true,

@@ -1,4 +1,4 @@
-//! Says what indexing would do, take and cost. Reads the folders and the index, writes nothing, and asks no server.
+//! Estimates the work, time and cost of indexing. Reads the folders and the index, writes nothing, and asks no server.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::base::money::dollars;
 /// Passages that are embedded on this machine to measure how long it takes.
 const SAMPLE: usize = 24;
 
-/// What a request to a server is taken to last, in seconds. It depends on the server, which is not asked.
+/// Assumed duration of a request to a server, in seconds. The true one depends on the server, which is not asked.
 const SECONDS_PER_REQUEST: f64 = 2.0;
 
-/// What indexing would do.
+/// Work, time and cost of indexing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct IndexEstimate {
     /// Files that would be read: new ones, and those whose size or time has changed.
@@ -43,11 +43,11 @@ pub struct IndexEstimate {
     pub tokens: u64,
     /// How long embedding would take, about, in seconds.
     pub seconds: f64,
-    /// What a server would be sent; `None` if this machine embeds.
+    /// Requests to a server, and their cost; `None` if this machine embeds.
     pub server: Option<ServerEstimate>,
 }
 
-/// What a server would be sent.
+/// Requests to a server that embeds, and their cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerEstimate {
     /// Its address.
@@ -56,7 +56,7 @@ pub struct ServerEstimate {
     pub requests: usize,
     /// Seconds that a request is taken to last.
     pub seconds_per_request: f64,
-    /// What the tokens cost at most in US dollars; `None` if their price is not known.
+    /// Upper bound on the cost of the tokens in US dollars; `None` if their price is not known.
     pub cost_usd: Option<f64>,
     /// The limit in US dollars; `None` for no limit.
     pub max_cost_usd: Option<f64>,

@@ -78,7 +78,7 @@ pub struct IngestOptions {
     pub prune: bool,
     /// Whether to compare content even if size and modification time are unchanged.
     pub verify: bool,
-    /// What to do again.
+    /// The parts of the index that are built again.
     pub rebuild: Rebuild,
 }
 
@@ -126,7 +126,7 @@ pub enum IngestEvent {
     EmbeddingStarted {
         /// Chunks to embed.
         chunks: usize,
-        /// What is sent, if a server embeds them.
+        /// Tokens and cost, if a server embeds them.
         to_send: Option<ToSend>,
     },
     /// More chunks were embedded.
@@ -138,14 +138,14 @@ pub enum IngestEvent {
     IndexingVectors,
 }
 
-/// What a server is to embed.
+/// Tokens that a server is to embed, and their cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToSend {
     /// Its address.
     pub(crate) address: String,
     /// Tokens at most.
     pub(crate) tokens: u64,
-    /// What they cost at most, in billionths of a dollar; `None` if the price is not known.
+    /// Upper bound on their cost in billionths of a dollar; `None` if the price is not known.
     pub(crate) cost_nanos: Option<u64>,
 }
 
@@ -186,7 +186,7 @@ pub struct IngestSummary {
     /// Chunks that were embedded without their end, because the model reads no longer ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub shortened: usize,
-    /// What embedding cost in US dollars, if a server embeds and its price is known.
+    /// Cost of embedding in US dollars, if a server embeds and its price is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Whether the run was cancelled; its commits are kept.
@@ -448,7 +448,7 @@ fn is_earlier(stored: &Manifest) -> bool {
 /// Returns what a new version of `dr` has to build again in an index with vectors of the same embedder.
 pub(crate) fn upgrade(stored: &Manifest, embedder: &Arc<dyn Embedder>) -> Rebuild {
     let wanted = manifest(embedder, &stored.embedder.choice);
-    // What a later version wrote is left alone: `check_same` refuses it.
+    // An index of a later version is left alone: `check_same` refuses it.
     let is_current = stored.chunker == wanted.chunker && stored.text_index == wanted.text_index;
     let is_earlier = is_earlier(stored) && stored.embedder.fingerprint == wanted.embedder.fingerprint;
     if is_earlier && !is_current { Rebuild::Text } else { Rebuild::No }
@@ -773,7 +773,7 @@ impl Run<'_> {
     }
 
     /// Embeds `rows` in order of length until done, cancelled or failed, or for [`COMMIT_AFTER`]. Returns the vectors
-    /// so far, and what failed.
+    /// so far, and the error, if one occurred.
     async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<(Made, Option<EmbedError>), IngestError> {
         // Texts of similar length are padded little when they are batched.
         rows.sort_by(|a, b| a.tokens.cmp(&b.tokens).then_with(|| a.id.cmp(&b.id)));

@@ -28,7 +28,7 @@ pub(crate) struct LinkMap {
     incoming: Vec<Vec<Incoming>>,
 }
 
-/// A document and what it is called, contains and links to.
+/// A document with its aliases, headings and links.
 pub(crate) struct Note {
     pub(crate) row: DocumentRow,
     pub(crate) structure: Structure,
@@ -41,7 +41,7 @@ pub(crate) enum Resolved {
     Note(usize),
     /// Out of the root of the collection.
     Outside,
-    /// To no document of the index. `path` is what it names, relative to the collection's root; `None` for a name.
+    /// To no document of the index. `path` is the path it names, relative to the collection's root; `None` for a name.
     Missing { path: Option<String> },
 }
 

@@ -30,7 +30,7 @@ const ATTACHMENT_EXTENSIONS: [&str; 26] = [
     "mp4", "ogg", "ogv", "pdf", "png", "svg", "wav", "webm", "webp", "xlsx", "zip",
 ];
 
-/// What a document is called, contains and links to.
+/// The aliases, headings and links of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Structure {
     /// Alternative titles from the front matter.
@@ -184,7 +184,7 @@ fn is_any(extension: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(extension))
 }
 
-/// Returns what follows the last dot of a file name.
+/// Returns the part of a file name after its last dot.
 fn extension(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)

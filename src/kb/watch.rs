@@ -4,8 +4,8 @@
 //! system ─▶ may it change what is indexed? ─▶ first and last change ─▶ settled
 //! ```
 //!
-//! What changed is not kept, because indexing compares the folders with the index anyway. However many changes there
-//! are, they take two points in time, and those during an indexing make one more of it.
+//! The changes themselves are not kept, because indexing compares the folders with the index anyway. However many
+//! changes there are, they take two points in time, and those during an indexing make one more of it.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

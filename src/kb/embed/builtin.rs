@@ -83,6 +83,7 @@ impl Slot {
         if let Some(model) = self.model.get() {
             return Ok(model);
         }
+        // `OnceLock` cannot be initialised by a function that fails, and two threads would load the model twice.
         let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = self.model.get() {
             return Ok(model);

@@ -14,7 +14,7 @@ use super::model_files::ModelFiles;
 use super::store::ModelStore;
 use super::{Cause, ModelFilesError, RuntimeError, onnx_runtime};
 
-/// What names a model on this machine in a setting.
+/// Prefix that marks a model on this machine in a setting.
 const PREFIX: &str = "fastembed:";
 
 /// A cross-encoder as configured: a name of the catalogue, or a folder with an ONNX model.

@@ -218,7 +218,7 @@ impl Hub {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Sha256([u8; 32]),
-    /// What git calls the content: the SHA-1 of its length and itself.
+    /// The name of the content in git: the SHA-1 of its length and itself.
     Git([u8; 20]),
 }
 
@@ -271,7 +271,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// What the hub has said of a file so far.
+/// Commit, hash and size of a file, as far as the hub has stated them.
 #[derive(Clone, Debug, Default)]
 struct Said {
     commit: Option<String>,

@@ -285,7 +285,7 @@ impl CountTokens for EncodedTokens {
 /// Tokens of the English BERT, whose vocabulary many English models share. Those of other languages differ in size.
 const ENGLISH_TOKENS: usize = 30_522;
 
-/// What is known of a tokenizer.
+/// Properties of a tokenizer.
 struct Vocabulary {
     /// The fastest counter for it.
     tokens: Box<dyn CountTokens>,

@@ -117,8 +117,8 @@ pub trait Embedder: Send + Sync {
     /// As [`Self::embed_passages`].
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// Returns whether [`Self::compare`] compares tokens. What the weights of [`super::search::Support`] were fitted
-    /// to.
+    /// Returns whether [`Self::compare`] compares tokens. The weights of [`super::search::Support`] were fitted to an
+    /// embedder that does.
     fn compares_tokens(&self) -> bool {
         false
     }
@@ -173,7 +173,7 @@ pub trait Embedder: Send + Sync {
         Ok(())
     }
 
-    /// Returns what this copy has sent.
+    /// Returns the tokens that this copy has sent, and their cost.
     fn sent(&self) -> Sent {
         Sent::default()
     }
@@ -202,7 +202,7 @@ pub struct Server {
     pub(crate) address: BaseUrl,
     /// Whether it is on this machine, or the user says that it is theirs.
     pub(crate) is_local: bool,
-    /// What a million tokens cost in billionths of a dollar; `None` if that is not known.
+    /// Price of a million tokens in billionths of a dollar; `None` if it is not known.
     pub(crate) price: Option<u64>,
     /// Texts of one request.
     pub(crate) batch: usize,
@@ -211,7 +211,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Returns what tokens cost in billionths of a dollar, rounded up; `None` if that is not known.
+    /// Returns the cost of tokens in billionths of a dollar, rounded up; `None` if the price is not known.
     pub(crate) fn cost_nanos(&self, tokens: u64) -> Option<u64> {
         self.price.map(|price| endpoint::cost_nanos(price, tokens))
     }
@@ -222,12 +222,12 @@ impl Server {
     }
 }
 
-/// What was sent to a server.
+/// Tokens sent to a server, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Tokens that are charged, as far as known.
     pub(crate) tokens: u64,
-    /// What they cost at most, in billionths of a dollar; `None` if the price is not known.
+    /// Upper bound on their cost in billionths of a dollar; `None` if the price is not known.
     pub(crate) cost_nanos: Option<u64>,
     /// Passages that were cut because the model reads no longer ones.
     pub(crate) shortened: usize,
@@ -238,7 +238,7 @@ pub struct Sent {
 pub struct Embedded {
     /// The unit vector of each passage, in the order of the passages; `None` for those that have none yet.
     pub(crate) vectors: Vec<Option<Vec<f32>>>,
-    /// What failed, if anything did.
+    /// The error that ended the work, if one did.
     pub(crate) error: Option<EmbedError>,
 }
 

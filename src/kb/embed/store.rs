@@ -1,7 +1,8 @@
 //! Models of the catalogue on this machine: where they are looked for, and how their files come there.
 //!
 //! The layout is that of the Hugging Face hub: a folder per repository, in it one per commit, and `refs/main` with the
-//! commit that is used. A file is moved to its place when it is complete and checked, so whatever is there can be used.
+//! commit that is used. A file is moved to its place when it is complete and checked, so every file that is there can
+//! be used.
 
 use std::env;
 use std::fs;

@@ -17,7 +17,7 @@ use super::{ExtractError, Extractable, Extracted, Refusal};
 /// Most children at a time, however many threads there are. Each may need [`ChildLimits::memory`].
 const MAX_CHILDREN: usize = 8;
 
-/// Most bytes that are read of what a child says on stderr.
+/// Most bytes that are read of a child's stderr.
 const MAX_STDERR_BYTES: u64 = 4_096;
 
 /// Limits on a child.
@@ -39,7 +39,7 @@ impl Default for ChildLimits {
     }
 }
 
-/// What a child is to do.
+/// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Reads the text of a file.
@@ -59,7 +59,7 @@ pub enum Limit {
     Time,
     /// Prints without end.
     Output,
-    /// Opens a file and a socket, writes a file, and starts a process; answers with what succeeded.
+    /// Opens a file and a socket, writes a file, and starts a process; answers with a list of those that succeeded.
     Open,
 }
 
@@ -84,7 +84,7 @@ impl Task {
     }
 }
 
-/// What a child answers.
+/// The answer of a child: the text of the file, or the reason why it has none.
 pub(crate) type Answer = Result<Extracted, Refusal>;
 
 /// How children are started.
@@ -96,7 +96,7 @@ pub struct Child {
     pub limits: ChildLimits,
 }
 
-/// What became of a child.
+/// A child that has ended.
 struct Ended {
     status: ExitStatus,
     output: Vec<u8>,

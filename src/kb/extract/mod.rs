@@ -157,7 +157,7 @@ impl Extracted {
         let has_heading = self.text.lines().find(|line| line.starts_with("# ")).is_some_and(|line| line[2..] == title);
         let text = if title.is_empty() || has_heading { self.text } else { format!("# {title}\n\n{}", self.text) };
         let text = canonical(text.trim_start_matches('\u{feff}'));
-        // What a page says there is not front matter.
+        // A page may begin with such a line, which would be read as front matter.
         if text.starts_with("---") || text.starts_with("+++") { format!("\\{text}") } else { text }
     }
 }
@@ -224,7 +224,7 @@ fn page_of_line(line: &str) -> Option<u32> {
     page_of_heading(line.strip_prefix("## ")?)
 }
 
-/// Why a file has no text, according to what read it.
+/// The reason why a file has no text, as its parser states it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {

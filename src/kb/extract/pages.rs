@@ -60,7 +60,7 @@ pub(crate) fn page_of_heading(heading: &str) -> Option<u32> {
     heading.strip_prefix("Page ")?.parse().ok()
 }
 
-/// Writes pages. `title` is what the file says it is.
+/// Writes pages. `title` is the one in the metadata of the file.
 pub(super) fn written(mut pages: Vec<PdfPage>, title: &str) -> Extracted {
     let title = usable(title).or_else(|| largest(&pages)).unwrap_or_default();
     let furniture = repeated(&pages);
@@ -110,7 +110,7 @@ fn largest(pages: &[PdfPage]) -> Option<String> {
     is_title.then_some(title)
 }
 
-/// Returns what two lines have in common that differ in their numbers.
+/// Returns a line with every number replaced by `#`, so that lines with different page numbers are equal.
 fn shape(line: &Line) -> String {
     let mut shape = String::with_capacity(line.text.len());
     for letter in line.text.chars() {

@@ -244,8 +244,8 @@ impl Index {
         Self::open_tables(location, connection, manifest).await
     }
 
-    /// Returns what is known of the index without its tables of documents and chunks: its manifest, else the copy
-    /// beside it. `None` if both are missing or unreadable.
+    /// Returns the metadata of the index without opening its tables of documents and chunks: its manifest, else the
+    /// copy beside it. `None` if both are missing or unreadable.
     ///
     /// Collections of the copy are added to those of the manifest, which is of an earlier version if its latest file is
     /// missing.

@@ -107,7 +107,7 @@ impl ChunkRow {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Returns what the text index finds the chunk by: names and headings, repeated by weight, and the text.
+    /// Returns the terms of the chunk for the text index: of names and headings, repeated by weight, and of the text.
     ///
     /// BM25 over this column equals BM25F over the three fields: repeating a field multiplies its term frequencies and
     /// its length. A single column can be searched best first, while several columns have to be merged completely.
@@ -142,7 +142,7 @@ pub(super) const CHUNK_COLUMNS: [&str; 17] = [
     "embed_key",
 ];
 
-/// The column of a document's [`Structure`], as JSON. Only what resolves links reads it. Indexes before version 3 of
+/// The column of a document's [`Structure`], as JSON. It is read only to resolve links. Indexes before version 3 of
 /// the chunker lack it.
 pub(super) const STRUCTURE: &str = "structure";
 

@@ -10,7 +10,7 @@ use super::IndexLocation;
 /// Folder of a table with one file per commit.
 const VERSIONS: &str = "_versions";
 
-/// What the folders of an index say of its latest commits. Equal stamps mean that nothing was committed in between, so
+/// The latest commits of an index, as its folders show them. Equal stamps mean that nothing was committed in between, so
 /// an open [`super::Index`] is still the current one.
 ///
 /// Reading one takes a fraction of a millisecond; opening an index takes tens.

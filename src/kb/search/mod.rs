@@ -159,7 +159,7 @@ pub struct Hit {
     pub score: f32,
     /// Components of the score.
     pub explain: Explain,
-    /// What the user says of the folder of the document.
+    /// The user's sentence about the folder of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) about: Option<String>,
     /// Hash of the file that the passage was cut from.
@@ -220,7 +220,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// Returns what the user should know of the query's words: those the folder does not have, and another language.
+    /// Returns notes on the query for the user: on words that the folder does not have, and on another language.
     pub(crate) fn said(&self) -> Vec<String> {
         let mut said = spelling::said(&self.unknown, self.support);
         if let Some([asked, notes]) = self.languages.filter(|_| self.support != Support::Strong) {
@@ -338,6 +338,7 @@ impl Searcher {
     /// Searches only text, for a reason.
     #[must_use]
     pub(crate) fn without_vectors(self, reason: VectorsUnusable) -> Self {
+        // The companion stays: it is on this machine.
         Self { embedder: Err(reason), ..self }
     }
 

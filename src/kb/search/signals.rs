@@ -26,7 +26,7 @@ const LEAST_CHUNKS: usize = 200;
 /// Number of [`Signals::values`].
 pub(super) const COUNT: usize = 11;
 
-/// What the [`Signals`] were measured with, and so which of them are 0.
+/// The data that [`Signals`] were measured with. Signals that need more are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Measured {
     /// The words of the question and of the hits.

@@ -60,7 +60,7 @@ impl Snippet {
     }
 }
 
-/// Removes what readers of a passage do not see: heading and quote markers, fences, table delimiters, template
+/// Removes markup that readers of a passage do not see: heading and quote markers, fences, table delimiters, template
 /// directives and lines of HTML.
 fn readable(text: &str) -> String {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");

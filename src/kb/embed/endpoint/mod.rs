@@ -5,8 +5,8 @@
 //!                                            │ meter: worst case set aside, then what the server reports
 //! ```
 //!
-//! A server is sent the passages of the index and the queries that are compared with them, and nothing else: whatever
-//! is compared beside the index uses the model in the binary (see [`Embedder::companion`]). Vectors that were made
+//! A server is sent the passages of the index and the queries that are compared with them, and nothing else: texts
+//! that are compared beside the index use the model in the binary (see [`Embedder::companion`]). Vectors that were made
 //! before a failure are returned with it, because they may be paid for.
 
 mod meter;
@@ -67,7 +67,7 @@ pub(super) struct Endpoint {
     shortened: AtomicUsize,
 }
 
-/// What all limited copies of an endpoint share.
+/// State that all limited copies of an endpoint share.
 struct EndpointCore {
     settings: EndpointSettings,
     name: String,
