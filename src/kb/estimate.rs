@@ -146,6 +146,7 @@ impl Draft<'_> {
     ) -> Result<HashSet<String>, IngestError> {
         let Some(index) = &self.index else { return Ok(HashSet::new()) };
         let donors: Vec<_> = match self.options.rebuild {
+            // Vectors of another embedder, and those of an index that may be damaged, are not kept.
             Rebuild::Embedder | Rebuild::All => Vec::new(),
             Rebuild::Text => indexed.iter().map(|row| row.id.clone()).collect(),
             Rebuild::No => {

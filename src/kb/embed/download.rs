@@ -347,6 +347,7 @@ impl Transfer<'_> {
             }
             while let Some(bytes) = self.next(&mut body, done).await? {
                 done += bytes.len() as u64;
+                // The hub may send more than it has said.
                 self.check_size(done)?;
                 file.write_all(&bytes).map_err(failed)?;
                 self.tell(done, size);

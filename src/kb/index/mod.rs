@@ -425,6 +425,7 @@ impl Index {
             }
         }
         if self.unindexed_rows(indexes::TEXT_INDEX).await?.is_some() {
+            // Reads all of it, while a search reads only the lists of its words.
             self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
             let terms = self.terms(None);
             self.text_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;

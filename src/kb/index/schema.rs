@@ -431,6 +431,7 @@ impl<'a> Columns<'a> {
 pub(super) fn stored_id<T: std::str::FromStr<Err = crate::base::id::ParseIdError>>(
     text: &str,
 ) -> Result<T, ArrowError> {
+    // Checked like any other, because ids become parts of conditions and paths as they are.
     text.parse().map_err(|error| ArrowError::ExternalError(Box::new(error)))
 }
 
