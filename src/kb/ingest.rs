@@ -1049,7 +1049,7 @@ pub(super) fn text_to_embed(row: &ChunkRow) -> String {
 }
 
 /// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is
-/// near to those of all such texts.
+/// near to those of all such texts, see `kb/decisions/languages.md`.
 const LEAST_READ: f32 = 0.2;
 
 /// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which

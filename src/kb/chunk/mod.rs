@@ -7,7 +7,8 @@
 //!
 //! A chunk is a run of blocks under one heading path. Its text is a slice of the file, byte for byte. The embedded text
 //! is that slice preceded by title and headings, see [`embed_text`]. Together the chunks of a document cover its whole
-//! body except white space. Time and memory are linear in the size of the file, however deeply its blocks nest.
+//! body except white space. They do not overlap, since overlap found no more answers (`kb/decisions/chunking.md`). Time
+//! and memory are linear in the size of the file, however deeply its blocks nest.
 
 mod outline;
 mod packing;

@@ -107,8 +107,8 @@ impl<'a> Packer<'a> {
 
 /// Returns the index of the unit before which a chunk that begins with `units[first]` ends.
 ///
-/// The remaining units are spread evenly over the chunks they need, so that the last chunk is not a crumb. A better
-/// place to cut outweighs some unevenness, see [`harm`].
+/// The remaining units are spread evenly over the chunks they need, so that the last chunk is not a crumb, which would
+/// rank too high: short texts match short queries. A better place to cut outweighs some unevenness, see [`harm`].
 fn best_cut(units: &[Unit], first: usize, remaining: usize, target: usize) -> usize {
     if remaining <= target {
         return units.len();

@@ -1,7 +1,8 @@
 //! Reads the lines of text of a PDF: what its pages draw, in the order in which they draw it.
 //!
 //! Programs that set papers draw column by column and line by line, so the order of drawing is the order of reading. A
-//! glyph that stands where the one before ends continues its line; spaces are gaps, since TeX draws none.
+//! glyph that stands where the one before ends continues its line; spaces are gaps, since TeX draws none. See
+//! `kb/decisions/pdf-parser.md` for the choice of the library.
 
 use std::collections::{HashMap, HashSet};
 

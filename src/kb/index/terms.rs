@@ -26,7 +26,8 @@ const NEAR_SYLLABLES: usize = 2;
 const NEAR: char = '*';
 
 /// A query is also stemmed by each language with at least one in this many documents. A rarer one would do harm: its
-/// terms occur in few chunks and so weigh more than those of the query's own language.
+/// terms occur in few chunks and so weigh more than those of the query's own language. Three notes in other languages
+/// cost a folder of 1,500 English ones .11 of nDCG, see `kb/decisions/languages.md`.
 const FREQUENT: u64 = 5;
 
 /// Limit on the terms of a query, which a pasted text exceeds.

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::LegHit;
 
-/// Weight of the vector leg; the text leg has the rest. Tuned on the sets in `kb/decisions/fusion.md`.
+/// Weight of the vector leg; the text leg has the rest. Tuned on the sets in `kb/decisions/fusion.md`: with it, none of
+/// them is more than .01 below the better leg.
 pub(crate) const VECTOR_WEIGHT: f32 = 0.45;
 
 /// Rank and score of a chunk in one leg.

@@ -64,7 +64,7 @@ const EXACT_DEPTH: usize = 200;
 /// Minimum weight of identifiers in the score of a query that has some.
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
 
-/// Hits per document before the scores of further ones are reduced.
+/// Hits per document before the scores of further ones are reduced. Three hid answers of long documents.
 const DEFAULT_PER_DOCUMENT: PerDocument = PerDocument::First(5);
 
 /// The legs of a search.
