@@ -1,7 +1,7 @@
 //! Computations on untrusted input, each on a thread that is given up when its time is over.
 //!
-//! A thread cannot be ended from outside. One that is given up continues until it is done or the process ends, so the input
-//! must be limited in size as well.
+//! A thread cannot be ended from outside. One that is given up continues until it is done or the process ends, so the
+//! input must be limited in size as well.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -35,6 +35,7 @@ pub(crate) async fn within_async<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, TooSlow> {
     let (sender, receiver) = oneshot::channel();
+    // Not `spawn_blocking`: a runtime that shuts down waits for its blocking threads, and this one may never be done.
     std::thread::spawn(move || sender.send(work()).is_ok());
     tokio::time::timeout(limit, receiver).await.map_err(|_| TooSlow)?.map_err(|_| TooSlow)
 }

@@ -26,12 +26,12 @@ pub struct Open {
     pub(crate) reason: Box<str>,
 }
 
-/// What the outcome of a request says of the server.
+/// State of a server, judged by the outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// It works. A server that refuses one request does.
     Up,
-    /// It would fail whatever it was asked.
+    /// It would fail any request.
     Down,
     /// The request did not reach it, or its reply was not waited for.
     Unknown,
@@ -39,14 +39,14 @@ pub(crate) enum Health {
 
 /// An error of a request that a [`Breaker`] guards.
 pub(crate) trait Guarded: Display + From<Open> {
-    /// Returns what the error says of the server.
+    /// Returns the state of the server, judged by this error.
     fn health(&self) -> Health;
 }
 
 /// Guards the requests to one server.
 ///
-/// Callers may ask side by side. Until a request succeeds they take turns: otherwise all of them would be sent to a server
-/// that is down before the first failure is known.
+/// Callers may ask side by side. Until a request succeeds they take turns: otherwise all of them would be sent to a
+/// server that is down before the first failure is known.
 pub(crate) struct Breaker {
     name: String,
     max_failures: u32,
@@ -81,7 +81,7 @@ impl Breaker {
         Self { max_failures: MAX_FAILURES, clock: Some(clock), ..Self::of_run(name) }
     }
 
-    /// Sends a request unless the circuit is open, and notes what its outcome says of the server.
+    /// Sends a request unless the circuit is open, and judges the server by its outcome.
     ///
     /// # Errors
     ///
@@ -90,7 +90,9 @@ impl Breaker {
         let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
         let _turn = if is_sound(&self.record()) { None } else { Some(self.turn.lock().await) };
         let Record { failures, last_failure, reason, .. } = self.record().clone();
+        // Without a clock, the pause does not end.
         let is_resting = || self.clock.as_ref().is_none_or(|clock| clock.now().since(last_failure) < PAUSE);
+        // The count outlasts the pause, so that one more failure opens the circuit again.
         if failures >= self.max_failures && is_resting() {
             return Err(Open { name: self.name.as_str().into(), failures, reason: reason.into() }.into());
         }

@@ -1,8 +1,8 @@
 //! Environment variables, and the keys they hold.
 //!
-//! A key is never in a settings file: it is in a variable, and a setting (`key_env`) names that variable. OpenAI's key may
-//! also be in the project's `.env` file, if the user trusts that folder. That file travels with a folder a stranger may
-//! have made, so nothing else in it is read: no address, no setting.
+//! A key is never in a settings file: it is in a variable, and a setting (`key_env`) names that variable. OpenAI's key
+//! may also be in the project's `.env` file, if the user trusts that folder. That file travels with a folder a stranger
+//! may have made, so nothing else in it is read: no address, no setting.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,6 +75,7 @@ impl Environment {
     /// folder.
     pub(crate) fn read(dotenv: &Path, is_trusted: bool) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
+        // `std::env::vars` panics on a variable that is not UTF-8.
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
         Self::of(variables).with_dotenv(dotenv, is_trusted)
     }
@@ -146,8 +147,9 @@ pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Returns what `name` is set to in a `.env` file, unless that is nothing.
+/// Returns the value of `name` in a `.env` file, unless it is empty.
 fn dotenv_value(file: &Path, name: &str) -> Option<String> {
+    // The folder may be a stranger's: a pipe would block, and an endless file would fill the memory.
     let is_small = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     let text = is_small.then(|| std::fs::read_to_string(file).ok()).flatten()?;
     // As in a shell, the last line wins.
@@ -162,6 +164,7 @@ fn value_of(line: &str, name: &str) -> Option<String> {
     let quoted = ['"', '\''].into_iter().find_map(|quote| value.strip_prefix(quote)?.split_once(quote));
     let value = match quoted {
         Some((inside, _)) => inside,
+        // Without a space before it, `#` is part of the value.
         None => value.split(" #").next().unwrap_or(value).trim_end(),
     };
     Some(value.to_owned())

@@ -29,6 +29,7 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
 pub(crate) fn replace_text(path: &Path, text: &str) -> Result<()> {
     let permissions = path.metadata()?.permissions();
     let mut file = tempfile::NamedTempFile::new_in(
+        // The parent of a bare file name is an empty path.
         path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
     )?;
     file.write_all(text.as_bytes())?;

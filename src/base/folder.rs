@@ -3,7 +3,8 @@
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
-/// Creates a folder, and those above it that are missing, with access only for its owner. An existing folder keeps its permissions.
+/// Creates a folder, and those above it that are missing, with access only for its owner. An existing folder keeps its
+/// permissions.
 pub(crate) fn create_private(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -21,11 +22,12 @@ pub(crate) fn in_the_way(folder: &Path, error: &Error) -> Option<String> {
 /// Writes a file whole or not at all, with access only for its owner. Its folder must exist.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);
-    // Temporary files are created with mode 0600.
+    // Temporary files are created with mode 0600. In the same folder, because a rename is atomic within a file system.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
+    // A power cut may undo the rename until the folder is written, too. Windows cannot open a folder as a file.
     #[cfg(unix)]
     std::fs::File::open(folder)?.sync_all()?;
     Ok(())

@@ -70,6 +70,7 @@ pub(crate) fn shown(text: &str) -> String {
     let is_key = |word: &str| {
         let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
         let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+        // A variable's name may be long and have digits, but is no secret.
         let is_variable = word.contains('_') && !has(u8::is_ascii_lowercase);
         let is_long = word.len() >= SHORTEST_KEY && is_mixed && !is_variable;
         is_long || KEY_STARTS.iter().any(|start| word.starts_with(start))
@@ -135,6 +136,7 @@ impl BaseUrl {
     /// Appends segments of a path, percent-encoded: none of them can leave its place.
     pub(crate) fn with_segments(&self, segments: &[&str]) -> String {
         let mut url = self.0.clone();
+        // An HTTP address always has a path.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
         }
@@ -193,6 +195,7 @@ impl FromStr for BaseUrl {
 
 impl fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `Url` writes an address without a path with a slash.
         f.write_str(self.0.as_str().trim_end_matches('/'))
     }
 }
@@ -242,6 +245,7 @@ pub(crate) enum BodyError {
 /// Reads a whole body of at most `max_bytes`.
 pub(crate) async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
+    // The bytes are counted as they come: a server need not send a `Content-Length`.
     while let Some(chunk) = response.chunk().await.map_err(BodyError::Broken)? {
         if body.len() + chunk.len() > max_bytes {
             return Err(BodyError::TooLarge { max_bytes });
@@ -275,7 +279,7 @@ pub(crate) enum NoReply {
 
 /// Sends a request once and reads its reply of at most `max_bytes`. Gives up when `limit` completes.
 ///
-/// An error status is a reply even if its body is lost: it says what became of the request.
+/// An error status is a reply even if its body is lost: it shows the outcome of the request.
 pub(crate) async fn exchange(
     request: RequestBuilder,
     max_bytes: usize,
@@ -308,6 +312,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
             then.duration_since(now).as_secs_f64()
         }
     };
+    // An error for NaN, which `clamp` lets through.
     Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_WAIT.as_secs_f64())).ok()
 }
 

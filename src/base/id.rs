@@ -142,6 +142,7 @@ impl FromStr for NodeId {
     type Err = ParseNodeIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // `u32` also parses `+3` and `03`, which would be other spellings of the same id.
         let digits = text.strip_prefix('n').filter(|digits| !digits.starts_with(['0', '+']));
         digits.and_then(|digits| digits.parse().ok()).map(Self).ok_or_else(|| ParseNodeIdError(text.to_owned()))
     }

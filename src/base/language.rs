@@ -8,7 +8,8 @@ use frostem::{Algorithm, Stemmer};
 
 use super::script::Script;
 
-/// English words without a subject of their own: function words, and the verbs questions are phrased with.
+/// English words without a subject of their own: function words, and the verbs questions are phrased with. The last
+/// ones are ends of contractions, since an apostrophe divides words.
 const ENGLISH: &str = "a about above after again against all also am an and any are as at be because been before \
     being below between both but by can cannot could did do does doing done down during each few for from further get \
     give had has have having he her here hers herself him himself his how i if in into is it its itself just let like \
@@ -17,8 +18,8 @@ const ENGLISH: &str = "a about above after again against all also am an and any 
     these they this those through to too under until up upon us use used using very via was we were what when where \
     which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m";
 
-/// The languages that are recognized besides English: code, name, script and stemmer. The first of each script is its main
-/// language, which is assumed for a text without function words and for words in a text of another script.
+/// The languages that are recognized besides English: code, name, script and stemmer. The first of each script is its
+/// main language, which is assumed for a text without function words and for words in a text of another script.
 const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
     ("cs", "Czech", Script::Latin, None),
     ("da", "Danish", Script::Latin, Some(Algorithm::Danish)),
@@ -41,6 +42,7 @@ const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
     (VIETNAMESE, "Vietnamese", Script::Latin, None),
     ("yo", "Yoruba", Script::Latin, None),
     ("ru", "Russian", Script::Cyrillic, Some(Algorithm::Russian)),
+    // A fifth of Ukrainian texts are taken for Russian, which makes no difference with the same stemmer.
     ("uk", "Ukrainian", Script::Cyrillic, Some(Algorithm::Russian)),
     ("bg", "Bulgarian", Script::Cyrillic, Some(Algorithm::Russian)),
     ("el", "Greek", Script::Greek, Some(Algorithm::Greek)),
@@ -155,9 +157,9 @@ fn phrasing(code: &str) -> HashSet<&'static str> {
 }
 
 impl Language {
-    /// Returns the language of a text, given its lower-case words: the one with the most function words among them. Without
-    /// enough of those it is the main language of the script, or `None` for Latin letters. Other languages need twice as many
-    /// as English, because common English words and names in code are function words of some language.
+    /// Returns the language of a text, given its lower-case words: the one with the most function words among them.
+    /// Without enough of those it is the main language of the script, or `None` for Latin letters. Other languages need
+    /// twice as many as English, because common English words and names in code are function words of some language.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
         let count = |language: &Self| words.iter().filter(|word| language.stop_words.contains(*word)).count();
@@ -172,8 +174,8 @@ impl Language {
         best.or_else(|| (english >= FEWEST).then(Self::english))
     }
 
-    /// Returns the language of a document, given its lower-case words: of the languages of its script, the one whose function
-    /// words make up most of the text; otherwise as [`Self::of`].
+    /// Returns the language of a document, given its lower-case words: of the languages of its script, the one whose
+    /// function words make up most of the text; otherwise as [`Self::of`].
     pub(crate) fn of_document<'a>(words: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'static Self> {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for word in words.clone() {
@@ -208,8 +210,8 @@ impl Language {
         self.code == Self::english().code
     }
 
-    /// Returns whether a lower-case word is a stop word. Vietnamese has none here: it separates syllables by spaces, and most
-    /// syllables of its stop words occur in other words too.
+    /// Returns whether a lower-case word is a stop word. Vietnamese has none here: it separates syllables by spaces,
+    /// and most syllables of its stop words occur in other words too.
     pub(crate) fn is_stop_word(&self, word: &str) -> bool {
         !self.has_tones() && self.stop_words.contains(word)
     }
@@ -219,8 +221,8 @@ impl Language {
         self.phrasing.contains(word)
     }
 
-    /// Returns the stemmer for words in `script`: that of this language if it uses the script, else that of the script's main
-    /// language.
+    /// Returns the stemmer for words in `script`: that of this language if it uses the script, else that of the
+    /// script's main language.
     pub(super) fn stemmer_of(&self, script: Script) -> Option<&Stemmer> {
         let of_script = || LANGUAGES.iter().find(|language| language.script == script);
         if self.script == script { self.stemmer.as_ref() } else { of_script()?.stemmer.as_ref() }
@@ -247,6 +249,7 @@ fn main_script(words: &HashSet<&str>) -> Option<Script> {
         }
     }
     let has_kana = counts.iter().any(|(script, _)| *script == Script::Kana);
+    // Of scripts with as many words the last: the order of a set changes from run to run.
     let (script, _) = counts.into_iter().max_by_key(|(script, count)| (*count, *script as u8))?;
     Some(if script == Script::Han && has_kana { Script::Kana } else { script })
 }

@@ -1,4 +1,5 @@
-//! Untrusted text made safe and pleasant to print: no terminal escapes, no invisible characters, on one line where needed.
+//! Untrusted text made safe and pleasant to print: no terminal escapes, no invisible characters, on one line where
+//! needed.
 
 /// Characters of a server's or library's message that are printed; enough for a sentence, not for a page of HTML.
 const MAX_SHOWN: usize = 300;
@@ -72,6 +73,7 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
 
 /// Returns whether a character has no width or changes the direction of text.
 pub fn is_invisible(letter: char) -> bool {
+    // The last range are tags: letters that no screen shows, and that a language model reads.
     matches!(u32::from(letter), 0xAD | 0x61C | 0x115F | 0x180E | 0x3164 | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
 }
 

@@ -48,7 +48,7 @@ impl FileLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                // Processes that share the lock leave no note: the one there is is of an earlier holder.
+                // Processes that share the lock leave no note, so the note in the file is that of an earlier holder.
                 let is_shared = file.try_lock_shared().is_ok();
                 let holder = if is_shared { ANOTHER.to_owned() } else { note(&mut file) };
                 return Err(FileLockError::Held { path: path.to_path_buf(), holder });
@@ -81,6 +81,7 @@ impl FileLock {
     pub fn holder(path: &Path) -> Option<String> {
         let mut file =
             path.symlink_metadata().ok().filter(std::fs::Metadata::is_file).and_then(|_| File::open(path).ok())?;
+        // Shared, so that two processes that look at the same time do not take each other for the holder.
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(note(&mut file)),
             _ => None,

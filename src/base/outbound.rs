@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Nothing inspects the text of an [`Outbound`]: where it came from is what makes it safe. Evidence, summaries and
-//! conclusions of the knowledge base, questions that were worded after retrieval and answers of earlier runs have no way
-//! in, so a mistake is a compile error and not a leak.
+//! conclusions of the knowledge base, questions that were worded after retrieval and answers of earlier runs have no
+//! way in, so a mistake is a compile error and not a leak.
 //!
 //! A string is no outbound text:
 //!
@@ -42,7 +42,8 @@
 //! let outbound = dr::base::outbound::Outbound::vouched("Ferreira");
 //! ```
 //!
-//! Neither quotes, findings and summaries nor the words of a plan become one. Their words are strings that anyone may read,
+//! Neither quotes, findings and summaries nor the words of a plan become one. Their words are strings that anyone may
+//! read,
 //!
 //! ```
 //! use dr::{research, run};
@@ -95,7 +96,7 @@ impl Outbound {
         Self(text.to_owned())
     }
 
-    /// Joins texts that may leave, skipping empty ones.
+    /// Joins texts that may leave, skipping empty ones. The separator is part of this program, like [`Self::fixed`].
     pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>, separator: &'static str) -> Self {
         let parts: Vec<_> = parts.into_iter().map(Self::as_str).filter(|part| !part.is_empty()).collect();
         Self(parts.join(separator))
@@ -110,11 +111,11 @@ impl Outbound {
 
     /// Vouches for text whose origin the type system cannot see.
     ///
-    /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without internal
-    /// text: where the user's words and the first plan are read off a run (`run::outward`), where a model replies to a
-    /// prompt that is made of outbound text alone (`research::worker`, `research::memory`) or a template is filled with
-    /// such text (`research::outward`), where an answer from the web names an address (`run::node_source`), and where the
-    /// user has the pages of a report fetched again (`engine::verify`).
+    /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without
+    /// internal text: where the user's words and the first plan are read off a run (`run::outward`), where a model
+    /// replies to a prompt that is made of outbound text alone (`research::worker`, `research::memory`) or a template
+    /// is filled with such text (`research::outward`), where an answer from the web names an address
+    /// (`run::node_source`), and where the user has the pages of a report fetched again (`engine::verify`).
     pub(crate) fn vouched(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -148,7 +149,8 @@ impl From<jiff::civil::Date> for Outbound {
     }
 }
 
-/// Shows that the user lets internal text leave: by `--allow-egress`, or by `allow_egress` of every collection searched.
+/// Shows that the user lets internal text leave: by `--allow-egress`, or by `allow_egress` of every collection
+/// searched.
 #[derive(Clone, Copy, Debug)]
 pub struct EgressAllowed(());
 

@@ -87,6 +87,7 @@ impl Policy {
             Again::Never => None,
             Again::Later(Some(wanted)) => Some(wanted.min(self.longest_wait)),
             Again::Later(None) => {
+                // `mul_f64` panics on NaN and on negative numbers.
                 let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
                 Some(self.delay(attempts).mul_f64(chance))
             }

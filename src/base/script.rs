@@ -63,6 +63,7 @@ impl Script {
 
     /// Returns whether combining marks are letters of the script, such as vowels, and not accents.
     pub(crate) fn has_mark_letters(self) -> bool {
+        // The marks of kana tell voiced syllables from others. What marks mean in other scripts is not known here.
         matches!(self, Self::Devanagari | Self::Tamil | Self::SoutheastAsian | Self::Kana | Self::Other)
     }
 }

@@ -78,8 +78,8 @@ impl WordSplitter {
         stems
     }
 
-    /// Returns `text` without its stop words, or unchanged if nothing else remains. No space is inserted between words that had
-    /// none.
+    /// Returns `text` without its stop words, or unchanged if nothing else remains. No space is inserted between words
+    /// that had none.
     pub fn without_stop_words(&self, text: &str) -> String {
         let words = lower_cased(text);
         let language = language(&words);
@@ -104,6 +104,7 @@ impl WordSplitter {
 
     /// Returns a word lower-cased, stemmed and without accents.
     pub(crate) fn stem(&self, word: &str) -> String {
+        // Stemmers compare letters as one character each: `ä` as a letter and a mark would be no umlaut to them.
         let word = self.language.lower_cased(&composed(word));
         let script = Script::of_word(&word);
         match self.language.stemmer_of(script) {
@@ -131,6 +132,7 @@ pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
     let is_letter = |letter: &char| !is_ignored(*letter) && (script.has_mark_letters() || !is_combining_mark(*letter));
     let mut plain = String::with_capacity(word.len());
     for letter in word.nfkd().filter(is_letter) {
+        // These have no decomposition in Unicode, and are typed in more than one way.
         match letter {
             'ß' => plain.push_str("ss"),
             'æ' => plain.push_str("ae"),
@@ -150,6 +152,7 @@ pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
             letter => plain.push(letter),
         }
     }
+    // Decomposition has taken Korean syllables apart as well.
     Cow::Owned(plain.nfc().collect())
 }
 

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 pub(crate) struct About(BTreeMap<String, BTreeMap<String, String>>);
 
 impl About {
-    /// Returns the sentences of collections by their folders or files, relative to the root; `.` is all of a collection.
+    /// Returns the sentences of collections by their folders or files, relative to the root; `.` is all of a
+    /// collection.
     pub(crate) fn new<'a>(sentences: impl Iterator<Item = (&'a String, &'a BTreeMap<String, String>)>) -> Self {
         let of_collection = |folders: &BTreeMap<String, String>| {
             let folder = |path: &str| match path.trim_start_matches("./").trim_matches('/') {

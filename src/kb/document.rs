@@ -38,13 +38,12 @@ const BOM: char = '\u{feff}';
 pub(crate) struct Document {
     /// Path relative to the collection's root, with `/` between components.
     pub(crate) path: String,
-    /// The whole file as stored, including byte order mark, line endings and front matter. For an [`Extractable`] format the
-    /// text that was extracted from it.
+    /// The whole file as stored, including byte order mark, line endings and front matter. For an [`Extractable`]
+    /// format the text that was extracted from it.
     pub(crate) text: String,
     /// Byte range of [`Self::text`] after byte order mark and front matter.
     pub(crate) body: Range<usize>,
-    /// Title from the front matter, else the first heading of level 1, else the first heading, else the file name
-    /// without its extension.
+    /// Title from the front matter, else the first heading of level 1, else the file name without its extension.
     pub(crate) title: String,
     /// Whether the title is in the file; otherwise it is the file name.
     has_own_title: bool,
@@ -136,7 +135,7 @@ pub(crate) enum FrontMatterWarning {
 }
 
 impl SkipReason {
-    /// Returns whether the file may be readable at another time, so that what the index has of it is kept.
+    /// Returns whether the file may be readable at another time, so that its text stays in the index.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreadable { .. } => true,
@@ -153,8 +152,8 @@ impl SkipReason {
 }
 
 impl Document {
-    /// Reads the bytes of the file at `path`, as [`Self::parse`] does if they are text. The text of an [`Extractable`] format
-    /// is extracted first, by a child process, which blocks.
+    /// Reads the bytes of the file at `path`, as [`Self::parse`] does if they are text. The text of an [`Extractable`]
+    /// format is extracted first, by a child process, which blocks.
     ///
     /// # Errors
     ///
@@ -162,6 +161,7 @@ impl Document {
     pub(crate) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
         let Some(format) = Extractable::of(path) else { return Self::parse(path, bytes) };
         let text = extract(format, &bytes)?.into_markdown();
+        // The hash of the file, not of the text: whether a file has changed is then known without extracting it.
         Ok(Self { content_hash: ContentHash::of(&bytes), ..Self::parse(path, text.into_bytes())? })
     }
 
@@ -216,6 +216,7 @@ impl Document {
         let text = &self.text[self.body.clone()];
         let Some(fence) = Fence::opening(text) else { return };
         let Some((content, end)) = fence.enclosed(text) else {
+            // A text may begin with a horizontal rule.
             if looks_like_keys(text.lines().nth(1).unwrap_or_default()) {
                 self.warnings.push(FrontMatterWarning::Unclosed);
             }
@@ -229,6 +230,7 @@ impl Document {
         }
         match fence.read(content) {
             Ok(fields) => self.take_fields(&fields),
+            // Prose between two horizontal rules, which stays in the body.
             Err(_) if !content.lines().any(looks_like_keys) => return,
             Err(reason) => {
                 let title = salvaged_title(content);
@@ -249,6 +251,7 @@ impl Document {
         }
         self.aliases = find(&["aliases", "alias"]).map(|(_, value)| names(value, &[','])).unwrap_or_default();
         self.tags = find(&["tags", "tag", "keywords"])
+            // A keyword may be several words, a tag has no spaces.
             .map(|(key, value)| names(value, if key.eq_ignore_ascii_case("keywords") { &[','] } else { &[',', ' '] }))
             .unwrap_or_default();
         for tag in &mut self.tags {
@@ -322,6 +325,7 @@ fn read_text(bytes: Vec<u8>) -> Result<String, SkipReason> {
     if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
         return Err(SkipReason::TooLarge { bytes: bytes.len() as u64, limit: MAX_DOCUMENT_BYTES });
     }
+    // Before NUL bytes are looked for: UTF-16 text is full of them, and is not binary.
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(SkipReason::Utf16);
     }
@@ -369,6 +373,7 @@ impl Fence {
     /// Parses the fields; the error is one line.
     fn read(self, content: &str) -> Result<Map<String, Value>, String> {
         let fields = match self {
+            // Empty YAML is null, and not a map.
             Self::Yaml if content.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) => Ok(Map::new()),
             Self::Yaml => serde_saphyr::from_str_with_options(content, yaml_options(MAX_YAML_NODES))
                 .map_err(|error| yaml_reason(&error.to_string())),
@@ -420,6 +425,7 @@ fn from_toml(value: toml::Value) -> Value {
         toml::Value::String(text) => Value::String(text),
         toml::Value::Array(values) => Value::Array(values.into_iter().map(from_toml).collect()),
         toml::Value::Table(_) => Value::Null,
+        // TOML has a type for dates.
         other => Value::String(other.to_string()),
     }
 }

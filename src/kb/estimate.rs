@@ -1,4 +1,4 @@
-//! Says what indexing would do, take and cost. Reads the folders and the index, writes nothing, and asks no server.
+//! Estimates the work, time and cost of indexing. Reads the folders and the index, writes nothing, and asks no server.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::base::money::dollars;
 /// Passages that are embedded on this machine to measure how long it takes.
 const SAMPLE: usize = 24;
 
-/// What a request to a server is taken to last, in seconds. It depends on the server, which is not asked.
+/// Assumed duration of a request to a server, in seconds. The true one depends on the server, which is not asked.
 const SECONDS_PER_REQUEST: f64 = 2.0;
 
-/// What indexing would do.
+/// Work, time and cost of indexing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct IndexEstimate {
     /// Files that would be read: new ones, and those whose size or time has changed.
@@ -43,11 +43,11 @@ pub struct IndexEstimate {
     pub tokens: u64,
     /// How long embedding would take, about, in seconds.
     pub seconds: f64,
-    /// What a server would be sent; `None` if this machine embeds.
+    /// Requests to a server, and their cost; `None` if this machine embeds.
     pub server: Option<ServerEstimate>,
 }
 
-/// What a server would be sent.
+/// Requests to a server that embeds, and their cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerEstimate {
     /// Its address.
@@ -56,7 +56,7 @@ pub struct ServerEstimate {
     pub requests: usize,
     /// Seconds that a request is taken to last.
     pub seconds_per_request: f64,
-    /// What the tokens cost at most in US dollars; `None` if their price is not known.
+    /// Upper bound on the cost of the tokens in US dollars; `None` if their price is not known.
     pub cost_usd: Option<f64>,
     /// The limit in US dollars; `None` for no limit.
     pub max_cost_usd: Option<f64>,
@@ -89,6 +89,7 @@ pub async fn estimate(
     if let Some(stored) = stored.as_ref().filter(|_| options.rebuild == Rebuild::No) {
         check_same(stored, &wanted)?;
     }
+    // For its errors alone.
     with_sources(location, stored.unwrap_or(wanted), options)?;
     let mut draft = Draft { embedder, options, index, estimate: IndexEstimate::default(), sample: Vec::new() };
     let mut read_again = HashSet::new();
@@ -145,6 +146,7 @@ impl Draft<'_> {
     ) -> Result<HashSet<String>, IngestError> {
         let Some(index) = &self.index else { return Ok(HashSet::new()) };
         let donors: Vec<_> = match self.options.rebuild {
+            // Vectors of another embedder, and those of an index that may be damaged, are not kept.
             Rebuild::Embedder | Rebuild::All => Vec::new(),
             Rebuild::Text => indexed.iter().map(|row| row.id.clone()).collect(),
             Rebuild::No => {
@@ -173,6 +175,7 @@ impl Draft<'_> {
         while let Some(read) = reads.next().await {
             for read in read.map_err(IngestError::Task)? {
                 match read {
+                    // Size or time has changed, and the content has not.
                     Read::Same(_) => {
                         self.estimate.files -= 1;
                         self.estimate.unchanged += 1;
@@ -207,6 +210,7 @@ impl Draft<'_> {
 
     /// Adds chunks that wait for their vector since an earlier run.
     async fn add_waiting(&mut self, read_again: &HashSet<DocumentId>) -> Result<(), IngestError> {
+        // A rebuild writes every chunk anew, so that none is left waiting.
         let Some(index) = self.index.as_ref().filter(|_| self.options.rebuild == Rebuild::No) else { return Ok(()) };
         for (document, tokens) in index.missing_tokens().await? {
             if !read_again.contains(&document) {
@@ -273,6 +277,7 @@ fn seconds_per_token(embedder: &dyn Embedder, sample: &[String]) -> Result<f64, 
     if tokens == 0 {
         return Ok(0.0);
     }
+    // Loading the model takes as long for many texts as for few.
     embedder.warm_up();
     let started = Instant::now();
     embedder.embed_passages(&texts)?;

@@ -40,11 +40,11 @@ const BYTES_PER_COMMIT: usize = 16 * 1024 * 1024;
 /// Files per blocking task, so that the cost of a task does not exceed that of reading small files.
 const FILES_PER_TASK: usize = 16;
 
-/// Vectors per commit.
+/// Vectors per commit, the most that a kill loses.
 const VECTORS_PER_COMMIT: usize = 2_048;
 
-/// Time after which the vectors that were made are committed, however few: with a large model, [`VECTORS_PER_COMMIT`] are the
-/// work of many minutes, which a kill would lose.
+/// Time after which the vectors that were made are committed, however few: with a large model, [`VECTORS_PER_COMMIT`]
+/// are the work of many minutes, which a kill would lose.
 const COMMIT_AFTER: Duration = Duration::from_mins(1);
 
 /// Vectors per commit if a server makes them. Those that a kill loses may be paid for.
@@ -78,7 +78,7 @@ pub struct IngestOptions {
     pub prune: bool,
     /// Whether to compare content even if size and modification time are unchanged.
     pub verify: bool,
-    /// What to do again.
+    /// The parts of the index that are built again.
     pub rebuild: Rebuild,
 }
 
@@ -126,7 +126,7 @@ pub enum IngestEvent {
     EmbeddingStarted {
         /// Chunks to embed.
         chunks: usize,
-        /// What is sent, if a server embeds them.
+        /// Tokens and cost, if a server embeds them.
         to_send: Option<ToSend>,
     },
     /// More chunks were embedded.
@@ -138,14 +138,14 @@ pub enum IngestEvent {
     IndexingVectors,
 }
 
-/// What a server is to embed.
+/// Tokens that a server is to embed, and their cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToSend {
     /// Its address.
     pub(crate) address: String,
     /// Tokens at most.
     pub(crate) tokens: u64,
-    /// What they cost at most, in billionths of a dollar; `None` if the price is not known.
+    /// Upper bound on their cost in billionths of a dollar; `None` if the price is not known.
     pub(crate) cost_nanos: Option<u64>,
 }
 
@@ -186,7 +186,7 @@ pub struct IngestSummary {
     /// Chunks that were embedded without their end, because the model reads no longer ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub shortened: usize,
-    /// What embedding cost in US dollars, if a server embeds and its price is known.
+    /// Cost of embedding in US dollars, if a server embeds and its price is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Whether the run was cancelled; its commits are kept.
@@ -312,12 +312,14 @@ pub async fn ingest(
 ) -> Result<IngestSummary, IngestError> {
     let started = Instant::now();
     let writer = open_writer(location, embedder, choice, options).await?;
+    // Opened after the writer, whose lock keeps other runs from replacing it.
     let donor = match options.rebuild {
         Rebuild::Text | Rebuild::Embedder => Some(Index::open(location).await?),
         Rebuild::No | Rebuild::All => None,
     };
     let summary = IngestSummary::default();
     let languages = BTreeMap::new();
+    // The embedder of a process that serves has counted earlier operations.
     let sent_before = embedder.sent();
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
     run.finish(started, sent_before).await?;
@@ -338,6 +340,7 @@ async fn open_writer(
             writer
         }
         Rebuild::Text | Rebuild::Embedder | Rebuild::All => {
+            // Also if the index is damaged, so that its folders need not be named again.
             let wanted = match Index::known(location).await {
                 Some(Manifest { collections, includes, .. }) => Manifest { collections, includes, ..wanted },
                 None => wanted,
@@ -445,7 +448,7 @@ fn is_earlier(stored: &Manifest) -> bool {
 /// Returns what a new version of `dr` has to build again in an index with vectors of the same embedder.
 pub(crate) fn upgrade(stored: &Manifest, embedder: &Arc<dyn Embedder>) -> Rebuild {
     let wanted = manifest(embedder, &stored.embedder.choice);
-    // What a later version wrote is left alone: `check_same` refuses it.
+    // An index of a later version is left alone: `check_same` refuses it.
     let is_current = stored.chunker == wanted.chunker && stored.text_index == wanted.text_index;
     let is_earlier = is_earlier(stored) && stored.embedder.fingerprint == wanted.embedder.fingerprint;
     if is_earlier && !is_current { Rebuild::Text } else { Rebuild::No }
@@ -516,6 +519,7 @@ impl Run<'_> {
             self.writer.remove(&gone).await?;
             self.summary.removed += gone.len();
         }
+        // A batch rarely changes which of the known languages are frequent, so their counts are saved once.
         if !self.languages.is_empty() {
             self.save_languages().await?;
         }
@@ -529,6 +533,7 @@ impl Run<'_> {
             }
             self.writer.finish_text_index().await?;
         }
+        // Before vectors are made, which takes longest: text is searched by the new tables meanwhile.
         if self.options.rebuild != Rebuild::No && !self.cancel.is_cancelled() {
             self.writer.publish().await?;
         }
@@ -537,6 +542,7 @@ impl Run<'_> {
         }
         if !self.cancel.is_cancelled() {
             self.writer.finish_vector_index().await?;
+            // An unchanged folder costs no more than its listing, so old versions wait for a run that writes.
             if self.has_written() {
                 self.writer.prune().await?;
             }
@@ -559,6 +565,7 @@ impl Run<'_> {
     async fn update_collection(&mut self, source: &CollectionSource) -> Result<(), IngestError> {
         let comparison = self.compare(source).await?;
         (self.listener)(IngestEvent::Compared { to_read: comparison.to_read.len() });
+        // Removed after the commits, which take vectors of renamed files from the documents that are gone.
         let mut gone: Vec<_> = comparison.gone.iter().map(|row| row.id.clone()).collect();
         gone.extend(self.read_and_commit(source, &comparison).await?);
         if !self.cancel.is_cancelled() {
@@ -586,6 +593,7 @@ impl Run<'_> {
         source: &CollectionSource,
         comparison: &Comparison,
     ) -> Result<Vec<DocumentId>, IngestError> {
+        // Bounded, so that files are not read faster than they are committed.
         let (mut sender, mut receiver) = futures::channel::mpsc::channel::<Result<Vec<Read>, IngestError>>(4);
         let tasks = tasks(&comparison.to_read);
         let (embedder, cancel) = (Arc::clone(self.embedder), self.cancel.clone());
@@ -745,12 +753,14 @@ impl Run<'_> {
         let is_sent = self.embedder.server().is_some();
         let per_commit = if is_sent { VECTORS_PER_COMMIT_OF_SERVER } else { VECTORS_PER_COMMIT };
         while !self.cancel.is_cancelled() {
+            // Some at a time, which bounds the memory.
             let rows = self.writer.index().missing_vectors(per_commit).await?;
             if rows.is_empty() {
                 (self.listener)(IngestEvent::IndexingVectors);
                 break;
             }
             let (vectors, error) = self.embed(rows).await?;
+            // Before the error is returned: the vectors may be paid for.
             if !vectors.is_empty() {
                 self.writer.set_vectors(&vectors).await?;
             }
@@ -762,8 +772,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Embeds `rows` in order of length until done, cancelled or failed, or for [`COMMIT_AFTER`]. Returns the vectors so far, and what failed.
+    /// Embeds `rows` in order of length until done, cancelled or failed, or for [`COMMIT_AFTER`]. Returns the vectors
+    /// so far, and the error, if one occurred.
     async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<(Made, Option<EmbedError>), IngestError> {
+        // Texts of similar length are padded little when they are batched.
         rows.sort_by(|a, b| a.tokens.cmp(&b.tokens).then_with(|| a.id.cmp(&b.id)));
         let mut made = Vec::with_capacity(rows.len());
         let at_once = self.embedder.at_once().max(1);
@@ -844,8 +856,8 @@ pub(super) fn tasks(files: &[ToRead]) -> Vec<Vec<ToRead>> {
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::WouldRemove`] if more than half of them would be removed without being asked for, also from the
-/// index `donor` that is built again.
+/// Returns [`IngestError::WouldRemove`] if more than half of them would be removed without being asked for, also from
+/// the index `donor` that is built again.
 pub(super) async fn differences(
     source: &CollectionSource,
     known: Vec<DocumentRow>,
@@ -857,6 +869,7 @@ pub(super) async fn differences(
     let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
     let known_count = known.len();
     for Skipped { path, reason } in &listing.skipped {
+        // Not found, and not gone: its text stays in the index until the file can be read.
         if reason.is_passing() {
             known.remove(path);
         }
@@ -873,6 +886,7 @@ pub(super) async fn differences(
         }
     }
     let mut gone: Vec<_> = known.into_values().collect();
+    // The map has no order, and equal files are paired in this one.
     gone.sort_by(|a, b| a.path.cmp(&b.path));
     let renamed = find_renamed(&source.root, &to_read, &gone).await?;
     // Files of a format that the collection does not include any more are removed on purpose.
@@ -884,6 +898,7 @@ pub(super) async fn differences(
         gone,
         known,
     };
+    // New tables have no documents yet, so the guard compares with those of the old ones.
     if let Some(donor) = donor.filter(|_| !options.prune) {
         let known = donor.documents(Some(&source.name)).await?;
         let found: HashSet<&str> = to_read.iter().map(|file| file.file.path.as_str()).collect();
@@ -911,6 +926,7 @@ async fn find_renamed(
         return Ok(HashMap::new());
     }
     let mut by_hash: HashMap<&ContentHash, Vec<&DocumentId>> = HashMap::new();
+    // From the last to the first, because `pop` takes the last one added.
     for row in gone.iter().rev() {
         by_hash.entry(&row.content_hash).or_default().push(&row.id);
     }
@@ -928,6 +944,7 @@ pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embed
     let ToRead { file, known } = file;
     let known_id = known.as_ref().map(|row| row.id.clone());
     let skipped = |reason| Read::Skipped { path: file.path.clone(), reason, known: known_id.clone() };
+    // Before the file is read, since it may change meanwhile.
     let read_at = SystemTime::now();
     let bytes = match read_inside(&source.root, &file.path) {
         Ok(bytes) => bytes,
@@ -1031,18 +1048,19 @@ pub(super) fn text_to_embed(row: &ChunkRow) -> String {
     embed_text(title, &row.heading_path, row.context.as_deref(), &row.text)
 }
 
-/// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is near
-/// to those of all such texts.
+/// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is
+/// near to those of all such texts, see `kb/decisions/languages.md`.
 const LEAST_READ: f32 = 0.2;
 
-/// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which is
-/// not embedded.
+/// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which
+/// is not embedded.
 fn embed_key(embedder: &dyn Embedder, row: &ChunkRow, language: &Language) -> Option<String> {
     let has_words = row.text.chars().any(char::is_alphanumeric);
     if !has_words || readable(embedder, &row.text, language) < LEAST_READ {
         return None;
     }
     let mut hasher = blake3::Hasher::new();
+    // With the fingerprint, since a vector of another embedder must not be reused.
     hasher.update(embedder.fingerprint().as_bytes()).update(b"\n").update(text_to_embed(row).as_bytes());
     Some(hasher.finalize().to_hex()[..32].to_owned())
 }

@@ -1,8 +1,8 @@
 //! Which note each link leads to, and which notes link to a note.
 //!
-//! Links are resolved against the documents that are in the index now, within the collection of the linking note. A target
-//! is only ever compared with names of documents; it opens nothing, and a path that leads out of the collection's root is
-//! [`Resolved::Outside`].
+//! Links are resolved against the documents that are in the index now, within the collection of the linking note. A
+//! target is only ever compared with names of documents; it opens nothing, and a path that leads out of the
+//! collection's root is [`Resolved::Outside`].
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ pub(crate) struct LinkMap {
     incoming: Vec<Vec<Incoming>>,
 }
 
-/// A document and what it is called, contains and links to.
+/// A document with its aliases, headings and links.
 pub(crate) struct Note {
     pub(crate) row: DocumentRow,
     pub(crate) structure: Structure,
@@ -41,7 +41,7 @@ pub(crate) enum Resolved {
     Note(usize),
     /// Out of the root of the collection.
     Outside,
-    /// To no document of the index. `path` is what it names, relative to the collection's root; `None` for a name.
+    /// To no document of the index. `path` is the path it names, relative to the collection's root; `None` for a name.
     Missing { path: Option<String> },
 }
 
@@ -63,8 +63,8 @@ struct Names {
 }
 
 impl LinkMap {
-    /// Reads the links between all documents of an index, which are `rows`. Returns `None` if it was written before links
-    /// were stored.
+    /// Reads the links between all documents of an index, which are `rows`. Returns `None` if it was written before
+    /// links were stored.
     pub(crate) async fn read(index: &Index, rows: Vec<DocumentRow>) -> Result<Option<Self>, IndexError> {
         let Some(mut structures) = index.structures(None).await? else { return Ok(None) };
         let with_structure = |row: DocumentRow| {
@@ -151,6 +151,7 @@ impl LinkMap {
         let headings = &self.notes[at].structure.headings;
         // `[[Note#Part#Chapter]]` names a heading under another.
         let wanted = key(fragment.rsplit('#').next().unwrap_or_default());
+        // The parser leaves the attributes of a heading in its text.
         let explicit = format!("{{#{fragment}}}");
         let text = |heading: &Heading| key(heading.text.split("{#").next().unwrap_or_default());
         let same = |wanted: &str| headings.iter().filter(|heading| text(heading) == wanted).collect::<Vec<_>>();
@@ -194,6 +195,7 @@ impl Names {
 
     /// Finds the note at a path, whose extension may be left out, or the note of a folder.
     fn at(&self, notes: &[Note], path: &str) -> Option<usize> {
+        // Pages of a book are linked by the name they are published under.
         let page = path.strip_suffix(".html").or_else(|| path.strip_suffix(".htm"));
         let names = [Some(path), page].into_iter().flatten();
         let files = names.flat_map(|name| {

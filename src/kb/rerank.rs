@@ -1,8 +1,8 @@
 //! Reranks the first hits of a search with a model that reads query and passage together: on this machine, or behind a
 //! `/rerank` route.
 //!
-//! Of servers, Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One attempt
-//! is made for each search: its user waits for it, and the fused order is a good answer.
+//! Of servers, Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One
+//! attempt is made for each search: its user waits for it, and the fused order is a good answer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -307,6 +307,7 @@ impl Server {
     ) -> Result<Vec<f32>, RerankError> {
         let mut body = match self.api {
             RerankApi::Cohere => json!({"query": query, "documents": texts, "top_n": texts.len()}),
+            // Without `truncate`, it refuses a passage that is longer than its model reads.
             RerankApi::Tei => json!({"query": query, "texts": texts, "truncate": true}),
         };
         if let Some(model) = &self.model {

@@ -20,7 +20,8 @@ const MAX_HEADINGS: usize = 2_000;
 /// Longest target that is stored, in bytes; file systems have no longer paths.
 const MAX_TARGET_BYTES: usize = 4_096;
 
-/// Extensions of relative links that can lead to a note. Pages of a book are linked by the name they are published under.
+/// Extensions of relative links that can lead to a note. Pages of a book are linked by the name they are published
+/// under.
 const NOTE_EXTENSIONS: [&str; 6] = ["md", "markdown", "mdx", "txt", "html", "htm"];
 
 /// Extensions of attachments. A wikilink often leaves `.md` out, so any other end of a name belongs to the name.
@@ -29,7 +30,7 @@ const ATTACHMENT_EXTENSIONS: [&str; 26] = [
     "mp4", "ogg", "ogv", "pdf", "png", "svg", "wav", "webm", "webp", "xlsx", "zip",
 ];
 
-/// What a document is called, contains and links to.
+/// The aliases, headings and links of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Structure {
     /// Alternative titles from the front matter.
@@ -102,6 +103,7 @@ impl Structure {
         if Extractable::of(&document.path).is_some() {
             return structure;
         }
+        // Anew, since links begin at the top again.
         let mut line = LineCount::new(&document.text);
         let links = markdown_events(&document.text[document.body.clone()]).filter_map(|(event, range)| {
             let (kind, target, fragment) = link(&event)?;
@@ -147,6 +149,7 @@ fn path(target: &str) -> Option<String> {
     if target.is_empty() || target.starts_with("//") || has_scheme(target) || is_template {
         return None;
     }
+    // Last, so that an encoded `#` or `?` stays part of the path.
     let target = decoded(target);
     let is_note = match extension(&target) {
         // `release-1.2` has no extension.
@@ -181,7 +184,7 @@ fn is_any(extension: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(extension))
 }
 
-/// Returns what follows the last dot of a file name.
+/// Returns the part of a file name after its last dot.
 fn extension(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)

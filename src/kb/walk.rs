@@ -73,6 +73,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
         })
     });
     let mut listing = listing.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // Threads find the files in any order.
     listing.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing.skipped.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing
@@ -80,6 +81,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
 
 fn walker(root: &Path) -> WalkBuilder {
     let mut walker = WalkBuilder::new(root);
+    // Otherwise `.gitignore` would count only in a git repository.
     walker.follow_links(false).require_git(false).add_custom_ignore_filename(DR_IGNORE);
     walker
 }
@@ -116,6 +118,7 @@ fn consider(
     }
     let shown = relative(root, path);
     let skip = |reason| Some(Err(Skipped { path: shown.to_string_lossy().replace('\\', "/"), reason }));
+    // Before anything else is asked of the file, which would follow the link.
     if kind.is_symlink() && file_inside(canonical_root, path).is_err() {
         return skip(SkipReason::LinkOutside);
     }
@@ -138,15 +141,17 @@ fn consider(
 ///
 /// # Errors
 ///
-/// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file that is too large
-/// for its format.
+/// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file that is too
+/// large for its format.
 pub(crate) fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     let refused = |why: &str| Err(std::io::Error::other(why.to_owned()));
     if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
         return refused("path leads out of the folder");
     }
+    // Checked again, because a file may have become a link since the folder was listed.
     let file = file_inside(&root.canonicalize()?, &root.join(path))?;
     let (mut bytes, limit) = (Vec::new(), max_bytes(path));
+    // Not by its length, since it may grow.
     std::fs::File::open(&file)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { refused("file is too large") } else { Ok(bytes) }
 }

@@ -4,8 +4,8 @@
 //! system ─▶ may it change what is indexed? ─▶ first and last change ─▶ settled
 //! ```
 //!
-//! What changed is not kept, because indexing compares the folders with the index anyway. However many changes there are,
-//! they take two points in time, and those during an indexing make one more of it.
+//! The changes themselves are not kept, because indexing compares the folders with the index anyway. However many
+//! changes there are, they take two points in time, and those during an indexing make one more of it.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use super::extract::Include;
 use super::walk::{folders, is_hidden, is_listed, walk};
 
-/// Time without a change after which changes have settled. Editors write a file in several steps, and git many files in a
-/// row, with some milliseconds in between.
+/// Time without a change after which changes have settled. Editors write a file in several steps, and git many files in
+/// a row, with some milliseconds in between.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Longest wait for changes that do not settle, such as a file that is appended to all the time.
@@ -125,17 +125,18 @@ impl Changes {
 
 impl FolderWatch {
     /// Prepares to watch folders, given as absolute paths without symbolic links. Changes in the folder `except` are
-    /// ignored. With `every`, the folders are polled: on a network file system, the system does not report changes that other
-    /// machines make.
+    /// ignored. With `every`, the folders are polled: on a network file system, the system does not report changes that
+    /// other machines make.
     pub(crate) fn new(roots: Vec<PathBuf>, include: Include, except: Option<PathBuf>, every: Option<Duration>) -> Self {
         let by = every.map_or(By::System(None), |every| By::Looking { every, seen: 0 });
         Self { roots, include, except, by, changes: Arc::default() }
     }
 
-    /// Begins to notice changes from now on. To be called again before each time the folders are read: folders that were made
-    /// since, which includes those watched, are noticed only then.
+    /// Begins to notice changes from now on. To be called again before each time the folders are read: folders that
+    /// were made since, which includes those watched, are noticed only then.
     ///
-    /// Returns why the system cannot tell of changes, if it cannot. The folders are then looked at, every [`LOOK_INTERVAL`].
+    /// Returns why the system cannot tell of changes, if it cannot. The folders are then looked at, every
+    /// [`LOOK_INTERVAL`].
     pub(crate) async fn begin(&mut self) -> Option<WatchError> {
         *self.changes.pending() = Pending::default();
         let mut failed = None;
@@ -160,8 +161,8 @@ impl FolderWatch {
         failed
     }
 
-    /// Waits until something has changed that may be indexed, and until changes have settled. Nothing is lost if the future is
-    /// dropped.
+    /// Waits until something has changed that may be indexed, and until changes have settled. Nothing is lost if the
+    /// future is dropped.
     pub(crate) async fn settled(&self) {
         match &self.by {
             By::System(_) => loop {

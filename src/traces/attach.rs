@@ -17,7 +17,7 @@ use crate::base::id::RunId;
 /// Most bytes of one text. More would be cut by many collectors anyway, and a batch must fit one request.
 const MAX_TEXT: usize = 32_000;
 
-/// What leaves of a run other than its spans without texts.
+/// A deviation from the default, which is to export the spans of a run without texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// Nothing: the run is offline, while others of this process may not be.
@@ -52,6 +52,7 @@ pub(crate) fn word(key: &'static str, value: impl Into<String>) {
 
 /// Attaches a number.
 pub(crate) fn count(key: &'static str, value: impl TryInto<i64>) {
+    // OTLP has no unsigned numbers.
     if let Ok(value) = value.try_into() {
         Span::current().set_attribute(key, value);
     }

@@ -24,7 +24,7 @@ pub(super) struct Collector {
     timeout: Duration,
     /// Of its own: computations of a command may keep every thread of the main one busy.
     runtime: Runtime,
-    /// Why the first request that failed did.
+    /// Reason of the first failed request.
     failure: Arc<OnceLock<String>>,
 }
 

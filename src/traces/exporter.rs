@@ -15,12 +15,12 @@ use super::settings::{NotExported, TraceSettings};
 use super::shape::shaped;
 use crate::base::line::with_causes;
 
-/// What the batches and the command share.
+/// State shared by the thread that exports batches and the command.
 pub(super) struct Door {
     resource: Resource,
     /// Set once the settings are known.
     way: OnceLock<Result<opentelemetry_otlp::SpanExporter, NotExported>>,
-    /// Why the first request that failed did.
+    /// Reason of the first failed request.
     failure: Arc<OnceLock<String>>,
     /// Spans that were exported.
     sent: AtomicUsize,
@@ -77,6 +77,7 @@ impl Door {
             let counter = if exporter.export(spans).await.is_ok() { &self.sent } else { &self.lost };
             counter.fetch_add(number, Ordering::Relaxed);
         }
+        // Never an error, which the SDK would log: spans that were lost are reported once, by [`Self::lost`].
         Ok(())
     }
 

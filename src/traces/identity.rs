@@ -14,6 +14,7 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer};
 use crate::base::id::RunId;
 
 thread_local! {
+    // The SDK asks for new ids without saying which span they are for.
     /// Ids of the root that this thread is starting.
     static ROOT: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
@@ -24,6 +25,7 @@ pub(super) fn trace_of(run: &RunId) -> TraceId {
 }
 
 fn ids_of(run: &str) -> (TraceId, SpanId) {
+    // With another text, a resumed run would leave the trace that an earlier build began.
     let hash = blake3::hash(format!("trace of run {run}").as_bytes());
     let (mut trace, mut span) = ([0; 16], [0; 8]);
     trace.copy_from_slice(&hash.as_bytes()[..16]);
@@ -50,6 +52,7 @@ impl Tracer for RunTracer {
         };
         let (trace, root) = ids_of(&run.as_str());
         if attribute(&span, "resumed").is_some() {
+            // An earlier process exported the root. It is sampled, since the default sampler follows the parent.
             let root = SpanContext::new(trace, root, TraceFlags::SAMPLED, true, TraceState::default());
             return self.0.build_with_context(span, &Context::new().with_remote_span_context(root));
         }

@@ -6,8 +6,8 @@
 //!                    identity: the trace of a run                 shape: the attributes that leave, by an allow-list
 //! ```
 //!
-//! A span that [`shape`] does not know is not exported, nor a field that it does not list: what is logged on this machine
-//! is not automatically fit to leave it. Texts leave only if the rule of their run says so ([`attach::rule`]).
+//! A span that [`shape`] does not know is not exported, nor a field that it does not list: what is logged on this
+//! machine is not automatically fit to leave it. Texts leave only if the rule of their run says so ([`attach::rule`]).
 //!
 //! Export never fails a command: a collector that is down, slow or wrong costs a note at the end.
 
@@ -76,6 +76,7 @@ impl Traces {
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span>,
     {
+        // Attributes that these would add are not in [`shape`], and nothing else here reads OpenTelemetry's context.
         OpenTelemetryLayer::new(RunTracer::new(self.provider.tracer("dr")))
             .with_location(false)
             .with_threads(false)
@@ -102,11 +103,13 @@ impl<S> Filter<S> for Known {
     }
 
     fn callsite_enabled(&self, span: &'static Metadata<'static>) -> tracing::subscriber::Interest {
+        // Decided once for a callsite: the default asks again for every span.
         if is_known(span) { tracing::subscriber::Interest::always() } else { tracing::subscriber::Interest::never() }
     }
 }
 
 fn is_known(span: &Metadata<'_>) -> bool {
+    // Spans of libraries may have the same names.
     span.is_span() && span.target().starts_with(concat!(env!("CARGO_CRATE_NAME"), "::")) && shape::knows(span.name())
 }
 
@@ -119,5 +122,6 @@ fn resource() -> Resource {
     if name.is_some_and(|name| !name.as_str().starts_with("unknown_service")) {
         return described;
     }
+    // Only now: a name that is set here replaces that of the environment.
     Resource::builder().with_attribute(version).with_service_name("dr").build()
 }

@@ -23,6 +23,7 @@ const PROTOCOL: &str = "http/protobuf";
 /// Variables of the time one request may take, in milliseconds, the more specific first.
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
+/// The time-out that OpenTelemetry specifies.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Turns off everything of OpenTelemetry.
@@ -119,6 +120,7 @@ impl TraceSettings {
         let own = get(TRACES_ENDPOINT);
         let (variable, address) = own.or_else(|| get(ENDPOINT)).ok_or(NotExported::NoEndpoint)?;
         let off = |(variable, value): (&'static str, &str)| NotExported::TurnedOff { variable, value: shown(value) };
+        // Before all other reasons: traces that the user has turned off are not worth a note.
         if let Some(disabled) = get(DISABLED).filter(|(_, value)| value.eq_ignore_ascii_case("true")) {
             return Err(off(disabled));
         }

@@ -25,7 +25,7 @@ enum ValueForm {
     Words,
     /// The class of an error, which also marks the span as failed.
     Error,
-    /// The name of a model. Of a path, which servers of one's own use as a name, the last part.
+    /// The name of a model. Local servers may use a path as the name; only its last part is exported.
     Model,
     /// The key of a call, up to the first part that is not ours: a planner chooses the names of groups.
     Key,
@@ -229,6 +229,7 @@ pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
         Name::Of(key) => value(key)?,
         Name::With(word, key) => value(key).map_or_else(|| word.to_owned(), |value| format!("{word} {value}")),
     };
+    // The description of a status, events and links could carry any text.
     let status = if attributes.contains_key(ERROR.1) { Status::error("") } else { Status::Unset };
     let attributes = attributes.into_iter().chain(shape.fixed.iter().map(|(key, value)| (*key, Value::from(*value))));
     Some(SpanData {

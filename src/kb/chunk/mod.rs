@@ -7,7 +7,8 @@
 //!
 //! A chunk is a run of blocks under one heading path. Its text is a slice of the file, byte for byte. The embedded text
 //! is that slice preceded by title and headings, see [`embed_text`]. Together the chunks of a document cover its whole
-//! body except white space. Time and memory are linear in the size of the file, however deeply its blocks nest.
+//! body except white space. They do not overlap, since overlap found no more answers (`kb/decisions/chunking.md`). Time
+//! and memory are linear in the size of the file, however deeply its blocks nest.
 
 mod outline;
 mod packing;
@@ -70,6 +71,7 @@ pub(crate) fn headings(document: &Document) -> impl Iterator<Item = (usize, u8, 
 pub(crate) fn chunk(document: &Document, counter: &dyn CountTokens, options: &ChunkOptions) -> Vec<Chunk> {
     let leaves = outline::leaves(document);
     let ends = leaves.iter().skip(1).map(|leaf| leaf.start).chain([document.body.end]);
+    // Counted once: costs of sections and of units are sums of these.
     let leaves: Vec<_> = leaves
         .iter()
         .zip(ends)
@@ -111,6 +113,7 @@ const MAX_NAME_WEIGHT: usize = 120;
 fn header(title: Option<&str>, heading_path: &[String]) -> String {
     let title = title.filter(|title| heading_path.first().is_none_or(|first| first != title));
     let title = title.map(|title| lightened(title, MAX_NAME_WEIGHT));
+    // Never below zero: the title has at most half of the header.
     let mut left = MAX_HEADER_WEIGHT - title.map_or(0, weight);
     let mut names = Vec::new();
     for heading in heading_path.iter().rev() {
@@ -231,6 +234,7 @@ impl HeadingPath {
             return false;
         };
         self.0.retain(|(above, _)| above < level);
+        // A heading without text ends a section like any other, but names none.
         if !title.is_empty() {
             self.0.push((*level, title.clone()));
         }

@@ -91,6 +91,7 @@ impl<'a> Outline<'a> {
         match tag {
             Tag::Heading { .. } if self.depth == 0 => self.heading = Some(String::new()),
             Tag::Heading { .. } | Tag::Paragraph => self.begin(range.start, LeafKind::Text),
+            // Indented code has no opening line.
             Tag::CodeBlock(kind) => {
                 let context = kind.is_fenced().then(|| self.first_line(&range));
                 self.begin(range.start, LeafKind::Lines { context });
@@ -115,6 +116,7 @@ impl<'a> Outline<'a> {
             TagEnd::CodeBlock | TagEnd::HtmlBlock | TagEnd::Table => self.end(range.end),
             TagEnd::BlockQuote(_) | TagEnd::List(_) | TagEnd::Item | TagEnd::FootnoteDefinition => {
                 self.depth -= 1;
+                // After an item the list goes on, so that the next text is not prose yet.
                 if matches!(tag, TagEnd::List(_) | TagEnd::BlockQuote(_)) {
                     self.end(range.end);
                 }

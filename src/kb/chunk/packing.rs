@@ -49,6 +49,7 @@ impl<'a> Packer<'a> {
             let room = target.saturating_sub(self.context_cost(&units[first]));
             let next = best_cut(&units, first, remaining, room);
             let next = self.push_fitting(&mut units, first..next, end);
+            // A unit that had to be divided has other costs than at the beginning.
             remaining = remaining.saturating_sub(units[first..next].iter().map(|unit| unit.cost).sum());
             first = next;
         }
@@ -72,6 +73,7 @@ impl<'a> Packer<'a> {
             let Some(chunk) = self.chunk(start..end, units[first].context.clone()) else { return next };
             let middle = floor_boundary(&self.document.text, start, start.midpoint(end));
             let is_single = next == first + 1;
+            // A single character cannot be divided, however many tokens it has.
             if chunk.tokens <= self.options.max_tokens || is_single && middle >= end {
                 self.push(chunk);
                 return next;
@@ -105,8 +107,8 @@ impl<'a> Packer<'a> {
 
 /// Returns the index of the unit before which a chunk that begins with `units[first]` ends.
 ///
-/// The remaining units are spread evenly over the chunks they need, so that the last chunk is not a crumb. A better
-/// place to cut outweighs some unevenness, see [`harm`].
+/// The remaining units are spread evenly over the chunks they need, so that the last chunk is not a crumb, which would
+/// rank too high: short texts match short queries. A better place to cut outweighs some unevenness, see [`harm`].
 fn best_cut(units: &[Unit], first: usize, remaining: usize, target: usize) -> usize {
     if remaining <= target {
         return units.len();
@@ -136,6 +138,7 @@ fn harm(cut: Cut) -> usize {
         Cut::Line => 30,
         Cut::Word => 60,
         Cut::Character => 80,
+        // More than any unevenness, so that a heading ends a chunk only if there is no other place to cut.
         Cut::Heading => 300,
     }
 }

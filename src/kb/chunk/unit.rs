@@ -107,6 +107,7 @@ impl UnitCutter<'_> {
         let limit = self.limit - context.as_ref().map_or(0, |(_, cost)| *cost);
         let first = units.len();
         UnitCutter { limit, ..*self }.cut_text(range, cut, cuts, units);
+        // The first unit has the context in its text, and a unit that begins within the context needs no copy of it.
         for unit in units.iter_mut().skip(first + 1) {
             unit.context = context.as_ref().map(|(context, _)| context.clone()).filter(|it| it.end <= unit.start);
         }
@@ -134,6 +135,7 @@ impl UnitCutter<'_> {
 
     /// Cuts between characters, for text without white space.
     fn cut_word(&self, range: Range<usize>, cut: Cut, units: &mut Vec<Unit>) {
+        // A character has up to four bytes.
         let longest = (self.limit * BYTES_PER_TOKEN).max(4);
         let (mut start, mut cut, mut length) = (range.start, cut, longest);
         while start < range.end {
@@ -161,6 +163,7 @@ pub(super) fn floor_boundary(text: &str, start: usize, end: usize) -> usize {
     let end = text.floor_char_boundary(end);
     let whole = text[start..end].char_indices().rev().map(|(at, _)| start + at + 1);
     let mut candidate = end;
+    // Bounded, since a text may consist of joined characters alone.
     for before in whole.take(32) {
         let previous = text.floor_char_boundary(before - 1);
         let joins = text[candidate..].starts_with(joins_previous) || text[previous..].starts_with('\u{200d}');
@@ -216,6 +219,7 @@ fn sentence_len(text: &str) -> usize {
         let after = &text[mark + sign.len_utf8()..];
         let closed = after.trim_start_matches(['.', '!', '?', '"', '\'', ')', ']', '*', '_', '`', '”', '’', '»', '」']);
         let next = closed.trim_start();
+        // Chinese and Japanese have no space after a sentence.
         let ends = matches!(sign, '。' | '！' | '？') || next.len() < closed.len() || next.is_empty();
         if ends && !(sign == '.' && is_abbreviation(&text[..mark])) {
             return text.len() - next.len();
@@ -229,6 +233,7 @@ fn sentence_len(text: &str) -> usize {
 fn is_abbreviation(text: &str) -> bool {
     const ABBREVIATIONS: [&str; 16] =
         ["e.g", "i.e", "vs", "cf", "etc", "mr", "mrs", "ms", "dr", "prof", "st", "fig", "figs", "no", "al", "approx"];
+    // No known abbreviation is longer, and a long text is not searched anew at each full stop.
     let tail = &text[text.floor_char_boundary(text.len().saturating_sub(16))..];
     let word = tail.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
     let is_initial = word.chars().count() == 1 && word.chars().all(char::is_alphanumeric);

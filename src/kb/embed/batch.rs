@@ -24,6 +24,7 @@ pub(super) fn plan(lengths: &[usize], max_batch_tokens: usize) -> Vec<Vec<usize>
         match batches.last_mut() {
             Some(batch) if (batch.len() + 1) * longest <= max_batch_tokens => batch.push(position),
             _ => {
+                // With a cost of 0, a batch of empty texts would have no limit.
                 longest = lengths[position].max(1);
                 batches.push(vec![position]);
             }
@@ -68,6 +69,7 @@ where
         let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || take_jobs(worker))).collect();
         let mut done = Vec::with_capacity(jobs);
         for thread in threads {
+            // A panic of a job becomes one of the caller, as without threads.
             done.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic))?);
         }
         Ok(done)

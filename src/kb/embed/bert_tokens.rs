@@ -56,6 +56,7 @@ impl BertTokens {
     fn learn(&self, unknown: &[&str]) -> usize {
         let mut total = 0;
         for word in unknown {
+            // A word that occurs several times in a text is learnt by its first occurrence.
             let known = self.words.read().unwrap_or_else(PoisonError::into_inner).get(*word).copied();
             total += known.map_or_else(|| self.learn_word(word), usize::from);
         }
@@ -88,6 +89,7 @@ impl CountTokens for BertTokens {
                 }
             }
         }
+        // Only now, because the read lock is released and a lock for reading cannot become one for writing.
         total + self.learn(&unknown)
     }
 }

@@ -65,8 +65,8 @@ pub(super) struct Builtin {
 enum Weights {
     /// As in the binary. Every pass arranges them anew for the processor.
     InPlace,
-    /// Arranged for the processor once: 20 ms and 13 MB, for 9 ms less in each pass of one thread (which takes 11 ms for a
-    /// question of 12 tokens, and 28 ms for a passage of 120).
+    /// Arranged for the processor once: 20 ms and 13 MB, for 9 ms less in each pass of one thread (which takes 11 ms
+    /// for a question of 12 tokens, and 28 ms for a passage of 120).
     Packed,
 }
 
@@ -83,6 +83,7 @@ impl Slot {
         if let Some(model) = self.model.get() {
             return Ok(model);
         }
+        // `OnceLock` cannot be initialised by a function that fails, and two threads would load the model twice.
         let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = self.model.get() {
             return Ok(model);
@@ -122,6 +123,7 @@ impl Builtin {
 
     /// Returns the model for a number of texts that are embedded now.
     fn model_for(&self, texts: usize) -> Result<&MiniLm, EmbedError> {
+        // Relaxed: of two texts at the same time, either may count as the first.
         let was_used = self.is_used.swap(true, Ordering::Relaxed);
         if texts == 1 && !was_used {
             self.in_place.get_or_load(self.threads, Weights::InPlace)
@@ -302,6 +304,7 @@ impl MiniLm {
         for pass in passes(&counts) {
             let ids: Vec<u32> = pass.flat_map(|part| &parts[part][..counts[part]]).copied().collect();
             let states = if ids.is_empty() { Vec::new() } else { self.states(&framed(&ids), options)? };
+            // Without those of `[CLS]` and `[SEP]`, which frame the tokens.
             for state in states.chunks_exact(DIMENSION).skip(1).take(ids.len()) {
                 values.extend(batch::normalised(state.to_vec()).ok_or_else(unusable)?);
             }
@@ -316,6 +319,7 @@ impl MiniLm {
         let row = |values: Vec<i32>| NdTensor::from_data([1, count], values);
         let inputs: Vec<(NodeId, ValueOrView)> = vec![
             (self.ids, row(ids).into()),
+            // Nothing is padded, since every text runs by itself.
             (self.mask, row(vec![1; count]).into()),
             (self.types, row(vec![0; count]).into()),
         ];

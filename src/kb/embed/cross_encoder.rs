@@ -14,7 +14,7 @@ use super::model_files::ModelFiles;
 use super::store::ModelStore;
 use super::{Cause, ModelFilesError, RuntimeError, onnx_runtime};
 
-/// What names a model on this machine in a setting.
+/// Prefix that marks a model on this machine in a setting.
 const PREFIX: &str = "fastembed:";
 
 /// A cross-encoder as configured: a name of the catalogue, or a folder with an ONNX model.
@@ -127,8 +127,8 @@ impl CrossEncoder {
             Some(model) => model,
             None => model.insert(self.load()?),
         };
-        // One by one: a pair is long enough to keep all threads busy, a batch would be padded, and a model that quantises as
-        // it runs would score a text by its neighbours.
+        // One by one: a pair is long enough to keep all threads busy, a batch would be padded, and a model that
+        // quantises as it runs would score a text by its neighbours.
         let score = |text: &String| {
             if stop.is_cancelled() {
                 return Err(CrossEncoderError::Stopped);
@@ -136,6 +136,7 @@ impl CrossEncoder {
             let scored = model.rerank(query, [text.as_str()], false, None);
             let logit = scored.map_err(|source| CrossEncoderError::Run(source.into()))?.first().map(|one| one.score);
             match logit.filter(|logit| logit.is_finite()) {
+                // Fastembed returns the output of the model as it is.
                 Some(logit) => Ok(1.0 / (1.0 + (-logit).exp())),
                 None => Err(CrossEncoderError::Run("no score".into())),
             }

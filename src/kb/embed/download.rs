@@ -1,9 +1,9 @@
 //! Downloads the files of a model from a hub: Hugging Face, or a mirror of it.
 //!
 //! The hub says what a file is before it sends it: the commit in `x-repo-commit`, and its hash in `x-linked-etag` (the
-//! SHA-256 of a large file, which usually lies on another host) or in `etag` (the name git gives a small one). A file is
-//! written to a name that is its hash, so a download that broke off continues where it stopped, and moved to its place when
-//! the hash is right.
+//! SHA-256 of a large file, which usually lies on another host) or in `etag` (the name git gives a small one). A file
+//! is written to a name that is its hash, so a download that broke off continues where it stopped, and moved to its
+//! place when the hash is right.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -29,7 +29,7 @@ const ADDRESS: &str = "HF_ENDPOINT";
 /// Variable with the key of the hub or mirror, if it wants one.
 const KEY: &str = "HF_TOKEN";
 
-/// Replies read for one file: redirects, and one more to ask for the rest of it.
+/// Replies read for one file: redirects, and one more to ask for the rest of it. Bounds loops of redirects.
 const MAX_REPLIES: usize = 8;
 
 /// Attempts for one file. Each continues where the one before broke off.
@@ -168,8 +168,8 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// Returns an error if the hub does not send a file as it describes it. What has come is kept for the next time, except
-    /// for a file whose hash is wrong.
+    /// Returns an error if the hub does not send a file as it describes it. What has come is kept for the next time,
+    /// except for a file whose hash is wrong.
     pub(crate) async fn download(
         &self,
         store: &ModelStore,
@@ -186,6 +186,7 @@ impl Hub {
             }
             let transfer = Transfer { hub: self, model, file, folder: &incoming.folder, fetching };
             let is_placed = |commit: &str| store.place(source, commit, file).is_file();
+            // By the commit of the first file: the branch may move between two files.
             let (from, path) = transfer.run(&self.url(source, commit.as_deref(), file), &is_placed).await?;
             if commit.as_ref().is_some_and(|commit| *commit != from) {
                 return Err(DownloadError::Unidentified { address: self.address.to_string() });
@@ -217,7 +218,7 @@ impl Hub {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Sha256([u8; 32]),
-    /// What git calls the content: the SHA-1 of its length and itself.
+    /// The name of the content in git: the SHA-1 of its length and itself.
     Git([u8; 20]),
 }
 
@@ -270,7 +271,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// What the hub has said of a file so far.
+/// Commit, hash and size of a file, as far as the hub has stated them.
 #[derive(Clone, Debug, Default)]
 struct Said {
     commit: Option<String>,
@@ -281,6 +282,7 @@ struct Said {
 impl Said {
     fn learn(&mut self, headers: &HeaderMap, is_file: bool) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        // The `etag` of a redirect is not the file's.
         let etag = || text(ETAG.as_str()).filter(|_| is_file);
         self.commit =
             self.commit.take().or_else(|| text("x-repo-commit").filter(|text| is_commit(text)).map(str::to_owned));
@@ -339,15 +341,18 @@ impl Transfer<'_> {
         self.tell(done, size);
         if let Some(mut body) = body {
             let mut file = OpenOptions::new().create(true).append(start > 0).write(true).open(&path).map_err(failed)?;
+            // A server may send the whole file although a part of it is here.
             if start == 0 {
                 file.set_len(0).map_err(failed)?;
             }
             while let Some(bytes) = self.next(&mut body, done).await? {
                 done += bytes.len() as u64;
+                // The hub may send more than it has said.
                 self.check_size(done)?;
                 file.write_all(&bytes).map_err(failed)?;
                 self.tell(done, size);
             }
+            // Before it is moved to its place, where it counts as complete.
             file.sync_all().map_err(failed)?;
         }
         if size.is_some_and(|size| done < size) {
@@ -357,6 +362,7 @@ impl Transfer<'_> {
         let found = tokio::task::spawn_blocking(move || name.of_same_kind(&hashed)).await;
         let found = found.map_err(std::io::Error::other).flatten().map_err(failed)?;
         if found != name {
+            // Kept, it would count as the beginning of the file the next time.
             fs::remove_file(&path).map_err(failed)?;
             let (expected, found) = (name.to_string(), found.to_string());
             return Err(DownloadError::Hash { file: self.file.to_owned(), expected, found });
@@ -381,6 +387,7 @@ impl Transfer<'_> {
                 continue;
             }
             let here = said.name.map_or(0, |name| self.here(name));
+            // More is here than the file has.
             if status == StatusCode::RANGE_NOT_SATISFIABLE && here > 0 {
                 let path = said.name.map(|name| self.path(name)).unwrap_or_default();
                 fs::remove_file(&path).map_err(|source| DownloadError::Write { path, source })?;
@@ -424,6 +431,7 @@ impl Transfer<'_> {
             request = request.header(AUTHORIZATION, key.bearer());
         }
         let reply = self.in_time(&shown(url), request.send()).await?;
+        // The address that a redirect leads to may have a key in its query.
         reply.map_err(|source| DownloadError::NoReply { address: shown(url), source: source.without_url() })
     }
 

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-/// What is published of a model.
+/// Published facts about a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) languages: &'static str,
@@ -20,9 +20,9 @@ pub(crate) struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Published {
     pub(crate) value: f32,
-    /// The questions.
+    /// Name of the set of questions.
     pub(crate) set: &'static str,
-    /// Who says so.
+    /// Publisher of the figure.
     pub(crate) source: &'static str,
 }
 

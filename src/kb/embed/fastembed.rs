@@ -114,6 +114,7 @@ impl Fastembed {
             Some(session) => session,
             None => session.insert(self.load_session()?),
         };
+        // Fastembed cuts longer texts, so they cost no more than the window.
         let length = |text: &String| self.tokens.count(text).min(self.traits.max_length);
         let lengths: Vec<usize> = texts.iter().map(length).collect();
         let plan = batch::plan(&lengths, session.max_batch_tokens);
@@ -127,6 +128,7 @@ impl Fastembed {
 
     /// Runs one batch.
     fn run(&self, model: &mut TextEmbedding, batch: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        // Not split further: the plan has bounded it.
         let vectors = model.embed(batch, Some(batch.len()));
         let vectors = vectors.map_err(|source| EmbedError::Run { model: self.name.clone(), source: source.into() })?;
         self.check_shape(&vectors, batch.len())?;
@@ -283,7 +285,7 @@ impl CountTokens for EncodedTokens {
 /// Tokens of the English BERT, whose vocabulary many English models share. Those of other languages differ in size.
 const ENGLISH_TOKENS: usize = 30_522;
 
-/// What is known of a tokenizer.
+/// Properties of a tokenizer.
 struct Vocabulary {
     /// The fastest counter for it.
     tokens: Box<dyn CountTokens>,

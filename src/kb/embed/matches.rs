@@ -1,7 +1,8 @@
 //! How well each word of a question is found in each part of a text.
 //!
-//! A mean over a passage hides the one sentence that answers. Comparing token with token finds it: `MaxSim` is the mean,
-//! over the tokens of a question, of the best cosine among the tokens of a text (Khattab and Zaharia 2020, `ColBERT`).
+//! A mean over a passage hides the one sentence that answers. Comparing token with token finds it: `MaxSim` is the
+//! mean, over the tokens of a question, of the best cosine among the tokens of a text (Khattab and Zaharia 2020,
+//! `ColBERT`).
 
 use std::ops::Range;
 

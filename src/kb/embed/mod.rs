@@ -11,8 +11,8 @@
 //! - [`builtin`] is the model in the binary, [`fastembed`] every other model on this machine; both use [`batch`].
 //!   [`endpoint`] asks a server.
 //! - [`word_piece`] tokenizes for the built-in model; [`bert_tokens`] counts tokens for every BERT tokenizer.
-//! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] has published figures of them. [`store`] has those that
-//!   are on this machine, and [`download`] gets others.
+//! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] has published figures of them. [`store`] has those
+//!   that are on this machine, and [`download`] gets others.
 //! - [`model_files`] reads the files of a model, and [`family`] has the facts that those files leave out. [`recipe`]
 //!   computes the fingerprint.
 //! - [`cross_encoder`] reads a query and a passage together, on the same ONNX Runtime.
@@ -96,8 +96,8 @@ pub trait Embedder: Send + Sync {
     /// Returns the token counter of this embedder's model.
     fn tokens(&self) -> &dyn CountTokens;
 
-    /// Returns whether the vocabulary of the model is English. It then reads other scripts letter by letter, which yields no
-    /// meaning, and other languages in Latin letters piece by piece, which yields some.
+    /// Returns whether the vocabulary of the model is English. It then reads other scripts letter by letter, which
+    /// yields no meaning, and other languages in Latin letters piece by piece, which yields some.
     fn is_english(&self) -> bool {
         false
     }
@@ -117,13 +117,14 @@ pub trait Embedder: Send + Sync {
     /// As [`Self::embed_passages`].
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// Returns whether [`Self::compare`] compares tokens. What the weights of [`super::search::Support`] were fitted to.
+    /// Returns whether [`Self::compare`] compares tokens. The weights of [`super::search::Support`] were fitted to an
+    /// embedder that does.
     fn compares_tokens(&self) -> bool {
         false
     }
 
-    /// Compares the words of a question with the parts of each text, such as its sentences: by token vectors if the model
-    /// gives any, else by the vectors of the question and of each part.
+    /// Compares the words of a question with the parts of each text, such as its sentences: by token vectors if the
+    /// model gives any, else by the vectors of the question and of each part.
     ///
     /// # Errors
     ///
@@ -146,14 +147,14 @@ pub trait Embedder: Send + Sync {
         None
     }
 
-    /// Returns the embedder for texts that are not compared with vectors of the index, if that is another one: a server is
-    /// sent no more than it has to be.
+    /// Returns the embedder for texts that are not compared with vectors of the index, if that is another one: a server
+    /// is sent no more than it has to be.
     fn companion(&self) -> Option<Arc<dyn Embedder>> {
         None
     }
 
-    /// Returns a copy that spends no more than a limit in billionths of a dollar, and counts what it spends from zero; `None`
-    /// if embedding costs nothing.
+    /// Returns a copy that spends no more than a limit in billionths of a dollar, and counts what it spends from zero;
+    /// `None` if embedding costs nothing.
     fn within(&self, _limit_nanos: Option<u64>) -> Option<Arc<dyn Embedder>> {
         None
     }
@@ -172,7 +173,7 @@ pub trait Embedder: Send + Sync {
         Ok(())
     }
 
-    /// Returns what this copy has sent.
+    /// Returns the tokens that this copy has sent, and their cost.
     fn sent(&self) -> Sent {
         Sent::default()
     }
@@ -182,8 +183,8 @@ pub trait Embedder: Send + Sync {
         TEXTS_AT_ONCE
     }
 
-    /// Embeds passages as far as possible: until all have a vector, one fails, or `stop` is cancelled. Vectors that were
-    /// made before a failure may be paid for, so they are returned with it.
+    /// Embeds passages as far as possible: until all have a vector, one fails, or `stop` is cancelled. Vectors that
+    /// were made before a failure may be paid for, so they are returned with it.
     fn embed_until(&self, texts: &[&str], _stop: &CancellationToken) -> Embedded {
         match self.embed_passages(texts) {
             Ok(vectors) => Embedded { vectors: vectors.into_iter().map(Some).collect(), error: None },
@@ -201,7 +202,7 @@ pub struct Server {
     pub(crate) address: BaseUrl,
     /// Whether it is on this machine, or the user says that it is theirs.
     pub(crate) is_local: bool,
-    /// What a million tokens cost in billionths of a dollar; `None` if that is not known.
+    /// Price of a million tokens in billionths of a dollar; `None` if it is not known.
     pub(crate) price: Option<u64>,
     /// Texts of one request.
     pub(crate) batch: usize,
@@ -210,7 +211,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Returns what tokens cost in billionths of a dollar, rounded up; `None` if that is not known.
+    /// Returns the cost of tokens in billionths of a dollar, rounded up; `None` if the price is not known.
     pub(crate) fn cost_nanos(&self, tokens: u64) -> Option<u64> {
         self.price.map(|price| endpoint::cost_nanos(price, tokens))
     }
@@ -221,12 +222,12 @@ impl Server {
     }
 }
 
-/// What was sent to a server.
+/// Tokens sent to a server, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Tokens that are charged, as far as known.
     pub(crate) tokens: u64,
-    /// What they cost at most, in billionths of a dollar; `None` if the price is not known.
+    /// Upper bound on their cost in billionths of a dollar; `None` if the price is not known.
     pub(crate) cost_nanos: Option<u64>,
     /// Passages that were cut because the model reads no longer ones.
     pub(crate) shortened: usize,
@@ -237,18 +238,19 @@ pub struct Sent {
 pub struct Embedded {
     /// The unit vector of each passage, in the order of the passages; `None` for those that have none yet.
     pub(crate) vectors: Vec<Option<Vec<f32>>>,
-    /// What failed, if anything did.
+    /// The error that ended the work, if one did.
     pub(crate) error: Option<EmbedError>,
 }
 
 /// Returns whether a word is a common English one: the vocabulary of the built-in model has it whole.
 pub(crate) fn is_english(word: &str) -> bool {
+    // The list is searched from the beginning, because a search asks for a few words at most.
     let word = word.to_lowercase();
     builtin::VOCABULARY.lines().any(|own| own == word)
 }
 
-/// How well an English model reads another language in Latin letters, relative to English. With this weight the vector leg
-/// helped most in German and Hungarian, see `kb/decisions/languages.md`.
+/// How well an English model reads another language in Latin letters, relative to English. With this weight the vector
+/// leg helped most in German and Hungarian, see `kb/decisions/languages.md`.
 const OTHER_LATIN: f32 = 0.5;
 
 /// Returns how well an embedder reads a text, from 0 to 1, given the language of the text or the likeliest one.
@@ -291,6 +293,7 @@ impl FromStr for EmbedderChoice {
     type Err = ParseEmbedderChoiceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // At the first colon, since names of models have colons, too: `qwen3-embedding:0.6b`.
         match text.trim().split_once(':') {
             None if text.trim() == "builtin" => Ok(Self::Builtin),
             Some(("fastembed", model)) if !model.trim().is_empty() => Ok(Self::Fastembed(model.trim().to_owned())),
@@ -357,14 +360,15 @@ impl EmbedderOptions {
 
 /// Returns the configured embedder.
 ///
-/// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime and hashes
-/// the files of the model for the fingerprint. The model itself is loaded on the first text. Nothing is downloaded, and a
-/// server is sent nothing yet.
+/// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime and
+/// hashes the files of the model for the fingerprint. The model itself is loaded on the first text. Nothing is
+/// downloaded, and a server is sent nothing yet.
 ///
 /// # Errors
 ///
-/// Returns an error if the model is unknown or not on this machine, if its files are unusable, if no ONNX Runtime is found,
-/// or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] says how to get one.
+/// Returns an error if the model is unknown or not on this machine, if its files are unusable, if no ONNX Runtime is
+/// found, or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] says how to get
+/// one.
 pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> {
     match &options.choice {
         EmbedderChoice::Builtin => Ok(Arc::new(builtin::Builtin::new(options.threads))),

@@ -172,6 +172,7 @@ impl ModelFiles {
         let tokenizer_file = self.tokenizer_bytes()?;
         let mut config = self.json("tokenizer_config.json")?;
         if config["model_max_length"].as_f64().is_none() {
+            // Fastembed takes the smaller one of this and the window that it is given.
             config["model_max_length"] = json!(f64::MAX);
         }
         if config["pad_token"].is_null() {
@@ -261,6 +262,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ModelFilesError> {
 fn files_of(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    // The hash of the weights depends on their order, and folders have none.
     files.sort();
     files
 }

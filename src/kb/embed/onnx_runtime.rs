@@ -93,6 +93,7 @@ pub(crate) fn find_runtime(data_dir: Option<&Path>) -> Result<PathBuf, RuntimeEr
 
 /// Returns the environment that all sessions of this process share. Telemetry is off.
 pub(super) fn environment(data_dir: Option<&Path>) -> Result<Environment, RuntimeError> {
+    // One for all: fastembed refuses to work beside an environment that it was not given.
     static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
     let path = find_runtime(data_dir)?;
     let mut shared = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);

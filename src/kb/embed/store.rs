@@ -1,7 +1,8 @@
 //! Models of the catalogue on this machine: where they are looked for, and how their files come there.
 //!
 //! The layout is that of the Hugging Face hub: a folder per repository, in it one per commit, and `refs/main` with the
-//! commit that is used. A file is moved to its place when it is complete and checked, so whatever is there can be used.
+//! commit that is used. A file is moved to its place when it is complete and checked, so every file that is there can
+//! be used.
 
 use std::env;
 use std::fs;
@@ -105,6 +106,7 @@ impl ModelStore {
     /// Returns the store in the data folder of the user. `cache` is the folder of earlier versions.
     pub fn of_user(data: &Path, cache: PathBuf) -> Self {
         let shared = env::var_os("HF_HOME").map(PathBuf::from);
+        // Programs of Hugging Face use `hub` in it, fastembed uses the folder itself.
         let shared = shared.into_iter().flat_map(|folder| [folder.join("hub"), folder]);
         Self { own: data.join("models"), others: [cache].into_iter().chain(shared).collect() }
     }
@@ -124,8 +126,8 @@ impl ModelStore {
         [&self.own].into_iter().chain(&self.others).find_map(|folder| in_hub_layout(folder, source))
     }
 
-    /// Copies the files of a model from a folder: of the repository, or one in the layout of a hub's cache. If the path is a
-    /// file, it is the graph, and the rest is beside it or in the folder above.
+    /// Copies the files of a model from a folder: of the repository, or one in the layout of a hub's cache. If the path
+    /// is a file, it is the graph, and the rest is beside it or in the folder above.
     ///
     /// # Errors
     ///
@@ -137,6 +139,7 @@ impl ModelStore {
             let path = path.to_owned();
             move |error| StoreError::Write { path, source: error }
         };
+        // Below the models, since a rename works within a file system.
         let copy = tempfile::tempdir_in(&incoming.folder).map_err(failed(&incoming.folder))?;
         let mut hasher = blake3::Hasher::new();
         for (file, from) in &files {
@@ -146,6 +149,7 @@ impl ModelStore {
             let read = fs::File::open(&to).and_then(|copied| hasher.update_reader(copied).map(drop));
             read.map_err(failed(&to))?;
         }
+        // Not the form of a commit, so that a later download does not ask the hub for it.
         let commit = format!("copied-{}", &hasher.finalize().to_hex()[..32]);
         let snapshot = self.snapshot(source, &commit);
         if !snapshot.exists() {
@@ -203,8 +207,8 @@ fn repository_in(folder: &Path, source: &Source) -> PathBuf {
     folder.join(format!("models--{}", source.repository.replace('/', "--")))
 }
 
-/// Finds a model in a folder of the layout of a hub: in the commit that is used, else in any that has all its files, since
-/// two models of one repository may be of different commits.
+/// Finds a model in a folder of the layout of a hub: in the commit that is used, else in any that has all its files,
+/// since two models of one repository may be of different commits.
 fn in_hub_layout(folder: &Path, source: &Source) -> Option<ModelFiles> {
     let repository = repository_in(folder, source);
     let snapshots = repository.join("snapshots");

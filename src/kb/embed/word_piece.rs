@@ -17,7 +17,7 @@ const UNKNOWN: &str = "[UNK]";
 /// Prefix of tokens that continue a word.
 const CONTINUATION: &str = "##";
 
-/// Longer words are encoded as [`UNKNOWN`].
+/// Longer words are encoded as [`UNKNOWN`], as in `tokenizer.json`. It also bounds the matching, which is quadratic.
 const MAX_WORD_CHARS: usize = 100;
 
 /// A vocabulary of whole words and of pieces that other words are spelled with.
@@ -82,6 +82,7 @@ impl WordPiece {
                 &left[end..]
             });
         }
+        // A word is spelled as a whole or not at all.
         if rest.is_none() {
             ids.truncate(before);
             ids.push(self.unknown);

@@ -17,7 +17,7 @@ use super::{ExtractError, Extractable, Extracted, Refusal};
 /// Most children at a time, however many threads there are. Each may need [`ChildLimits::memory`].
 const MAX_CHILDREN: usize = 8;
 
-/// Most bytes that are read of what a child says on stderr.
+/// Most bytes that are read of a child's stderr.
 const MAX_STDERR_BYTES: u64 = 4_096;
 
 /// Limits on a child.
@@ -39,7 +39,7 @@ impl Default for ChildLimits {
     }
 }
 
-/// What a child is to do.
+/// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Reads the text of a file.
@@ -59,7 +59,7 @@ pub enum Limit {
     Time,
     /// Prints without end.
     Output,
-    /// Opens a file and a socket, writes a file, and starts a process; answers with what succeeded.
+    /// Opens a file and a socket, writes a file, and starts a process; answers with a list of those that succeeded.
     Open,
 }
 
@@ -84,7 +84,7 @@ impl Task {
     }
 }
 
-/// What a child answers.
+/// The answer of a child: the text of the file, or the reason why it has none.
 pub(crate) type Answer = Result<Extracted, Refusal>;
 
 /// How children are started.
@@ -96,14 +96,15 @@ pub struct Child {
     pub limits: ChildLimits,
 }
 
-/// What became of a child.
+/// A child that has ended.
 struct Ended {
     status: ExitStatus,
     output: Vec<u8>,
     stderr: String,
 }
 
-/// Whether this program is `dr`: another program that uses the library must not be started with arguments it does not know.
+/// Whether this program is `dr`: another program that uses the library must not be started with arguments it does not
+/// know.
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
 /// Says that this program has the hidden command.
@@ -143,6 +144,7 @@ impl Child {
         match answer {
             Some(answer) => answer.map_err(ExtractError::Refused),
             None if ran_out_of_time(status) => Err(ExtractError::TooSlow { seconds: limits.cpu }),
+            // The message of Rust's allocator, after which the process aborts.
             None if stderr.contains("memory allocation of") => {
                 Err(ExtractError::Memory { mebibytes: limits.memory >> 20 })
             }
@@ -154,6 +156,7 @@ impl Child {
         let mut command = Command::new(&self.program);
         let ChildLimits { memory, cpu, time, output } = self.limits;
         command.arg("extract-document").arg(task.word()).args([memory.to_string(), cpu.to_string()]);
+        // Without environment, and so without keys: the parser works on a file that may be hostile.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_clear();
         // An arena for each thread of glibc would take 64 MB of address space.
         command.env("MALLOC_ARENA_MAX", "1");
@@ -169,6 +172,7 @@ impl Child {
         #[cfg(windows)]
         let _job = job::confine(&child, memory).map_err(ExtractError::Start).inspect_err(|_| drop(child.kill()))?;
         let (answered, has_ended) = (channel(), channel::<()>());
+        // A thread for each pipe: while one of them was full, the child would wait, and its parent for another one.
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 // A child that dies does not read to the end. Its status says why.
@@ -177,15 +181,18 @@ impl Child {
                 let _ = has_ended.1.recv();
             });
             scope.spawn(move || {
+                // One byte more tells an answer that is too long from one that just fits.
                 let _ = answered.0.send(read_up_to(stdout, output.saturating_add(1)));
             });
             let said = scope.spawn(move || read_up_to(stderr, MAX_STDERR_BYTES));
             let received = wait(&answered.1, child.id(), self.limits);
             let is_complete = matches!(&received, Ok(bytes) if bytes.len() as u64 <= output);
+            // A child with a complete answer is left to end by itself, since its exit status counts.
             if !is_complete {
                 // Fails if it has ended meanwhile.
                 drop(child.kill());
             }
+            // Lets the thread of its input end, which the scope waits for.
             drop(has_ended.0);
             let status = child.wait().map_err(ExtractError::Start)?;
             let stderr = said.join().unwrap_or_default();
@@ -235,7 +242,8 @@ fn read_up_to(from: impl Read, most: u64) -> Vec<u8> {
     bytes
 }
 
-/// Puts a child into a group of its own: an interrupt of the terminal would end it, and its file would count as damaged.
+/// Puts a child into a group of its own: an interrupt of the terminal would end it, and its file would count as
+/// damaged.
 #[cfg(unix)]
 fn apart(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -269,8 +277,8 @@ mod job {
     /// `JOB_OBJECT_LIMIT_ACTIVE_PROCESS`, `JOB_OBJECT_LIMIT_PROCESS_MEMORY` and `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`.
     const FLAGS: u32 = 0x0000_0008 | 0x0000_0100 | 0x0000_2000;
 
-    /// Puts a process, which waits for its input, into a job: it may commit so much memory and start no process, and ends
-    /// when the job is dropped.
+    /// Puts a process, which waits for its input, into a job: it may commit so much memory and start no process, and
+    /// ends when the job is dropped.
     pub(super) fn confine(child: &std::process::Child, memory: u64) -> io::Result<Job> {
         let job = Job::create().map_err(io::Error::other)?;
         let mut info = job.query_extended_limit_info().map_err(io::Error::other)?;

@@ -16,9 +16,9 @@ pub(crate) struct Limited {
 
 /// Applies limits to this process, for good.
 ///
-/// Processor time is limited. No file or socket can be opened, since every descriptor that may exist does, and no file can
-/// grow. On Linux, memory is limited too, and no process or thread can be started (except by root, to whom that limit does
-/// not apply). On other Unix systems the parent watches the memory, and nothing prevents a new process.
+/// Processor time is limited. No file or socket can be opened, since every descriptor that may exist does, and no file
+/// can grow. On Linux, memory is limited too, and no process or thread can be started (except by root, to whom that
+/// limit does not apply). On other Unix systems the parent watches the memory, and nothing prevents a new process.
 #[cfg(unix)]
 pub(crate) fn confine(limited: Limited) -> io::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};

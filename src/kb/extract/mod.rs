@@ -5,12 +5,12 @@
 //!            pdf: glyphs ─▶ lines ─▶ pages
 //! ```
 //!
-//! Parsers of these formats blow up on hostile files: 5 KB can make one allocate gigabytes. If a child exceeds its memory
-//! or time, or crashes, its file is skipped and indexing continues. Its reply is text of a limited size.
+//! Parsers of these formats blow up on hostile files: 5 KB can make one allocate gigabytes. If a child exceeds its
+//! memory or time, or crashes, its file is skipped and indexing continues. Its reply is text of a limited size.
 //!
-//! The text is Markdown: the title as heading of level 1 and, for a PDF, a heading `Page 7` above the text of each page.
-//! Chunks, sections and quotes thereby have their page without knowing of pages. It is a function of the bytes of the
-//! file and of [`CHUNKER_VERSION`](super::chunk::CHUNKER_VERSION), which is to be increased when it changes.
+//! The text is Markdown: the title as heading of level 1 and, for a PDF, a heading `Page 7` above the text of each
+//! page. Chunks, sections and quotes thereby have their page without knowing of pages. It is a function of the bytes of
+//! the file and of [`CHUNKER_VERSION`](super::chunk::CHUNKER_VERSION), which is to be increased when it changes.
 
 mod child;
 
@@ -157,13 +157,13 @@ impl Extracted {
         let has_heading = self.text.lines().find(|line| line.starts_with("# ")).is_some_and(|line| line[2..] == title);
         let text = if title.is_empty() || has_heading { self.text } else { format!("# {title}\n\n{}", self.text) };
         let text = canonical(text.trim_start_matches('\u{feff}'));
-        // What a page says there is not front matter.
+        // A page may begin with such a line, which would be read as front matter.
         if text.starts_with("---") || text.starts_with("+++") { format!("\\{text}") } else { text }
     }
 }
 
-/// Removes white space at ends of lines, repeated blank lines, and other white space than spaces. What a gap between two
-/// chunks consists of is then known from its length and their lines, which [`as_extracted`] relies on.
+/// Removes white space at ends of lines, repeated blank lines, and other white space than spaces. What a gap between
+/// two chunks consists of is then known from its length and their lines, which [`as_extracted`] relies on.
 fn canonical(text: &str) -> String {
     let (mut canonical, mut blank) = (String::with_capacity(text.len()), true);
     for line in text.lines().map(str::trim_end) {
@@ -224,7 +224,7 @@ fn page_of_line(line: &str) -> Option<u32> {
     page_of_heading(line.strip_prefix("## ")?)
 }
 
-/// Why a file has no text, according to what read it.
+/// The reason why a file has no text, as its parser states it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -293,6 +293,7 @@ impl ExtractError {
     /// Returns whether another attempt may succeed with the same file.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
+            // The machine may have been busy.
             Self::TooSlow { .. } | Self::Start(_) => true,
             Self::Refused(_) | Self::Memory { .. } | Self::Flood { .. } | Self::Crashed { .. } => false,
         }

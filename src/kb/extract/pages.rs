@@ -1,7 +1,7 @@
 //! Writes the lines of pages as Markdown.
 //!
-//! Headers and footers, which pages repeat, are left out, and words that a line divides are put together. A line stays a
-//! line otherwise: where paragraphs end, a blank line follows, as far as the layout shows it.
+//! Headers and footers, which pages repeat, are left out, and words that a line divides are put together. A line stays
+//! a line otherwise: where paragraphs end, a blank line follows, as far as the layout shows it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,8 +11,8 @@ use crate::base::line::{cut, one_line};
 /// Lines at the top and at the bottom of a page that may be repeated on other pages.
 const EDGE_LINES: usize = 2;
 
-/// A line is a header or footer if at least this many pages have it, and at least such a part of all. Pages on the left often have
-/// another one than pages on the right, and the first ones of chapters none.
+/// A line is a header or footer if at least this many pages have it, and at least such a part of all. Pages on the left
+/// often have another one than pages on the right, and the first ones of chapters none.
 const MIN_REPEATED: usize = 3;
 const REPEATED_PART: usize = 4;
 
@@ -60,11 +60,12 @@ pub(crate) fn page_of_heading(heading: &str) -> Option<u32> {
     heading.strip_prefix("Page ")?.parse().ok()
 }
 
-/// Writes pages. `title` is what the file says it is.
+/// Writes pages. `title` is the one in the metadata of the file.
 pub(super) fn written(mut pages: Vec<PdfPage>, title: &str) -> Extracted {
     let title = usable(title).or_else(|| largest(&pages)).unwrap_or_default();
     let furniture = repeated(&pages);
     for page in &mut pages {
+        // Of the page as it was: without its header, the lines below would be at the edge.
         let edges = edges(page);
         let mut at = 0..;
         page.lines
@@ -109,7 +110,7 @@ fn largest(pages: &[PdfPage]) -> Option<String> {
     is_title.then_some(title)
 }
 
-/// Returns what two lines have in common that differ in their numbers.
+/// Returns a line with every number replaced by `#`, so that lines with different page numbers are equal.
 fn shape(line: &Line) -> String {
     let mut shape = String::with_capacity(line.text.len());
     for letter in line.text.chars() {
@@ -137,6 +138,7 @@ fn edges(page: &PdfPage) -> HashSet<usize> {
 fn repeated(pages: &[PdfPage]) -> HashSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for page in pages {
+        // A set, so that a line counts once for a page that has it twice.
         let shapes: HashSet<_> = edges(page).into_iter().map(|place| shape(&page.lines[place])).collect();
         for shape in shapes {
             *counts.entry(shape).or_default() += 1;

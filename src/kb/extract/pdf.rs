@@ -1,7 +1,8 @@
 //! Reads the lines of text of a PDF: what its pages draw, in the order in which they draw it.
 //!
 //! Programs that set papers draw column by column and line by line, so the order of drawing is the order of reading. A
-//! glyph that stands where the one before ends continues its line; spaces are gaps, since TeX draws none.
+//! glyph that stands where the one before ends continues its line; spaces are gaps, since TeX draws none. See
+//! `kb/decisions/pdf-parser.md` for the choice of the library.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,8 +34,8 @@ const UNKNOWN: char = '\u{fffd}';
 /// Units of a glyph in an em.
 const UNITS_PER_EM: f64 = 1_000.0;
 
-/// Widths and distances in ems. Spaces between words are a third of an em and shrink to a fifth in justified text, while
-/// letters of a word are moved by less than a tenth.
+/// Widths and distances in ems. Spaces between words are a third of an em and shrink to a fifth in justified text,
+/// while letters of a word are moved by less than a tenth.
 const WORD_GAP: f64 = 0.15;
 /// A glyph further off the line begins another; scripts above and below a line are nearer.
 const LINE_DISTANCE: f64 = 0.6;
@@ -56,6 +57,7 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
     let numbers = numbers(&pdf);
     for (page, place) in pages.iter().zip(1..).take(MAX_PAGES) {
         let number = page.raw().obj_id().and_then(|id| numbers.get(&id).copied()).unwrap_or(place);
+        // Nothing is painted, so the size of the canvas does not matter.
         let bounds = Rect::new(0.0, 0.0, 1.0, 1.0);
         let settings = InterpreterSettings::default();
         let mut context = Context::new(Affine::IDENTITY, bounds, &cache, pdf.xref(), settings);
@@ -86,13 +88,14 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
     Ok(written(read, &title))
 }
 
-/// Returns the numbers of pages. The parser has each page once, but a file may show one several times, such as an empty one,
-/// which is counted each time.
+/// Returns the numbers of pages. The parser has each page once, but a file may show one several times, such as an empty
+/// one, which is counted each time.
 fn numbers(pdf: &Pdf) -> HashMap<ObjectIdentifier, u32> {
     let (mut numbers, mut seen, mut count) = (HashMap::new(), HashSet::new(), 0);
     let xref = pdf.xref();
     let root = || xref.get::<Dict<'_>>(xref.root_id())?.get::<Dict<'_>>(b"Pages".as_slice());
     let mut open: Vec<_> = root().as_ref().and_then(kids).into_iter().collect();
+    // No recursion, and each node once: a hostile file nests its pages a million levels deep, or in cycles.
     while let Some(node) = open.last_mut() {
         let Some(kid) = node.next() else {
             open.pop();
@@ -285,6 +288,7 @@ impl Device<'_> for PageReader {
                 Glyph::Outline(glyph) => glyph.advance_width(),
                 Glyph::Type3(glyph) => glyph.advance_width(),
             };
+            // About the width of a letter, for fonts that do not say it.
             let advance = advance.map_or(UNITS_PER_EM / 2.0, f64::from);
             let transform = props.transform * glyph.transform();
             match glyph.as_unicode() {

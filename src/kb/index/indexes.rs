@@ -8,8 +8,8 @@ use lancedb::{DistanceType, Table};
 use super::schema::SEARCHED;
 use super::{During, IndexError, step};
 
-/// Version of the terms of the text index, part of the manifest. Increase the number when [`super::terms`] changes, so that
-/// existing indexes are upgraded.
+/// Version of the terms of the text index, part of the manifest. Increase the number when [`super::terms`] changes, so
+/// that existing indexes are upgraded.
 pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/4";
 
 const TEXT_INDEX_PREFIX: &str = "terms/positions/";
@@ -46,15 +46,16 @@ pub(super) const RERANKED: u32 = 2;
 /// The compact vector index requires a dimension that is a multiple of this; other vectors are indexed uncompressed.
 const DIMENSION_STEP: usize = 8;
 
-/// Longest word in the text index, in bytes: a SHA-512 in hex.
+/// Longest word in the text index, in bytes: a SHA-512 in hex. The storage engine would drop words from 40 bytes on.
 const MAX_WORD_BYTES: usize = 128;
 
-/// Memory limit of building the text index.
+/// Memory limit of building the text index, which is 2 GiB for each worker otherwise.
 const TEXT_INDEX_MEMORY_MB: u64 = 128;
 
 pub(super) async fn build_text_index(chunks: &Table) -> Result<(), IndexError> {
     let action = "build the text index";
     step(action)?;
+    // The words are terms already, see `terms`: the storage engine only splits them. Phrases need positions.
     let params = FtsIndexBuilder::default()
         .base_tokenizer("whitespace".into())
         .with_position(true)
@@ -71,6 +72,7 @@ pub(super) async fn build_vector_index(chunks: &Table, dimension: usize, vectors
     let action = "build the vector index";
     step(action)?;
     let partitions = (u32::try_from(vectors).unwrap_or(u32::MAX) / VECTORS_PER_PARTITION).max(1);
+    // That of the queries: an index of another metric, such as the default L2, would not serve them.
     let metric = DistanceType::Cosine;
     let index = if dimension.is_multiple_of(DIMENSION_STEP) {
         LanceIndex::IvfRq(IvfRqIndexBuilder::default().distance_type(metric).num_partitions(partitions).num_bits(BITS))

@@ -178,6 +178,7 @@ impl IndexLocation {
     pub(crate) fn open_root(&self, stored: &str) -> PathBuf {
         match self {
             Self::Local { base, .. } if stored == "." => base.clone(),
+            // An absolute path replaces the base.
             Self::Local { base, .. } => base.join(stored),
             Self::Remote { .. } => PathBuf::from(stored),
         }
@@ -186,8 +187,8 @@ impl IndexLocation {
 
 /// Returns where `path` leads if a symbolic link inside `project` takes it out of there.
 ///
-/// Such a link may have come with the project, so it does not decide what is read. A path that is outside by its own words
-/// was chosen by the user, and links on it are followed.
+/// Such a link may have come with the project, so it does not decide what is read. A path that is outside by its own
+/// words was chosen by the user, and links on it are followed.
 pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     let project = project.canonicalize().ok()?;
     let real = path.canonicalize().ok().filter(|real| !real.starts_with(&project))?;

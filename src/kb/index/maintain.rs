@@ -14,7 +14,8 @@ const MIN_INDEXED_VECTORS: usize = 5_000;
 /// Parts of an index from which they are merged into one. Every search reads all parts.
 const MAX_INDEX_PARTS: u32 = 4;
 
-/// Target size of a fragment of the chunks table, in rows.
+/// Target size of a fragment of the chunks table, in rows. With the default of a million, each compaction would rewrite
+/// the whole table.
 const ROWS_PER_FRAGMENT: usize = 32_768;
 
 /// Number of small fragments that are tolerated: compaction rewrites rows, which costs more than reading a few
@@ -59,6 +60,7 @@ impl IndexWriter {
     async fn extend_index(&self, name: &str, parts: u32) -> Result<(), IndexError> {
         let action = "extend an index";
         step(action)?;
+        // 0 puts a part beside the others, and leaves those as they are.
         let merged = if parts >= MAX_INDEX_PARTS { parts as usize } else { 0 };
         let options = OptimizeOptions::merge(merged).index_names(vec![name.to_owned()]);
         self.index().chunks.optimize(OptimizeAction::Index(options)).await.during(action)?;
@@ -76,6 +78,7 @@ impl IndexWriter {
                 step(action)?;
                 let options = CompactionOptions {
                     target_rows_per_fragment: ROWS_PER_FRAGMENT,
+                    // Bounds the memory, as the small batches do: rows are read with their vectors.
                     num_threads: Some(1),
                     batch_size: Some(1_024),
                     ..Default::default()

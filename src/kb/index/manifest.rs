@@ -145,6 +145,7 @@ impl Manifest {
     /// Reads the copy. Returns `None` if it is missing, damaged or of another format version.
     pub(super) fn read_copy(folder: &Path) -> Option<Self> {
         let path = folder.join(MANIFEST_COPY);
+        // The folder may be a stranger's: a link could lead anywhere, and a pipe would block.
         let metadata = path.symlink_metadata().ok()?;
         if !metadata.is_file() || metadata.len() > MAX_COPY_BYTES {
             return None;

@@ -6,8 +6,8 @@
 //! # Where to look
 //!
 //! - [`schema`] defines the tables, [`manifest`] the metadata.
-//! - `indexes` has the settings of the text and vector index, `terms` the terms of the text index; `query` the two legs of
-//!   a search and their filter.
+//! - `indexes` has the settings of the text and vector index, `terms` the terms of the text index; `query` the two legs
+//!   of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 
 pub(crate) mod location;
@@ -235,6 +235,7 @@ impl Index {
     /// version.
     pub async fn open(location: &IndexLocation) -> Result<Self, IndexError> {
         let missing = || IndexError::Missing { location: location.to_string() };
+        // Connecting would create the folder.
         if location.folder().is_some_and(|folder| !folder.is_dir()) {
             return Err(missing());
         }
@@ -243,8 +244,8 @@ impl Index {
         Self::open_tables(location, connection, manifest).await
     }
 
-    /// Returns what is known of the index without its tables of documents and chunks: its manifest, else the copy
-    /// beside it. `None` if both are missing or unreadable.
+    /// Returns the metadata of the index without opening its tables of documents and chunks: its manifest, else the
+    /// copy beside it. `None` if both are missing or unreadable.
     ///
     /// Collections of the copy are added to those of the manifest, which is of an earlier version if its latest file is
     /// missing.
@@ -304,8 +305,8 @@ impl Index {
         terms::main_language(&self.manifest.languages)
     }
 
-    /// Returns the folder that a collection was indexed from; `None` for an unknown collection, and for one whose folder
-    /// was replaced by a symbolic link out of the project.
+    /// Returns the folder that a collection was indexed from; `None` for an unknown collection, and for one whose
+    /// folder was replaced by a symbolic link out of the project.
     pub(crate) fn root(&self, collection: &str) -> Option<PathBuf> {
         let stored = self.manifest.collections.get(collection)?;
         self.location.leads_out(stored).is_none().then(|| self.location.open_root(stored))
@@ -318,6 +319,7 @@ impl Index {
 
     /// Returns every document of `collection`, or of all collections.
     pub async fn documents(&self, collection: Option<&str>) -> Result<Vec<DocumentRow>, IndexError> {
+        // A limit on every query, because some kinds return ten rows without one. It has to fit into an `i64`.
         let columns = Select::columns(&schema::DOCUMENT_COLUMNS);
         let mut query = self.documents.query().select(columns).limit(usize::MAX >> 1);
         if let Some(name) = collection {
@@ -327,8 +329,8 @@ impl Index {
         collect(stream, "list documents", |columns| columns.documents()).await
     }
 
-    /// Returns the structure of documents, or of all if `only` is `None`. Returns `None` for an index of an earlier version
-    /// of the chunker, which has none.
+    /// Returns the structure of documents, or of all if `only` is `None`. Returns `None` for an index of an earlier
+    /// version of the chunker, which has none.
     pub(crate) async fn structures(
         &self,
         only: Option<&[DocumentId]>,
@@ -377,8 +379,8 @@ impl Index {
         self.chunks.count_rows(None).await.during("count the chunks")
     }
 
-    /// Returns the number of chunks of a collection, and how many of them get no vector because they have no words that the
-    /// embedder can read.
+    /// Returns the number of chunks of a collection, and how many of them get no vector because they have no words that
+    /// the embedder can read.
     pub(crate) async fn count_unread(&self, collection: &str) -> Result<(usize, usize), IndexError> {
         let action = "count the chunks of a collection";
         let own = format!("collection = {}", query::literal(collection));
@@ -423,6 +425,7 @@ impl Index {
             }
         }
         if self.unindexed_rows(indexes::TEXT_INDEX).await?.is_some() {
+            // Reads all of it, while a search reads only the lists of its words.
             self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
             let terms = self.terms(None);
             self.text_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
@@ -442,6 +445,7 @@ impl Index {
 }
 
 async fn connect(location: &IndexLocation) -> Result<Connection, IndexError> {
+    // Without a consistency interval, a table that is open stays at its version: that makes an `Index` a snapshot.
     let session = Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default());
     let builder = lancedb::connect(&location.uri()).session(Arc::new(session));
     #[cfg(feature = "remote")]

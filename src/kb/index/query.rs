@@ -101,8 +101,10 @@ impl Index {
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
         let errors = u32::try_from(errors).unwrap_or(u32::MAX);
+        // The storage engine neither stems nor lower-cases the word of a query with errors.
         let stem = terms.of_phrase(word).into_iter().next().unwrap_or_default();
         let query = MatchQuery::new(stem).with_column(Some(SEARCHED.to_owned()));
+        // A correction has the first letter of the word.
         let query = query.with_fuzziness(Some(errors)).with_prefix_length(1);
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
@@ -112,6 +114,7 @@ impl Index {
         let action = "count the chunks that have a word";
         let Some(query) = phrase_query(terms, word) else { return Ok(0) };
         let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
+        // All of them, since a search by text returns ten rows without a limit.
         let query = filter.apply(query).select(Select::columns(&["_score"])).with_row_id().limit(usize::MAX >> 1);
         let mut stream = query.execute().await.during(action)?;
         let mut count = 0;
@@ -288,6 +291,7 @@ impl Index {
             let column = Columns(&batch).text("document_id").during(action)?;
             let mut last = "";
             for id in column.iter().flatten() {
+                // Chunks of a document mostly follow each other.
                 if id != last {
                     documents.extend(id.parse::<DocumentId>());
                     last = id;
@@ -318,6 +322,7 @@ fn phrase_query(terms: &Terms, phrase: &str) -> Option<FtsQuery> {
 /// Returns the condition that selects the chunks of `documents`.
 pub(super) fn of_documents(documents: &[DocumentId]) -> String {
     if documents.is_empty() {
+        // `IN ()` is a syntax error.
         return "false".to_owned();
     }
     let ids: Vec<_> = documents.iter().map(|id| format!("'{id}'")).collect();

@@ -6,8 +6,9 @@
 //! | `documents_N` | indexed file | `document_id` |
 //! | `chunks_N` | passage of a file | `chunk_id` |
 //!
-//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A column may
-//! be added without: an index of an earlier chunker lacks it, is read without it, and is built again before it is written.
+//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A column
+//! may be added without: an index of an earlier chunker lacks it, is read without it, and is built again before it is
+//! written.
 
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ pub(crate) const SCHEMA_VERSION: u32 = 2;
 /// Separates the parts of a column with several: the names of a document, the headings above a chunk.
 const PART_SEPARATOR: &str = "\n";
 
-/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F.
+/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F. Two were better than
+/// three, see `kb/decisions/lancedb.md`.
 const NAMES_WEIGHT: usize = 2;
 
 /// Repetitions of the headings above a chunk in the [`SEARCHED`] column.
@@ -105,7 +107,7 @@ impl ChunkRow {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Returns what the text index finds the chunk by: names and headings, repeated by weight, and the text.
+    /// Returns the terms of the chunk for the text index: of names and headings, repeated by weight, and of the text.
     ///
     /// BM25 over this column equals BM25F over the three fields: repeating a field multiplies its term frequencies and
     /// its length. A single column can be searched best first, while several columns have to be merged completely.
@@ -140,8 +142,8 @@ pub(super) const CHUNK_COLUMNS: [&str; 17] = [
     "embed_key",
 ];
 
-/// The column of a document's [`Structure`], as JSON. Only what resolves links reads it. Indexes before version 3 of the
-/// chunker lack it.
+/// The column of a document's [`Structure`], as JSON. It is read only to resolve links. Indexes before version 3 of
+/// the chunker lack it.
 pub(super) const STRUCTURE: &str = "structure";
 
 /// Columns of a [`DocumentRow`].
@@ -177,7 +179,9 @@ pub(super) fn chunks_schema(dimension: usize) -> SchemaRef {
         text_field("context", true),
         text_field("text", false),
         text_field(SEARCHED, false),
+        // A list, so that the filter can ask for one of them.
         Field::new("tags", DataType::List(Arc::new(text_field("item", true))), false),
+        // As text, since days in the form `YYYY-MM-DD` sort as they follow each other.
         text_field("date", true),
         Field::new("line_start", DataType::UInt32, false),
         Field::new("line_end", DataType::UInt32, false),
@@ -299,6 +303,7 @@ fn vectors<'a>(values: impl Iterator<Item = Option<&'a [f32]>>, dimension: usize
                 builder.append(true);
             }
             None => {
+                // A list of fixed size has its values even where it is null.
                 builder.values().append_nulls(dimension);
                 builder.append(false);
             }
@@ -426,6 +431,7 @@ impl<'a> Columns<'a> {
 pub(super) fn stored_id<T: std::str::FromStr<Err = crate::base::id::ParseIdError>>(
     text: &str,
 ) -> Result<T, ArrowError> {
+    // Checked like any other, because ids become parts of conditions and paths as they are.
     text.parse().map_err(|error| ArrowError::ExternalError(Box::new(error)))
 }
 
@@ -434,6 +440,7 @@ fn json_error(error: &serde_json::Error) -> ArrowError {
 }
 
 fn parts(joined: &str) -> Vec<String> {
+    // An empty column splits into one empty part.
     joined.split(PART_SEPARATOR).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 

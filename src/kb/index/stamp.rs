@@ -10,15 +10,15 @@ use super::IndexLocation;
 /// Folder of a table with one file per commit.
 const VERSIONS: &str = "_versions";
 
-/// What the folders of an index say of its latest commits. Equal stamps mean that nothing was committed in between, so an
-/// open [`super::Index`] is still the current one.
+/// The latest commits of an index, as its folders show them. Equal stamps mean that nothing was committed in between, so
+/// an open [`super::Index`] is still the current one.
 ///
 /// Reading one takes a fraction of a millisecond; opening an index takes tens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(BTreeMap<OsString, Commits>);
 
-/// The commits of one table. Names alone would not tell a folder that was removed and indexed again from the old one, and
-/// times alone would miss a commit within one tick of the file system's clock.
+/// The commits of one table. Names alone would not tell a folder that was removed and indexed again from the old one,
+/// and times alone would miss a commit within one tick of the file system's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Commits {
     count: usize,

@@ -1,12 +1,12 @@
 //! The terms of the text index, for chunks and for queries.
 //!
-//! The terms of a chunk begin with its words in order, stemmed by the rules of its language, so that phrases can be found.
-//! Then come *near forms*, which join words that a stemmer keeps apart: the first letters of a word, pairs of Chinese
-//! characters, a Vietnamese word without its tones. English has none: they gained nothing there.
+//! The terms of a chunk begin with its words in order, stemmed by the rules of its language, so that phrases can be
+//! found. Then come *near forms*, which join words that a stemmer keeps apart: the first letters of a word, pairs of
+//! Chinese characters, a Vietnamese word without its tones. English has none: they gained nothing there.
 //!
-//! The terms of a query are its words stemmed by its own language, by the frequent languages of the index, and by English
-//! if some document is English. Words in Latin letters are indexed by their English stems too, so that each can be found
-//! whatever the language of the query.
+//! The terms of a query are its words stemmed by its own language, by the frequent languages of the index, and by
+//! English if some document is English. Words in Latin letters are indexed by their English stems too, so that each can
+//! be found whatever the language of the query.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,8 +25,9 @@ const NEAR_SYLLABLES: usize = 2;
 /// Ends a near form, so that it is not taken for a word.
 const NEAR: char = '*';
 
-/// A query is also stemmed by each language with at least one in this many documents. A rarer one would do harm: its terms
-/// occur in few chunks and so weigh more than those of the query's own language.
+/// A query is also stemmed by each language with at least one in this many documents. A rarer one would do harm: its
+/// terms occur in few chunks and so weigh more than those of the query's own language. Three notes in other languages
+/// cost a folder of 1,500 English ones .11 of nDCG, see `kb/decisions/languages.md`.
 const FREQUENT: u64 = 5;
 
 /// Limit on the terms of a query, which a pasted text exceeds.
@@ -86,7 +87,8 @@ impl Terms {
         terms.sum::<usize>().max(words.len()).max(1) as f32 / words.len().max(1) as f32
     }
 
-    /// Returns a phrase, or a word, stemmed by each language of the index, that of the query first, without repetitions.
+    /// Returns a phrase, or a word, stemmed by each language of the index, that of the query first, without
+    /// repetitions.
     pub(crate) fn of_phrase(&self, phrase: &str) -> Vec<String> {
         let Self::Stemmed { own, others, all } = self else { return vec![phrase.to_owned()] };
         let languages = std::iter::once(own).chain(others).chain(all);
@@ -166,10 +168,12 @@ fn near_form(word: &str, script: Script, language: &'static Language) -> Option<
     };
     let word = word.to_lowercase();
     let plain = folded(&word, script);
+    // Numbers with the same first digits are different things.
     if plain.chars().all(|letter| letter.is_ascii_digit()) {
         return None;
     }
     let mut form: String = plain.chars().take(letters).collect();
+    // Near forms of longer words have more letters, so this one would match the same word only.
     let is_whole = form.chars().count() < letters && !language.has_tones();
     form.push(NEAR);
     (!is_whole).then_some(form)

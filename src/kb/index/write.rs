@@ -117,6 +117,7 @@ impl IndexWriter {
         let lock = take_lock(location)?;
         let connection = connect(location).await?;
         let names = connection.table_names().execute().await.during("list the tables of the index")?;
+        // Above all tables there are, since a rebuild that was killed leaves those of a generation behind.
         let last = names.iter().filter_map(|name| generation_of(name)).max().unwrap_or(0);
         let manifest = Manifest { generation: last.saturating_add(1), ..manifest };
         create_generation(&connection, &manifest).await?;
@@ -185,6 +186,7 @@ impl IndexWriter {
             }
             documents.push((document, structure));
         }
+        // Appending needs no look at the stored rows, while a merge joins with all of their keys.
         if stale_ids.is_empty() {
             self.add_chunks(&fresh).await?;
         } else {
@@ -214,6 +216,7 @@ impl IndexWriter {
         merge
             .when_matched_update_all(None)
             .when_not_matched_insert_all()
+            // One condition even for many documents: with several commits, a reader could see half of a replacement.
             .when_not_matched_by_source_delete(Some(of_documents(documents)));
         let result = merge.execute(reader(batch)).await.during(action)?;
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
@@ -221,6 +224,7 @@ impl IndexWriter {
 
     /// Updates rows of documents whose content is unchanged.
     pub(crate) async fn touch(&self, rows: Vec<DocumentRow>) -> Result<(), IndexError> {
+        // Rows are written whole, so the structure that is stored with them has to be read first.
         let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
         let only = (ids.len() <= DOCUMENTS_PER_CONDITION).then_some(&ids[..]);
         let mut known = if ids.is_empty() { None } else { self.index.structures(only).await? }.unwrap_or_default();
@@ -252,6 +256,7 @@ impl IndexWriter {
         for part in documents.chunks(DOCUMENTS_PER_CONDITION) {
             let condition = of_documents(part);
             step(action)?;
+            // Chunks first: of a document that is left without them, the next run finds again that its file is gone.
             self.index.chunks.delete(condition.as_str()).await.during(action)?;
             step(action)?;
             self.index.documents.delete(condition.as_str()).await.during(action)?;
@@ -330,8 +335,8 @@ enum Done {
     Damaged,
 }
 
-/// Runs work on the manifest and tells damage from other errors. Damage can make the storage engine panic: a flipped bit
-/// in the footer of a manifest is an offset outside of the file.
+/// Runs work on the manifest and tells damage from other errors. Damage can make the storage engine panic: a flipped
+/// bit in the footer of a manifest is an offset outside of the file.
 async fn attempt(work: impl Future<Output = Result<(), IndexError>>) -> Result<Done, IndexError> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Err(_) | Ok(Err(IndexError::Storage { .. } | IndexError::Format { .. })) => Ok(Done::Damaged),
@@ -355,6 +360,7 @@ async fn patch_columns(dataset: Arc<Dataset>, batch: RecordBatch) -> Result<(Arc
     Ok((dataset, stats.num_updated_rows))
 }
 
+// Merges of LanceDB have been reported to change no row without an error.
 fn expect_rows(wanted: usize, changed: u64) -> Result<(), IndexError> {
     if changed == wanted as u64 { Ok(()) } else { Err(IndexError::Lost { wanted, changed }) }
 }

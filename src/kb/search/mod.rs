@@ -64,7 +64,7 @@ const EXACT_DEPTH: usize = 200;
 /// Minimum weight of identifiers in the score of a query that has some.
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
 
-/// Hits per document before the scores of further ones are reduced.
+/// Hits per document before the scores of further ones are reduced. Three hid answers of long documents.
 const DEFAULT_PER_DOCUMENT: PerDocument = PerDocument::First(5);
 
 /// The legs of a search.
@@ -159,7 +159,7 @@ pub struct Hit {
     pub score: f32,
     /// Components of the score.
     pub explain: Explain,
-    /// What the user says of the folder of the document.
+    /// The user's sentence about the folder of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) about: Option<String>,
     /// Hash of the file that the passage was cut from.
@@ -220,7 +220,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// Returns what the user should know of the query's words: those the folder does not have, and another language.
+    /// Returns notes on the query for the user: on words that the folder does not have, and on another language.
     pub(crate) fn said(&self) -> Vec<String> {
         let mut said = spelling::said(&self.unknown, self.support);
         if let Some([asked, notes]) = self.languages.filter(|_| self.support != Support::Strong) {
@@ -338,10 +338,12 @@ impl Searcher {
     /// Searches only text, for a reason.
     #[must_use]
     pub(crate) fn without_vectors(self, reason: VectorsUnusable) -> Self {
+        // The companion stays: it is on this machine.
         Self { embedder: Err(reason), ..self }
     }
 
-    /// Limits the total cost of embedding queries, in billionths of a dollar. Once it is spent, vectors are not searched.
+    /// Limits the total cost of embedding queries, in billionths of a dollar. Once it is spent, vectors are not
+    /// searched.
     #[must_use]
     pub(crate) fn within(self, limit_nanos: u64) -> Self {
         let limited = self.embedder.as_ref().ok().and_then(|embedder| embedder.within(Some(limit_nanos)));
@@ -384,8 +386,8 @@ impl Searcher {
         self.embedder.as_ref().ok()?.server()
     }
 
-    /// Returns the embedder for texts that are not compared with vectors of the index, if the fingerprint of the embedder is
-    /// that of the index. It is on this machine.
+    /// Returns the embedder for texts that are not compared with vectors of the index, if the fingerprint of the
+    /// embedder is that of the index. It is on this machine.
     pub(crate) fn companion(&self) -> Option<&Arc<dyn Embedder>> {
         self.companion.as_ref().ok()
     }
@@ -394,7 +396,8 @@ impl Searcher {
     ///
     /// # Errors
     ///
-    /// Returns [`SearchError::Vectors`] if it cannot be loaded, or the fingerprint of the embedder is not that of the index.
+    /// Returns [`SearchError::Vectors`] if it cannot be loaded, or the fingerprint of the embedder is not that of the
+    /// index.
     pub(crate) fn needed_companion(&self) -> Result<&Arc<dyn Embedder>, SearchError> {
         self.companion.as_ref().map_err(|reason| SearchError::Vectors(reason.clone()))
     }
@@ -417,6 +420,7 @@ impl Searcher {
         let wanted = options.limit;
         let mut options = self.with_documents(options).await?;
         if let Rerank::By(reranker) = &self.rerank {
+            // A hit that the reranker raises may be below those wanted.
             options.limit = wanted.max(reranker.candidates);
         }
         let options = &options;
@@ -459,6 +463,7 @@ impl Searcher {
         for (hit, score) in first.iter_mut().zip(scores) {
             (hit.score, hit.explain.relevance) = (score, Some(score));
         }
+        // Stable, so that passages of equal relevance keep the order of the search.
         first.sort_by(|a, b| b.score.total_cmp(&a.score));
         // The others stay below.
         let lowest = first[candidates - 1].score;
@@ -482,6 +487,7 @@ impl Searcher {
         let query = self.query(typed);
         let (found, support, unknown) = self.find_and_assess(&query, options, most).await?;
         let languages = other_language(&query, &found.hits);
+        // A phrase is meant as it is quoted.
         let unknown = if query.phrases.is_empty() {
             self.spelled_like(unknown, &found.hits, &options.filter).await?
         } else {
@@ -497,6 +503,7 @@ impl Searcher {
     /// Resolves the path globs of the options to documents of the index.
     async fn with_documents(&self, options: &SearchOptions) -> Result<SearchOptions, IndexError> {
         let mut options = options.clone();
+        // The storage engine has no globs.
         if let Some(globs) = &options.paths {
             let documents = self.index.documents(None).await?.into_iter();
             options.filter.documents =
@@ -546,6 +553,7 @@ impl Searcher {
             Err(error) => return Err(error.into()),
         };
         let hits = self.index.vector_leg(&vector, &options.filter, depth).await?;
+        // An empty result alone does not tell, because a filter may leave nothing.
         if hits.is_empty() && !self.index.has_vectors().await? {
             return unusable(VectorsUnusable::NoneYet);
         }
@@ -583,6 +591,7 @@ impl Searcher {
                     rows.get(&candidate.hit.row_id).map_or(0.0, |row| query.identifiers_in(&searched_text(row)));
                 candidate.score = (1.0 - weight) * candidate.score + weight * found;
             }
+            // The query has nothing but identifiers and a chunk has all of them: chunks without any are noise.
             if query.identifier_share >= 1.0 && candidates.iter().any(|candidate| candidate.score >= weight) {
                 candidates.retain(|candidate| candidate.score > 0.0);
             }
@@ -590,9 +599,11 @@ impl Searcher {
         }
         fusion::spread(&mut candidates, options.per_document);
         candidates.truncate(options.limit);
+        // Nothing is compared with the text, so only the chunks that are kept are read.
         if !is_exact {
             rows = self.read_rows(&candidates).await?;
         }
+        // The caller pairs rows and candidates by their place.
         candidates.retain(|candidate| rows.contains_key(&candidate.hit.row_id));
         let picked = candidates.iter().filter_map(|candidate| rows.remove(&candidate.hit.row_id)).collect();
         Ok((picked, candidates))

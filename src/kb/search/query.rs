@@ -98,6 +98,7 @@ fn is_identifier(word: &str) -> bool {
     };
     let has_digit = letters.iter().any(char::is_ascii_digit);
     let is_flag = word.starts_with('-') && letters.iter().any(|letter| letter.is_alphabetic());
+    // Hyphens and slashes join ordinary words, too; with a digit they are part of a name, such as `UTF-8`.
     is_flag || joins(&['_', '.', ':', '@']) || word.starts_with('_') || (has_digit && joins(&['-', '/']))
 }
 

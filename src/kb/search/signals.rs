@@ -19,14 +19,14 @@ const WINDOW_PARTS: usize = 3;
 /// Key words that are counted, each by a search of the index. A pasted text has more.
 const MAX_KEY_WORDS: usize = 32;
 
-/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every word they lack
-/// would outweigh those they have.
+/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every word they
+/// lack would outweigh those they have.
 const LEAST_CHUNKS: usize = 200;
 
 /// Number of [`Signals::values`].
 pub(super) const COUNT: usize = 11;
 
-/// What the [`Signals`] were measured with, and so which of them are 0.
+/// The data that [`Signals`] were measured with. Signals that need more are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Measured {
     /// The words of the question and of the hits.
@@ -61,8 +61,8 @@ pub(crate) struct Signals {
     passage: f32,
     /// Largest `MaxSim` of the question within about two sentences of a hit.
     sentence: f32,
-    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, taken from the hit
-    /// where it is smallest.
+    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, taken from the
+    /// hit where it is smallest.
     worst: f32,
     /// Number of key words, as a logarithm.
     words: f32,
@@ -128,6 +128,7 @@ impl Searcher {
     ) -> Result<Signals, SearchError> {
         let mut signals = self.by_words(hits, keys);
         let words: Vec<_> = keys.iter().map(|key| key.text.as_str()).collect();
+        // Near forms add terms to a word, and with them to its score.
         signals.text_score /= self.index.terms(query.language).forms(&words);
         signals.relevance = hits.iter().filter_map(|hit| hit.explain.relevance).reduce(f32::max);
         let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);
@@ -196,6 +197,7 @@ impl Searcher {
         let terms = &self.index.terms(query.language);
         let counted = keys.map(async |(stem, text)| {
             let count = self.index.count_with(terms, &text, filter).await? as f32;
+            // As in BM25, in the form that is never negative.
             let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
             Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, weight, stem, text })
         });
@@ -211,8 +213,8 @@ fn rarest(keys: &[KeyWord]) -> f32 {
     keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max)
 }
 
-/// Returns the signals `passage`, `sentence` and `worst`, given the words of a question with their weights, and the headings
-/// and the text of each hit.
+/// Returns the signals `passage`, `sentence` and `worst`, given the words of a question with their weights, and the
+/// headings and the text of each hit.
 fn by_meaning(
     words: &[(String, f32)],
     texts: &[(String, String)],

@@ -60,8 +60,8 @@ impl Snippet {
     }
 }
 
-/// Removes what readers of a passage do not see: heading and quote markers, fences, table delimiters, template directives
-/// and lines of HTML.
+/// Removes markup that readers of a passage do not see: heading and quote markers, fences, table delimiters, template
+/// directives and lines of HTML.
 fn readable(text: &str) -> String {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
     let is_rule =

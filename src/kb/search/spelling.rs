@@ -43,8 +43,8 @@ impl Unknown {
     }
 }
 
-/// Says what became of the words that the folder does not have. If the hits answer, a missing word need not be
-/// mentioned.
+/// Returns notes on the words that the folder does not have: replaced, ambiguous or missing. If the hits answer, a
+/// missing word need not be mentioned.
 pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
     let mut missing = Vec::new();
     let mut said = Vec::new();
@@ -67,6 +67,7 @@ pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
 pub(crate) fn corrected(question: &str, unknown: &[Unknown], splitter: &WordSplitter) -> Option<String> {
     let mut text = question.to_owned();
     let words = splitter.words(question);
+    // From the end, because a replacement moves the words after it.
     for word in words.into_iter().rev() {
         let is_own = |unknown: &&Unknown| unknown.word == question[word.range.clone()];
         if let Some(correction) = unknown.iter().find(is_own).and_then(Unknown::correction) {
@@ -77,8 +78,8 @@ pub(crate) fn corrected(question: &str, unknown: &[Unknown], splitter: &WordSpli
 }
 
 impl Searcher {
-    /// Looks for words of the folder that are spelled like unknown ones, in chunks with similar words and in the hits of the
-    /// search.
+    /// Looks for words of the folder that are spelled like unknown ones, in chunks with similar words and in the hits
+    /// of the search.
     pub(crate) async fn spelled_like(
         &self,
         unknown: Vec<String>,

@@ -1,8 +1,8 @@
 //! Support: how well the hits of a search support an answer. Decides whether `dr` refuses or turns to the web.
 //!
-//! Two questions are asked of the [`Signals`] of a search, each by a logistic model: is the folder about this at all, and
-//! do the hits say it? The first has an answer nearly free of error. The second cannot be answered by features in every
-//! folder, so what fails it is shown as the closest passages and not refused. `fit` fits the weights,
+//! Two questions are asked of the [`Signals`] of a search, each by a logistic model: is the folder about this at all,
+//! and do the hits say it? The first has an answer nearly free of error. The second cannot be answered by features in
+//! every folder, so what fails it is shown as the closest passages and not refused. `fit` fits the weights,
 //! `kb/concepts/support.md` has the figures.
 
 use schemars::JsonSchema;
@@ -100,8 +100,8 @@ impl Support {
 }
 
 impl Searcher {
-    /// Searches, and judges how well the hits support an answer. Returns the words of the query that the folder does not have
-    /// as well.
+    /// Searches, and judges how well the hits support an answer. Returns the words of the query that the folder does
+    /// not have as well.
     ///
     /// # Errors
     ///

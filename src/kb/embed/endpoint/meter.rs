@@ -1,12 +1,14 @@
-//! What one operation may spend at an embedding server: the worst case of every request is set aside before it is sent.
+//! Limits the spending of one operation at an embedding server: the worst case of every request is set aside before it
+//! is sent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tokens that a price is for.
 const TOKENS: u128 = 1_000_000;
 
-/// Returns what tokens cost at a price for a million of them, in billionths of a dollar, rounded up.
+/// Returns the cost of tokens at a price for a million of them, in billionths of a dollar, rounded up.
 pub(in crate::kb::embed) fn cost_nanos(price: u64, tokens: u64) -> u64 {
+    // The product of two `u64`.
     u64::try_from((u128::from(price) * u128::from(tokens)).div_ceil(TOKENS)).unwrap_or(u64::MAX)
 }
 
@@ -27,15 +29,15 @@ pub(super) struct Meter {
     spent: Mutex<Spent>,
 }
 
-/// Tokens sent, and what they cost at most.
+/// Tokens sent, and an upper bound on their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     pub(super) tokens: u64,
     pub(super) nanos: u64,
 }
 
-/// What is set aside for a request in flight. It stays charged unless the request is known to have cost something else: a
-/// reply that was lost may have been paid for.
+/// Tokens and money set aside for a request in flight. They stay charged unless the request is known to have cost
+/// something else: a reply that was lost may have been paid for.
 #[derive(Debug)]
 pub(super) struct Hold {
     meter: Arc<Meter>,
@@ -56,7 +58,7 @@ impl Meter {
         self.fits(&self.spent(), tokens).map(|_| ())
     }
 
-    /// Sets aside what a request costs at most.
+    /// Sets aside the highest cost of a request.
     ///
     /// # Errors
     ///

@@ -5,9 +5,9 @@
 //!                                            │ meter: worst case set aside, then what the server reports
 //! ```
 //!
-//! A server is sent the passages of the index and the queries that are compared with them, and nothing else: whatever is
-//! compared beside the index uses the model in the binary (see [`Embedder::companion`]). Vectors that were made before a
-//! failure are returned with it, because they may be paid for.
+//! A server is sent the passages of the index and the queries that are compared with them, and nothing else: texts
+//! that are compared beside the index use the model in the binary (see [`Embedder::companion`]). Vectors that were made
+//! before a failure are returned with it, because they may be paid for.
 
 mod meter;
 mod request;
@@ -55,8 +55,8 @@ const FRAME_TOKENS: u64 = 4;
 /// Fewest tokens to which a text is shortened that the server calls too long.
 const LEAST_TOKENS: usize = 32;
 
-/// How long a request in flight may take after the user stopped the work. It may be paid for, and the program has a second
-/// and a half to end.
+/// How long a request in flight may take after the user stopped the work. It may be paid for, and the program has a
+/// second and a half to end.
 const LAST_REPLIES: Duration = Duration::from_millis(500);
 
 /// A model at a server.
@@ -67,7 +67,7 @@ pub(super) struct Endpoint {
     shortened: AtomicUsize,
 }
 
-/// What all limited copies of an endpoint share.
+/// State that all limited copies of an endpoint share.
 struct EndpointCore {
     settings: EndpointSettings,
     name: String,
@@ -96,6 +96,7 @@ impl Endpoint {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, EndpointSettingsError> {
         let name = format!("endpoint:{}", settings.model);
+        // Without the address, since a model may move. No server says which weights it has: the name stands for them.
         let recipe = Recipe {
             model: &settings.model,
             weights_hash: "",
@@ -211,6 +212,7 @@ impl Endpoint {
                 }
                 Err(error @ EndpointError::TooLarge { .. }) => {
                     let text = &texts[range.start];
+                    // By a quarter each time: tokenizer and limit of the server are not known here.
                     let most = self.shared.counter.count(text) * 3 / 4;
                     if most < LEAST_TOKENS {
                         return Part { vectors, error: Some(error) };
@@ -418,6 +420,7 @@ impl Embedder for Endpoint {
         let texts = prepared.into_iter().map(|(text, _)| text).collect();
         match self.wait(self.embed(texts, stop)) {
             Ok(Part { vectors, error }) => {
+                // Work that the user stopped has not failed.
                 let error = error.filter(|_| !stop.is_cancelled()).map(|error| self.failed(error));
                 Embedded { vectors, error }
             }

@@ -1,4 +1,4 @@
-//! Requests to `/embeddings` and what servers make of them.
+//! Requests to `/embeddings`, and the classification of replies.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const MAX_REPLY_BYTES_PER_TEXT: usize = 8_192 * 32;
 /// Further bytes of a reply.
 const MAX_REPLY_FRAME_BYTES: usize = 1 << 20;
 
-/// Phrases in the errors of various servers for a text, or a number of texts, that is too large. Text Embeddings Inference:
-/// `must have less than`, `batch size`; Ollama, OpenAI, vLLM: `context length`; llama.cpp: `too large to process`, `context
-/// size`, `physical batch size`.
+/// Phrases in the errors of various servers for a text, or a number of texts, that is too large. Text Embeddings
+/// Inference: `must have less than`, `batch size`; Ollama, OpenAI, vLLM: `context length`; llama.cpp: `too large to
+/// process`, `context size`, `physical batch size`.
 const TOO_LARGE: [&str; 9] = [
     "too long",
     "too large",
@@ -44,7 +44,7 @@ pub enum EndpointError {
     /// The server was not reached, or gave no complete reply.
     #[error("{reason}")]
     NoReply {
-        /// What happened.
+        /// Description of the failure.
         reason: String,
         /// Whether the request may have been carried out; it was not if no connection was made.
         may_be_done: bool,
@@ -72,7 +72,7 @@ pub enum EndpointError {
     Busy {
         /// The status.
         status: u16,
-        /// What the server says.
+        /// Message of the server.
         reason: String,
         /// When it wants to be asked again.
         retry_after: Option<Duration>,
@@ -82,7 +82,7 @@ pub enum EndpointError {
     TooLarge {
         /// The status.
         status: u16,
-        /// What the server says.
+        /// Message of the server.
         reason: String,
     },
     /// The server refused the request.
@@ -90,13 +90,13 @@ pub enum EndpointError {
     Refused {
         /// The status.
         status: u16,
-        /// What the server says.
+        /// Message of the server.
         reason: String,
     },
     /// The reply is not in the form of the API.
     #[error("reply is not in the form of the API: {reason}")]
     Form {
-        /// What is wrong.
+        /// Description of the deviation.
         reason: String,
     },
     /// A vector has another length than the settings say.
@@ -116,7 +116,7 @@ pub enum EndpointError {
     /// The limit on the cost would be passed.
     #[error("embedding costs up to {}, and the limit is {}", dollars_text(*needed), dollars_text(*limit))]
     OverLimit {
-        /// What it would come to, in billionths of a dollar.
+        /// Total cost with this request, in billionths of a dollar.
         needed: u64,
         /// The limit, in billionths of a dollar.
         limit: u64,
@@ -254,6 +254,7 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> En
     match status {
         401 | 403 => EndpointError::Key { status },
         402 => EndpointError::Quota { status },
+        // Not asked again as a busy server is: the quota stays used up.
         429 if is_of_quota => EndpointError::Quota { status },
         // Llama.cpp reports a text that is too long with the status of an internal error.
         400 | 413 | 422 | 500 if is_too_large => EndpointError::TooLarge { status, reason },
@@ -262,7 +263,7 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> En
     }
 }
 
-/// Returns what an error body says, in any of the forms that servers use.
+/// Returns the message in an error body, in any of the forms that servers use.
 fn reason(body: &str) -> String {
     let said = match serde_json::from_str::<Value>(body) {
         Ok(value) => {

@@ -148,7 +148,7 @@ impl EndpointSettings {
         &self.server.address
     }
 
-    /// Returns what a million tokens cost in billionths of a dollar, if that is known.
+    /// Returns the price of a million tokens in billionths of a dollar, if it is known.
     #[cfg(test)]
     pub(crate) fn price(&self) -> Option<u64> {
         self.server.price
@@ -156,7 +156,7 @@ impl EndpointSettings {
 }
 
 impl EndpointOptions {
-    /// Resolves the settings for a model. `known_price` is what a million tokens of it cost by the table of prices, in
+    /// Resolves the settings for a model. `known_price` is that of a million tokens by the table of prices, in
     /// billionths of a dollar.
     ///
     /// # Errors
