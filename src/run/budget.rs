@@ -44,6 +44,7 @@ impl Default for BudgetLimits {
     fn default() -> Self {
         Self {
             cost_nanos: Some(10_000_000_000),
+            // Tokens and time are the most that a plan can get; the plan lowers them, see [`LimitsByPlan`].
             tokens: Some(300_000),
             time: Some(Duration::from_mins(30)),
             rounds: Some(6),
@@ -136,6 +137,7 @@ impl std::ops::Add for CallCost {
 
     /// Adds, saturating at the largest values. An unknown price counts as 0.
     fn add(self, other: Self) -> Self {
+        // Passes no limit: under a cost limit, a call without a price is refused, see [`Refusal::UnknownPrice`].
         let cost_nanos = self.cost_nanos.unwrap_or(0).saturating_add(other.cost_nanos.unwrap_or(0));
         Self { cost_nanos: Some(cost_nanos), tokens: self.tokens.saturating_add(other.tokens) }
     }
@@ -316,6 +318,7 @@ impl Balance {
     fn set_aside(&self, reserve: u64, purpose: Purpose, used: fn(&Charge) -> u64) -> u64 {
         match purpose {
             Purpose::Research => {
+                // A sum that overflows is refused by `fits` in any case.
                 let drawn = self.committed_for(Purpose::Writing).map_or(u64::MAX, |charge| used(&charge));
                 reserve.saturating_sub(drawn)
             }
@@ -340,6 +343,7 @@ impl Balance {
         self.fits(committed, Charge::of(hold.worst), self.reserve.firm(), purpose)?;
         match purpose {
             Purpose::Research => self.check_likely(hold),
+            // A draft leaves the cost of its verdict: both are paid from the reserve.
             Purpose::Writing => self.fits(committed, Charge::of(hold.worst + hold.leaving), self.reserve, purpose),
         }
     }
@@ -511,6 +515,7 @@ impl Budget {
             // Registered before the attempt, so that a release in between is not missed.
             released.as_mut().enable();
             match self.reserve(hold, purpose) {
+                // Used tokens and money may come back when a call settles, time does not.
                 Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(hold, purpose) => released.await,
                 reserved => return reserved,
             }
@@ -523,6 +528,7 @@ impl Budget {
         let mut balance = self.shared.balance();
         let charged = balance.spent.charge_mut(purpose);
         *charged = charged.saturating_sub(Charge::of(worst));
+        // As sent: if it is dropped before the outcome is known, the worst case must be charged again.
         self.shared.reserved(&mut balance, worst.into(), purpose, ReservationState::Sent)
     }
 
@@ -674,6 +680,7 @@ impl Shared {
         state: ReservationState,
     ) -> Reservation {
         *balance.reserved_mut(purpose) += Charge::of(hold.worst);
+        // Writing has no likely amount: only its worst case counts.
         if purpose == Purpose::Research {
             balance.likely_research += Charge::of(hold.likely);
         }
@@ -764,6 +771,7 @@ impl Reservation {
         total.tokens = total.tokens.saturating_add(overrun.tokens);
         self.state = ReservationState::Closed;
         drop(balance);
+        // All of them: what was released may be too little for the first, and enough for the next.
         self.shared.released.notify_waiters();
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct EarlierQuote {
     pub(crate) quote: Evidence,
 }
 
-/// Returns up to `limit` quotes of all runs that bear on a text, most similar first. A quote that several runs found is
+/// Returns up to `limit` quotes of all runs that bear on a text, most similar first. Quotes found by several runs are
 /// returned once.
 ///
 /// # Errors
@@ -81,6 +81,7 @@ pub(crate) async fn quotes(
             found.truncate(limit);
             return Ok(found);
         }
+        // Most entries were the same quote, or of runs that cannot be read.
         depth = depth.saturating_mul(ENTRIES_PER_QUOTE);
     }
 }
@@ -145,6 +146,7 @@ impl Earlier {
                 continue;
             }
             // A search says whether this run may see it, and where it can be opened.
+            // Quotation marks would make the query a phrase.
             let hits = match source.search(&quote.quote.replace('"', " "), HITS).await {
                 Err(error) if error.ends_run() => return Err(error),
                 searched => searched.unwrap_or_default().passages,

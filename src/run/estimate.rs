@@ -152,6 +152,7 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
     let reads = |hint| hint == SourceHint::Mixed || hint == SourceHint::Web && !has_jobs;
     let pages = PAGES_PER_NODE * waiting().filter(|node| reads(node.source_hint)).count() as u64;
     let nodes = waiting().count() as u64;
+    // Two at most: the figures are those of usual runs, not of the worst that the limits allow.
     let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).clamp(1, 2);
     // A second round asks for what is missing only.
     let most_nodes = nodes + (rounds - 1) * nodes.div_ceil(2);

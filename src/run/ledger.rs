@@ -159,14 +159,17 @@ impl Ledger {
             }
         };
         let mut reservation = tokio::select! {
+            // The stop is looked at first: a run that ends opens no call, even if there is budget for it.
             biased;
             () = self.closing() => return Err(CallError::Cancelled),
             reserved = reserved => reserved.map_err(Refusal::limit).map_err(CallError::Limit)?,
             () = given_up => {
                 let reason = "timed out waiting for budget".to_owned();
+                // Not `Unknown`: nothing was sent, so nothing may be charged.
                 return Err(ModelError::Transient { retry_after: None, reason }.into());
             }
         };
+        // Before it counts as sent: if the journal fails, the request is not made and the reservation is returned.
         let id = self.run.begin_call(call, self.clock.now()).await?;
         (self.listener)(&CallNotice::Sent(call.key.clone(), call.role()));
         reservation.sent();
@@ -232,8 +235,9 @@ pub(crate) struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut turns = self.ledger.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock of the map, so that no task can join between this and the count.
         self.held = None;
-        // The map and this count one each; more are waiting.
+        // The guard is gone, so the map counts one; more are tasks that wait for their turn.
         if turns.get(&self.request).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             turns.remove(&self.request);
         }

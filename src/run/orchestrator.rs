@@ -93,12 +93,12 @@ pub struct Resources {
     pub seed: u64,
     /// Background jobs, if a provider is configured.
     pub jobs: Option<Arc<DeepResearch>>,
-    /// What else the run may spend of its cost limit, in billionths of a dollar: the vectors of its queries.
+    /// Part of the cost limit that is set aside for vectors of queries, in billionths of a dollar.
     pub set_aside_nanos: u64,
 }
 
 impl Resources {
-    /// Returns the limits of what the run pays for itself.
+    /// Returns the limits without the amount that is set aside.
     fn limits(&self, state: &RunState) -> BudgetLimits {
         let limits = state.settings.limits;
         let cost_nanos = limits.cost_nanos.map(|limit| limit.saturating_sub(self.set_aside_nanos));
@@ -191,11 +191,11 @@ pub struct Orchestrator {
     steps: Arc<Steps>,
     budget: Budget,
     grace: Grace,
-    /// Everything the run does is within it.
+    /// Parent of all other spans of the run.
     span: Span,
 }
 
-/// Shows the user a question and returns the answer.
+/// Shows the user a question and returns the answer; `None` if there is none.
 pub(crate) type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
 
 /// Task that cancels calls in flight after a grace period once the run is stopped. It ends with the run.
@@ -239,6 +239,7 @@ impl Orchestrator {
         let locked = resources.store.lock(&run)?;
         let event = Event::Started { question: question.clone(), settings: Box::new(settings) };
         let record = Record { seq: 1, at: resources.clock.now(), event };
+        // Folded before it is stored, so that no run is recorded that cannot be read.
         let state = RunState::of(std::slice::from_ref(&record))?;
         locked.create(question.as_str(), &record).await?;
         (resources.listener)(&RunNotice::Event(&record, &state));
@@ -262,6 +263,7 @@ impl Orchestrator {
         if by_rules != resources.models.is_none() {
             return Err(RunError::OtherMind { by_rules });
         }
+        // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
         let at = resources.clock.now().max(state.last_moment());
@@ -275,6 +277,7 @@ impl Orchestrator {
         let span = info_span!("run", id = %run, resumed = true);
         let run = Self::of(locked, resources, state, &calls, span);
         run.plan_ahead();
+        // The tripwire is not stored: it learns again what the run had read before.
         run.steps.sources.shared.egress.recall(&read);
         Ok(run)
     }
@@ -434,8 +437,9 @@ impl Orchestrator {
         Ok(())
     }
 
-    /// Takes a brief, and makes what may leave of it where the brief may not.
+    /// Commits a brief, and a second one for the web if the brief itself may not leave.
     async fn brief(&mut self, brief: Brief) -> Result<(), RunError> {
+        // Before the event, which holds both: a run stopped in between would have no brief that may leave.
         let outward = self.steps.outward_brief(&self.state).await;
         let outward = outward.map_err(|error| error.during("make a brief"))?.map(Box::new);
         self.commit(Event::Briefed { brief, outward }).await
@@ -538,11 +542,12 @@ impl Orchestrator {
         run_ready(self, work, &pace).await.map(drop)
     }
 
-    /// Returns the ways there are for a node; one that has a job, or holds one, goes that way.
+    /// Returns the ways to the web that a node can take. A node that has or holds a job takes no other.
     fn ways(&self, node: &NodeId) -> Ways {
         let ways = self.steps.ways(&self.state);
         let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
         let has_one = self.steps.jobs.as_ref().is_some_and(|jobs| holds_one || jobs.has(node));
+        // Whatever else is available by now: the job may have been started, and is not paid for in vain.
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
     }
 
@@ -553,6 +558,7 @@ impl Orchestrator {
         else {
             return Err(StepError::Invalid(format!("node `{node}` was not started")));
         };
+        // The route on record stands; this only says which way was wanted and is missing.
         let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
         Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.no_way_out))
     }
@@ -566,8 +572,8 @@ impl Orchestrator {
         self.commit(Event::RoundEnded { round, memory, draft, verdict }).await
     }
 
-    /// Returns whether the round ends without a draft and a verdict: a limit of money or tokens that all nodes were settled
-    /// within leaves what was set aside for them.
+    /// Returns whether the round ends without a draft and a verdict. If all nodes are settled, a limit on money or
+    /// tokens leaves the reserve that pays for both.
     fn must_stop(&self, stop: StopReason) -> bool {
         let has_open = self.state.tree.workers().any(|node| !node.status.is_settled());
         has_open || !matches!(stop, StopReason::BudgetExceeded | StopReason::TokensExceeded)
@@ -611,6 +617,7 @@ impl Orchestrator {
             StopReason::BudgetExceeded => Some(Limit::Cost),
             _ => None,
         };
+        // Worded before anything is written: it says what was spent when the limit was reached.
         let reached = limit.and_then(|limit| self.budget.reached_in_words(limit));
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
@@ -635,6 +642,7 @@ impl Orchestrator {
 
     /// Appends an event to the journal, and only then applies it.
     async fn commit(&mut self, event: Event) -> Result<(), RunError> {
+        // The clock may have been set back; times of events never decrease.
         let at = self.resources.clock.now().max(self.state.last_moment());
         let record = Record { seq: self.state.next_seq(), at, event };
         self.locked.append(&record).await?;
@@ -654,7 +662,7 @@ impl Orchestrator {
         }
     }
 
-    /// Tells the tripwire the texts that an event has brought.
+    /// Adds the texts of an event to the tripwire.
     fn watch(&self, event: &Event) {
         let egress = &self.steps.sources.shared.egress;
         match event {
@@ -702,6 +710,7 @@ impl Board for Orchestrator {
             }
             // The node becomes pending again, until a limit is raised or the run is resumed.
             Ok(Err(StepError::Call(CallError::Limit(limit)))) => {
+                // Ends research: the node is pending again, and would otherwise be started and refused without end.
                 self.budget.refuse(limit);
                 Event::NodePaused { node }
             }
