@@ -32,7 +32,7 @@ const MAX_CANDIDATES: usize = 12;
 /// Hits among which the passage of a quote is looked for.
 const HITS: usize = 5;
 
-/// What earlier runs found.
+/// The quotes of earlier runs.
 pub(crate) struct Earlier {
     pub(crate) recall: Recall,
     pub(crate) store: Store,

@@ -122,6 +122,7 @@ impl Outlook {
     /// attempt at its worst case, and all of it at most the reserve.
     pub(super) fn writing(&self, state: &RunState, limits: &BudgetLimits) -> CallCost {
         let size = |branch: &Branch| {
+            // Beside its text, a quote is shown with its id and its provenance.
             let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
             estimate(&branch_text(branch)) + quotes
         };

@@ -44,6 +44,7 @@ impl Reading {
             return Ok(None);
         }
         let ranked = self.ranked(question, page).await.filter(|ranked| !ranked.is_empty());
+        // The worker then cuts the page to its beginning.
         let Some(ranked) = ranked else { return Ok(None) };
         let digest = self.digest(node, question, page, &ranked).await.map_err(SourceError::Stopped)?;
         Ok(Some(match digest {

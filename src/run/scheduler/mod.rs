@@ -130,7 +130,9 @@ where
         if ended.is_none() {
             block_hopeless(board).await?;
             for id in next(board.tree(), &workers.running, pace.places()) {
+                // Stored before any work is done: a kill in between leaves a running node, which a resume sets back.
                 board.start(&id).await?;
+                // Built after the start, which stores the route that the work takes.
                 let future = work(board, &id);
                 workers.spawn(id, future);
             }

@@ -15,6 +15,7 @@ use crate::research::node::{Node, NodeId, NodeStatus, Tree};
 /// higher priority, lower depth, lower id. A node that must run alone starts only when no other runs. While it is first
 /// in order, nothing behind it starts; otherwise a steady supply of parallel nodes would starve it.
 pub(crate) fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize) -> Vec<NodeId> {
+    // A simulation does not mark its running nodes in the tree.
     let is_running = |node: &&Node| node.status == NodeStatus::Running || running.contains(&node.id);
     let busy: Vec<_> = tree.workers().filter(is_running).collect();
     let places = max_parallel.max(1).saturating_sub(busy.len());
@@ -157,6 +158,7 @@ impl<'a> Graph<'a> {
                 return (!node.optional_dependencies).then(|| format!("{id} is not in the tree"));
             };
             match self.nodes[need].status {
+                // A divided root is answered by the report, after all nodes.
                 NodeStatus::Pending if !self.is_worker[need] => Some(format!("{id} is answered last")),
                 NodeStatus::Failed if !node.optional_dependencies => Some(format!("{id} failed")),
                 NodeStatus::Blocked if !node.optional_dependencies => Some(format!("{id} is blocked")),
