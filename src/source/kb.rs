@@ -25,7 +25,7 @@ const MAX_LINKED: usize = 5;
 /// Longest heading or title that is shown there.
 const MAX_NAME_CHARACTERS: usize = 50;
 
-/// One snapshot of an index, and what may be found in it.
+/// One snapshot of an index, restricted by filters.
 pub(crate) struct KbSource {
     searcher: Searcher,
     options: SearchOptions,
@@ -59,6 +59,7 @@ impl KbSource {
             Rerank::Off | Rerank::Withheld(_) => String::new(),
         };
         let withheld = if searcher.withholds_vectors() { ":by words" } else { "" };
+        // Debug forms will do: if one changes, results on record are not used, and searches are made again.
         let state = format!(
             "{}{}:{}:{:?}:{:?}:{:?}:{:?}{reranked}{withheld}",
             contents.collect::<String>(),
@@ -122,7 +123,7 @@ impl Links {
         below
     }
 
-    /// Returns what a document is opened by: its path, with its collection if another has the same path.
+    /// Returns the address by which a document is opened: its path, with its collection if another has the same path.
     fn address(&self, row: &DocumentRow) -> String {
         match self.at(&row.path) {
             Some(found) if found.id == row.id => row.path.clone(),
@@ -288,7 +289,7 @@ impl<'a> HeadingChunks<'a> {
         Self { rows: &rows[place - before..place + after] }
     }
 
-    /// Takes a whole document.
+    /// Returns all chunks of a document.
     pub(crate) fn whole(rows: &'a [ChunkRow]) -> Self {
         Self { rows }
     }

@@ -1,7 +1,7 @@
 //! Sources of evidence: the knowledge base, the web, background research, and tools of the user's own servers.
 //!
 //! A search returns passages with a snippet to show and the whole text for code to check quotes against; `open` returns
-//! more of the document. A worker asks through the trait [`Source`], whose parameter says what it takes for a query: the
+//! more of the document. A worker asks through the trait [`Source`], whose parameter is the type of its queries: the
 //! knowledge base takes any text, the web only [`Outbound`](crate::base::outbound::Outbound) text, so that only a worker
 //! that faces outward can search it.
 //!
@@ -112,7 +112,7 @@ pub enum Place {
 /// A passage of a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
-    /// Names it within its source; what [`Documents::open`] takes.
+    /// Identifies it within its source, for [`Documents::open`].
     pub id: String,
     /// Its location.
     pub place: Place,
@@ -120,8 +120,8 @@ pub struct Passage {
     pub label: Label,
     /// The whole passage, verbatim.
     pub text: String,
-    /// The stretch of it that bears on the query. Of an opened passage the part that is shown: its text or a digest, and below
-    /// that its links.
+    /// The excerpt that bears on the query. Of an opened passage, the part that is shown: its text or a digest,
+    /// followed by its links.
     pub snippet: String,
     /// How well it bears on the query, from 0 to 1; comparable within one search only.
     pub score: f32,
@@ -136,7 +136,7 @@ pub struct Found {
     pub support: Support,
     /// Notes for the reader of the report, for example that vectors were left out.
     pub notes: Vec<String>,
-    /// What became of words that the source does not have.
+    /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
     /// The query with misspelt words replaced, if it was searched instead.
@@ -144,7 +144,7 @@ pub struct Found {
     pub corrected: Option<String>,
 }
 
-/// The document behind a quote, as it is now.
+/// The current state of the document behind a quote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceFile {
     /// It is unchanged since it was indexed.
@@ -182,7 +182,7 @@ pub enum SourceError {
         /// The rule that kept it back.
         reason: String,
     },
-    /// A tool is not called like this, or not any more in this run.
+    /// The call of a tool is invalid, or not allowed any more in this run.
     #[error("{reason}")]
     Refused {
         /// The whole message, for the worker.
@@ -196,7 +196,7 @@ pub enum SourceError {
         /// Its error, with causes.
         reason: String,
     },
-    /// The source would fail whatever it was asked: it is down, over its quota, or rejects the key.
+    /// The source would fail for any request: it is down, over its quota, or rejects the key.
     #[error("source `{name}` failed: {reason}")]
     Down {
         /// Which source.
@@ -237,10 +237,10 @@ impl SourceError {
         matches!(self, Self::Failed { .. } | Self::Down { .. } | Self::GivenUp(_))
     }
 
-    /// Returns the error as a model is told it.
+    /// Returns the error in the wording that models are shown.
     ///
     /// Which workers still reach a source that is down, and which come too late to ask it, depends on timing. Prompts must
-    /// not, so every one of them is told the same.
+    /// not, so all of them have the same wording.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Down { name, .. } => format!("source `{name}` is not available"),
@@ -269,7 +269,7 @@ impl Guarded for SourceError {
     }
 }
 
-/// Documents that can be opened, and that quotes are checked against.
+/// Documents that can be opened, and against which quotes are checked.
 pub trait Documents: Send + Sync {
     /// Reads more around a passage: its whole section or page.
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>>;
@@ -286,7 +286,7 @@ pub trait Source<Q: ?Sized = str>: Documents {
     /// Describes the searched content for reports: `12 files of handbook`.
     fn scope(&self) -> String;
 
-    /// Returns what the user says of the searched content, a sentence for each folder.
+    /// Returns the user's descriptions of the searched content, a sentence for each folder.
     fn about(&self) -> &[String] {
         &[]
     }
@@ -360,7 +360,7 @@ impl Place {
         self.document() == other.document()
     }
 
-    /// Returns the names that tell documents of a kind apart, after the kind.
+    /// Returns the parts that identify a document, beginning with its kind.
     fn document(&self) -> [&str; 4] {
         match self {
             Self::Kb { collection, path, .. } => ["kb", collection, path, ""],
@@ -377,9 +377,10 @@ impl Place {
         one_line(&names.collect::<Vec<_>>().join(" › "))
     }
 
-    /// Returns where a text is from, as models are told it: path, host or tool, date, title and headings, on one line.
+    /// Returns the provenance of a text as models are shown it: path, host or tool, date, title and headings, on one
+    /// line.
     ///
-    /// Who says something and when decides how far it can be relied on.
+    /// How far a text can be relied on depends on its source and date.
     pub(crate) fn provenance(&self) -> String {
         one_line(&format!("{} › {}", self.origin(), self.names()))
     }

@@ -17,7 +17,7 @@ use crate::source::deep_research::{JobId, ProviderKind};
 /// Last part of the key of a call that starts a background job.
 pub(crate) const JOB_STEP: &str = "research";
 
-/// A call, as it is known before it is sent.
+/// A call before it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Call {
     /// Its name within the run.
@@ -30,7 +30,7 @@ pub(crate) struct Call {
     pub(crate) request_hash: ContentHash,
     /// Which part of the budget pays for it.
     pub(crate) purpose: Purpose,
-    /// What its prompt may have in it: public, what may leave; internal, everything.
+    /// Text that its prompt may contain: `public`, only text that may leave; `internal`, any.
     pub(crate) label: Label,
     /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
     pub(crate) worst_cost: Option<u64>,
@@ -89,7 +89,7 @@ impl From<KindColumns> for CallKind {
 }
 
 impl Call {
-    /// Returns the role that calls.
+    /// Returns the calling role.
     pub(crate) fn role(&self) -> Role {
         KindColumns::from(self.kind).role
     }
@@ -107,13 +107,13 @@ impl Call {
         }
     }
 
-    /// Returns the most that it can cost.
+    /// Returns its worst case.
     pub(crate) fn worst(&self) -> CallCost {
         CallCost { cost_nanos: self.worst_cost, tokens: self.prompt().map_or(0, |prompt| prompt.worst_tokens) }
     }
 }
 
-/// Where a call is in its life.
+/// State of a call.
 ///
 /// ```text
 /// Sent ─┬▶ Replied
@@ -175,7 +175,6 @@ pub(crate) struct CallRow {
     pub(crate) call: Call,
     /// When it was sent.
     pub(crate) sent_at: Moment,
-    /// Where it stands.
     #[serde(rename = "outcome")]
     pub(crate) state: CallState,
     /// When it ended.
@@ -184,9 +183,9 @@ pub(crate) struct CallRow {
     pub(crate) reply: Option<Reply>,
     /// Why there is no reply.
     pub(crate) error: Option<String>,
-    /// Tokens it cost.
+    /// Tokens that were charged.
     pub(crate) usage: Option<Usage>,
-    /// What it cost, in billionths of a dollar.
+    /// Its actual cost, in billionths of a dollar.
     pub(crate) cost: Option<u64>,
     /// The background job it started.
     pub(crate) job: Option<JobId>,
@@ -195,7 +194,7 @@ pub(crate) struct CallRow {
     pub(crate) provider: Option<ProviderKind>,
 }
 
-/// A stored call is the call, and what became of it.
+/// A stored call can be used like the call itself.
 impl Deref for CallRow {
     type Target = Call;
 
@@ -205,7 +204,7 @@ impl Deref for CallRow {
 }
 
 impl CallRow {
-    /// Returns what this call is charged, in billionths of a dollar; `None` if the price is not known.
+    /// Returns the charge for this call in billionths of a dollar, or `None` if its price is not known.
     pub(crate) fn charged_cost(&self) -> Option<u64> {
         match self.state {
             CallState::Sent | CallState::Unknown => self.worst_cost,
@@ -273,6 +272,7 @@ impl LockedRun {
         };
         self.write(move |connection, run| {
             connection.execute(
+                // By run, too: numbers are those of all runs, and the lock is that of one.
                 "UPDATE calls SET outcome = :outcome, ended_at = :ended_at, reply = :reply, error = :error, \
                  usage = :usage, cost = :cost WHERE id = :id AND run = :run",
                 named_params! {

@@ -9,7 +9,7 @@ use crate::base::id::RunId;
 use crate::research::node::NodeId;
 use crate::source::Label;
 
-/// What was asked of a source.
+/// The kind of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LookupTool {
     /// Passages of the knowledge base.
@@ -140,6 +140,7 @@ impl Journal {
     ) -> Result<Option<LookupRow>, JournalError> {
         let (run, lookup) = (run.to_string(), lookup.clone());
         self.read(move |connection| {
+            // The oldest one: it stays the same, however often the lookup is recorded later.
             let sql = "SELECT id, result FROM lookups WHERE tool = :tool AND version = :version AND \
                        query = :query AND scope = :scope AND label = :label AND result IS NOT NULL AND \
                        (run = :run OR :before IS NULL OR at < :before) ORDER BY id LIMIT 1";
@@ -233,8 +234,8 @@ impl Journal {
         .await
     }
 
-    /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered. Lists of tools are no
-    /// lookups of a worker.
+    /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered. Listings of tools do
+    /// not count: no worker asks for them.
     pub(crate) async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(NodeId, u64, u64)>, JournalError> {
         let params = (run.to_string(), Plain(LookupTool::McpTools));
         self.read(move |connection| {

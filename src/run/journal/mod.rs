@@ -295,9 +295,11 @@ impl Journal {
 
     fn of(mut connection: Connection, lock: Option<FileLock>) -> Result<Self, JournalError> {
         let failed = |action| move |source| JournalError::Database { action, source };
+        // First of all: a trigger or a view of a foreign database could take part in any later statement.
         harden(&connection).map_err(failed("open"))?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed("open"))?;
         let found = version(&connection).map_err(failed("read"))?;
+        // Before the parts are compared: those of a newer format are not known.
         if found > MIGRATIONS.len() {
             return Err(JournalError::TooNew { found, known: MIGRATIONS.len() });
         }

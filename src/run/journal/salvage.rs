@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A run keeps its events up to the first that is lost: that is a state it was once in, so it can be shown and resumed.
-//! Rows of the other tables are kept one by one. What is left of a run without its first event, which has its question and
+//! Rows of the other tables are kept one by one. The rest of a run without its first event, which has its question and
 //! settings, is written to a file of JSON lines beside the damaged database.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,20 +75,20 @@ const FIND_JOB: &str = "UPDATE lookups SET result = coalesce((
         calls.node = lookups.node ORDER BY calls.id DESC LIMIT 1
     ), '')";
 
-/// What a salvage saved and what was lost.
+/// Result of a salvage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Salvaged {
     /// The damaged database, which is kept.
     pub(crate) damaged: PathBuf,
     /// Runs in the new journal.
     pub(crate) runs: usize,
-    /// What could not be saved, one line each.
+    /// Losses, one line each.
     pub(crate) lost: Vec<String>,
 }
 
 impl Journal {
     /// Replaces the database at `path` by a new one with all rows that can still be read. The damaged file stays beside
-    /// it. `is_run` tells whether events are those of a run.
+    /// it. `is_run` returns whether events are those of a run.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ struct Salvage {
     fresh: Connection,
     kept: BTreeSet<String>,
     lost: Vec<String>,
-    /// What can be read of the other runs, one line of JSON for each event and each row.
+    /// Readable events and rows of the other runs, one line of JSON each.
     remains: Vec<String>,
 }
 
@@ -183,6 +183,7 @@ impl Salvage {
         }
         let version = super::version(&damaged_db).unwrap_or(MIGRATIONS.len()).clamp(1, MIGRATIONS.len());
         migrate(&mut fresh, &MIGRATIONS[..version]).map_err(open)?;
+        // Rows may refer to others that are lost.
         fresh.pragma_update(None, "foreign_keys", false).map_err(open)?;
         // One transaction: as many as there are rows would each be flushed to disk.
         fresh.execute_batch("BEGIN").map_err(open)?;
@@ -410,6 +411,7 @@ fn read_scattered(
         file.write_all(page)?;
         // A new connection has nothing in memory of the page before.
         let Ok(connection) = tolerant(&scratch) else { continue };
+        // From both ends: a read stops at the first damaged cell.
         for order in ["run, seq", "run DESC, seq DESC"] {
             let sql = format!("SELECT seq, at, body, run FROM events ORDER BY {order}");
             let Ok(mut statement) = connection.prepare(&sql) else { continue };
@@ -582,6 +584,7 @@ fn keep_damaged(path: &Path) -> std::io::Result<PathBuf> {
 
 /// Puts a complete database in the place of the one at `path`.
 fn replace_by(fresh: &Path, path: &Path) -> std::io::Result<()> {
+    // Flushed before it has the name by which it counts as complete.
     std::fs::OpenOptions::new().write(true).open(fresh)?.sync_all()?;
     std::fs::rename(fresh, side_file(path, REPAIRED))?;
     complete_repair(path)

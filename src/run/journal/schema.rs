@@ -138,6 +138,7 @@ fn parts(connection: &Connection) -> rusqlite::Result<BTreeMap<(String, String),
     let mut statement = connection.prepare(sql)?;
     let parts = statement.query_map([], |row| {
         let sql: Option<String> = row.get(2)?;
+        // Spacing does not count, so a migration may be laid out anew.
         let words: Vec<_> = sql.iter().flat_map(|sql| sql.split_whitespace()).collect();
         Ok(((row.get(0)?, row.get(1)?), words.join(" ")))
     })?;

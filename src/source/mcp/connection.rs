@@ -89,6 +89,7 @@ impl Connection {
     async fn opened(settings: &ServerSettings) -> Result<Self, ConnectionError> {
         let client =
             ClientConfig::new(ClientCapabilities::default(), Implementation::new("dr", env!("CARGO_PKG_VERSION")));
+        // Servers of older protocols expect `initialize`, which the current one does not have any more.
         let era = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::LATEST],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
