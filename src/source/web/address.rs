@@ -217,6 +217,7 @@ impl Resolve for HostRules {
         Box::pin(async move {
             let host = name.as_str().to_ascii_lowercase();
             let host = host.trim_end_matches('.');
+            // The client puts the port of the request in place of 0.
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let admitted = gate.admitted(host, found);
             if admitted.is_empty() {
@@ -244,6 +245,7 @@ pub(super) fn is_public(number: IpAddr) -> bool {
         IpAddr::V6(number) => match embedded(number) {
             Some(number) => is_public(IpAddr::V4(number)),
             None => {
+                // Only `2000::/3` is assigned for public use, so the rest of IPv6 is closed without being listed.
                 let is_in_use = number.segments()[0] & 0xe000 == 0x2000;
                 is_in_use && !CLOSED_V6.iter().any(|(start, bits)| Ipv6Net::new_assert(*start, *bits).contains(&number))
             }

@@ -1,4 +1,4 @@
-//! Crossref: what publishers register of scholarly works, without a key.
+//! Crossref: scholarly works as registered by their publishers, without a key.
 
 use std::time::Duration;
 

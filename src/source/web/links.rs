@@ -22,7 +22,7 @@ const MAX_TEXT_BYTES: usize = 100_000;
 pub(crate) struct Link {
     /// The words that are linked, on one line.
     pub(crate) text: String,
-    /// Where they lead.
+    /// The target.
     pub(crate) url: WebUrl,
 }
 

@@ -99,7 +99,8 @@ use crate::base::word::WordSplitter;
 /// Hits of one site in one search, if there are several sites to choose from.
 const PER_DOMAIN: usize = 2;
 
-/// Added to the place of a hit in the ranking of one engine, whose reciprocal is its score among several.
+/// Added to the place of a hit in the ranking of one engine, whose reciprocal is its score among several. 60 is the
+/// value of the paper, see [`merged`].
 const RANK_OFFSET: f32 = 60.0;
 
 /// Factor by which more hits are requested than needed, since some are dropped.
@@ -128,7 +129,7 @@ pub(crate) struct OpenedPage {
 /// A page could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// Whether its site says that it does not exist any more.
+    /// Whether its site reports that it does not exist any more.
     pub(crate) is_gone: bool,
     pub(crate) reason: String,
 }
@@ -146,14 +147,13 @@ pub struct WebSource {
     given: Mutex<HashMap<WebUrl, Given>>,
 }
 
-/// A search engine, and whether it still answers. Beside one that does, one that is down would delay every search by its
-/// retries.
+/// A search engine with its breaker. Without one, an engine that is down would delay every search by its retries.
 struct Engine {
     provider: Arc<dyn SearchProvider>,
     breaker: Breaker,
 }
 
-/// What a search engine says of a page.
+/// A page as a search engine reports it.
 #[derive(Clone, Debug)]
 struct Given {
     /// Address in the engine's form. Some sites respond only to that.
@@ -205,6 +205,7 @@ impl WebSource {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Unread { is_gone: error.is_gone(), reason: format!("`{}`: {error}{hint}", url.canonical()) }
         })?;
+        // Stored before it is read: quotes are checked against what is stored, so a page that is not cannot be quoted.
         let (pages, kept) = (self.pages.clone(), page.clone());
         let put = tokio::task::spawn_blocking(move || pages.put(&kept)).await;
         put.map_err(|error| failed(with_causes(&error)))?.map_err(|error| failed(with_causes(&error)))?;
@@ -383,6 +384,7 @@ fn merged(rankings: Vec<Vec<WebHit>>) -> Vec<WebHit> {
             *scores.entry(hit.url.canonical()).or_default() += 1.0 / (RANK_OFFSET + f32::from(place));
         }
     }
+    // Pages that several engines found stay several times: `passages` takes each once.
     let mut hits: Vec<WebHit> = rankings.into_iter().flatten().collect();
     let score = |hit: &WebHit| scores.get(&hit.url.canonical()).copied().unwrap_or_default();
     hits.sort_by(|a, b| score(b).total_cmp(&score(a)));

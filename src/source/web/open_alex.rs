@@ -80,6 +80,7 @@ impl SearchProvider for OpenAlex {
 fn read(entry: &Value) -> Work {
     let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
     let name = |author: &Value| author.pointer("/author/display_name").and_then(Value::as_str).map(str::to_owned);
+    // An open copy can be read and quoted; the page behind a DOI may be closed.
     let open = text("/best_oa_location/landing_page_url");
     Work {
         url: (!open.is_empty()).then_some(open),

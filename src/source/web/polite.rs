@@ -1,4 +1,4 @@
-//! What engines without a key ask of programs: a contact, and one request at a time, some time apart.
+//! Rules of engines without a key: a contact, and one request at a time, some time apart.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,7 +62,8 @@ pub(super) fn agent(contact: Option<&Contact>) -> HeaderValue {
     HeaderValue::from_str(&agent).expect("a contact has graphic ASCII letters only")
 }
 
-/// One request at a time to one engine, each some time after the one before.
+/// One request at a time to one engine, each some time after the one before. Each engine has one as a static, so it
+/// holds for all runs of a process.
 #[derive(Debug)]
 pub(super) struct Pace {
     apart: Duration,

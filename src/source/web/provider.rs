@@ -320,6 +320,7 @@ impl Endpoint {
             Some(agent) => request.header(USER_AGENT, agent),
             None => request,
         };
+        // Taken before the time-out begins, which is for the answer alone.
         let _turn = match self.pace {
             Some(pace) => Some(pace.turn(&*self.clock).await),
             None => None,
@@ -441,6 +442,7 @@ pub(super) fn without_markup(text: &str) -> String {
     }
     words.push_str(rest);
     for (entity, letter) in
+        // `&amp;` last: `&amp;lt;` is the text `&lt;`, not `<`.
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
     {
         words = words.replace(entity, letter);

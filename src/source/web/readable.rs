@@ -82,7 +82,7 @@ pub(super) struct Readable {
     pub(super) text: String,
     /// Linked words on one line, and the target as the page gives it.
     pub(super) references: Vec<(String, String)>,
-    /// What targets are relative to, if not to the page.
+    /// Base address of the targets, if it is not that of the page.
     pub(super) base: Option<String>,
 }
 
@@ -94,6 +94,7 @@ pub(super) fn readable(html: &str) -> Result<Readable, Tangled> {
         Some(root) => (write(&dom, root, &[]), references(&dom, root, &[])),
         None => {
             let text = write(&dom, 0, &FRAME);
+            // A page may have all of its text in such elements.
             let left_out: &[&str] = if text.trim().is_empty() { &[] } else { &FRAME };
             let text = if left_out.is_empty() { write(&dom, 0, left_out) } else { text };
             (text, references(&dom, 0, left_out))
@@ -260,6 +261,7 @@ fn write(dom: &Dom, root: usize, left_out: &[&str]) -> String {
         Leave(usize),
     }
     let mut writer = Writer::default();
+    // A stack and no recursion: pages may be nested as deeply as the parser allows.
     let mut steps = vec![Step::Enter(root)];
     while let Some(step) = steps.pop() {
         match step {
