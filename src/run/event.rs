@@ -49,6 +49,7 @@ pub struct RunRequest {
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub allow_egress: bool,
     /// Whether pages cited by Deep Research are fetched to verify its claims.
+    // Runs from before this flag always fetched them.
     #[serde(default = "yes")]
     pub verify_web: bool,
     /// JSON Schema for the answer (`--schema`).
@@ -76,6 +77,7 @@ impl Default for RunRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
     /// What the user asked for.
+    // Flattened, since journals have these fields beside the others.
     #[serde(flatten)]
     pub request: RunRequest,
     /// Whether texts labelled public are made without internal text in view.

@@ -30,7 +30,7 @@ use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::traces::attach;
 
-/// Most pages that are taken from the user's words.
+/// Most pages that are taken from the user's words. They come first in every search.
 const MAX_NAMED: usize = 5;
 
 /// Heads the links of a page that are shown with it.
@@ -408,6 +408,7 @@ impl Source<Outbound> for Outside {
                     let support = if self.names_pages() { rest.support.max(Support::Weak) } else { rest.support };
                     Found { passages: named.chain(new).collect(), support, ..rest }
                 }
+                // Named pages cannot be opened then, either.
                 Err(error @ SourceError::Stopped(_)) => return Err(error),
                 // A page the user named can be read even if the search fails.
                 Err(error) if self.names_pages() => Found {

@@ -175,6 +175,7 @@ impl Outlook {
     /// Returns the output a call of a role is likely to have at most: half more than the largest so far.
     pub(super) fn likely_output(&self, role: Role, most: u64) -> u64 {
         match self.sizes(role) {
+            // Nothing is known yet, so the worst case is the only bound.
             Sizes { calls: 0, .. } => most,
             Sizes { output, .. } => (output + output / 2 + 100).min(most),
         }

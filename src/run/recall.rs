@@ -60,6 +60,7 @@ pub(crate) type OnFailure = Arc<dyn Fn(&RecallError) + Send + Sync>;
 impl Failures {
     fn note<T>(&self, result: Result<T, RecallError>) -> Result<T, RecallError> {
         result.inspect_err(|error| {
+            // Once: every round uses the memory, and would report the same.
             if !self.was_told.swap(true, Ordering::Relaxed) {
                 (self.tell)(error);
             }
@@ -229,6 +230,7 @@ impl Recall {
                 opened => opened.map(Some).map_err(during("open")),
             }
         });
+        // Errors are returned to the caller, who does not go on without the memory.
         let failures = Arc::new(Failures { was_told: AtomicBool::new(false), tell: Arc::new(|_| ()) });
         Ok(opened.await?.map(|table| Self { table, embedder, failures }))
     }
@@ -491,6 +493,7 @@ fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
             confidence: confidence.value(row),
             text: words.value(row).to_owned(),
         };
+        // The table stores no similarity: LanceDB returns the cosine distance.
         Ok(Recalled { run: tag(run.value(row))?, entry, similarity: 1.0 - distance.value(row) })
     };
     (0..batch.num_rows()).map(entry).collect()

@@ -169,6 +169,7 @@ impl KbSource {
         };
         let Some((row, line)) = links.at(id).map(|row| (row, 1)).or_else(with_line) else { return Ok(None) };
         let rows = index.document_chunks(&row.id).await?;
+        // A line before the first chunk, such as one of the front matter, opens that chunk.
         let at = rows.iter().rposition(|chunk| chunk.line_start <= line).unwrap_or(0);
         Ok(rows.get(at).cloned().map(|chunk| (chunk, rows)))
     }

@@ -349,6 +349,7 @@ impl Place {
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let lines = |place: &Self| match place {
             Self::Kb { line_start, line_end, .. } => (*line_start, *line_end),
+            // They have no lines: any two places of the same page or call overlap.
             Self::Web { .. } | Self::Mcp { .. } => (0, 0),
         };
         let ((start, end), (first, last)) = (lines(self), lines(other));

@@ -82,6 +82,7 @@ impl From<CallKind> for KindColumns {
 impl From<KindColumns> for CallKind {
     fn from(KindColumns { role, is_tight, counted_tokens, worst_tokens }: KindColumns) -> Self {
         match role {
+            // The table has no column for the kind: the calls of this role are the jobs.
             Role::Researcher => Self::Job,
             role => Self::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }),
         }
@@ -267,6 +268,7 @@ impl LockedRun {
         let (state, reply, error, cost) = match outcome.clone() {
             CallOutcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
             CallOutcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
+            // Without a cost, the worst case in the row stays charged.
             CallOutcome::Unknown(error) => (CallState::Unknown, None, Some(error), None),
             CallOutcome::Lost(error, cost) => (CallState::Lost, None, Some(error), cost),
         };
@@ -356,6 +358,7 @@ impl Journal {
         condition: &'static str,
         params: [String; N],
     ) -> Result<Vec<CallRow>, JournalError> {
+        // Only literals are put into the statement; values are bound.
         let sql = format!("SELECT {CALL_COLUMNS}, {reply} FROM calls WHERE {condition} ORDER BY id");
         self.read(move |connection| rows(connection, &sql, params_from_iter(params), call_row)).await
     }

@@ -173,6 +173,7 @@ impl Journal {
     ) -> Result<Vec<(i64, String)>, JournalError> {
         let (run, lookup, words) = (run.to_string(), lookup.clone(), words.to_owned());
         self.read(move |connection| {
+            // Rows that an earlier lookup answered have no result of their own, and are not compared.
             let sql = "SELECT id, query FROM lookups WHERE tool = :tool AND version = :version AND words = :words AND \
                        scope = :scope AND label = :label AND result IS NOT NULL AND \
                        (at < :before AND run <> :run OR run = :run AND node = :node) ORDER BY id";

@@ -158,6 +158,7 @@ async fn block_hopeless<B: Board>(board: &mut B) -> Result<(), B::Error> {
 /// The running workers of a schedule. Dropping it aborts them.
 struct Workers<T> {
     tasks: JoinSet<T>,
+    /// By task, since a worker that panicked is known by the id of its task alone.
     nodes: HashMap<Id, NodeId>,
     running: BTreeSet<NodeId>,
 }
@@ -211,6 +212,7 @@ impl From<JoinError> for Lost {
 }
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {
+    // The payload of `panic!` is one of these: a literal, or a formatted message.
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason given").to_owned()

@@ -18,6 +18,7 @@ pub(crate) fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize)
     // A simulation does not mark its running nodes in the tree.
     let is_running = |node: &&Node| node.status == NodeStatus::Running || running.contains(&node.id);
     let busy: Vec<_> = tree.workers().filter(is_running).collect();
+    // At least one: a setting of 0 would start no node at all.
     let places = max_parallel.max(1).saturating_sub(busy.len());
     if places == 0 || busy.iter().any(|node| !node.parallelizable) {
         return Vec::new();
@@ -49,6 +50,7 @@ pub(crate) fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
     let graph = Graph::of(tree);
     let mut reasons: Vec<Option<String>> = vec![None; graph.nodes.len()];
     let order = graph.order();
+    // In this order, so that one pass takes a reason on to all dependants.
     for at in &order {
         reasons[*at] = graph.why_never(*at, &reasons);
     }

@@ -142,6 +142,7 @@ impl Connection {
         let reply = timeout(self.limit, reply).await.map_err(|_| ConnectionError::TimedOut(self.limit))?;
         reply.map_err(|error| match error {
             ServiceError::McpError(error) => ConnectionError::Refused(shortened(&error.message)),
+            // `Capped` ends the connection of a program, too.
             ServiceError::TransportClosed if self.process.is_some() => {
                 ConnectionError::Request("server ended, or sent too much".to_owned())
             }
@@ -243,6 +244,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Capped<R> {
             None => self.line + new.len(),
         };
         if self.line > MAX_MESSAGE {
+            // A read that fails must not have filled anything.
             buffer.set_filled(before);
             return Poll::Ready(Err(std::io::Error::other("message is too large")));
         }

@@ -142,6 +142,7 @@ impl FromStr for AllowedHost {
         // The colons of an IPv6 address are not a port.
         let bracketed = if text.parse::<Ipv6Addr>().is_ok() { format!("[{text}]") } else { text.to_owned() };
         let has_port = bracketed.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        // As the host of an address, so that it is normalised like those it is compared with.
         let url: WebUrl = format!("http://{bracketed}/").parse().map_err(|_| wrong())?;
         if url.url().path() != "/" || url.url().query().is_some() || url.host().is_empty() {
             return Err(wrong());

@@ -349,6 +349,7 @@ impl WebSource {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
+        // A page that no engine has found is requested as it was named.
         let Given { url, published } = given.unwrap_or(Given { url, published: None });
         let mut page = self.page(&url).await.map_err(|unread| failed(unread.reason))?;
         page.published = page.published.or(published);

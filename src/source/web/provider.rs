@@ -367,6 +367,7 @@ impl Endpoint {
         } else {
             format!("status {}: {said}", status.as_u16())
         };
+        // Some engines answer 429 in both cases, so that only their words tell a quota from a rate.
         let names_quota =
             ["quota", "credits", "usage limit", "plan limit"].iter().any(|word| said.to_lowercase().contains(word));
         match status.as_u16() {
@@ -380,6 +381,7 @@ impl Endpoint {
             429 => WebError::RateLimited { provider, retry_after: retry_after(headers) },
             400 | 413 | 414 | 422 => WebError::BadQuery { provider, reason },
             408 | 409 | 500..=599 => self.transient(retry_after(headers), &reason),
+            // Not followed: it would carry the query, and the key, to another host.
             300..=399 => {
                 let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
                 self.refused(format!("it redirects to `{}`", shortened(&self.scrubbed(place))))

@@ -221,6 +221,7 @@ fn main_part(dom: &Dom) -> Option<usize> {
 fn is_hidden(dom: &Dom, node: usize) -> bool {
     let Some(name) = dom.name(node) else { return false };
     let is_unseen = |classes: &str| classes.split_ascii_whitespace().any(|class| UNSEEN_CLASSES.contains(&class));
+    // The title is no part of the text, but is read on its own.
     (DROPPED.contains(&name) && !matches!(name, "title" | "head"))
         || dom.attribute(node, "hidden").is_some()
         || dom.attribute(node, "aria-hidden").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
@@ -425,6 +426,7 @@ impl Writer {
     }
 
     fn finish(mut self) -> String {
+        // Inside a row, the end of a line would only be a space.
         self.rows.clear();
         self.end_line(0);
         printable(&self.written)
