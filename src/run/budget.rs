@@ -1,7 +1,7 @@
-//! The budget of a run: limits on money, tokens, time and rounds, and what was spent of them.
+//! The budget of a run: limits on money, tokens, time and rounds, and the amounts spent.
 //!
 //! ```text
-//! reserve(worst case) ─▶ Reservation ─▶ sent() ─▶ settle(what it cost)
+//! reserve(worst case) ─▶ Reservation ─▶ sent() ─▶ settle(actual cost)
 //!        │                   │             └────▶ keep()     outcome unknown: the worst case stays charged
 //!     Refusal             dropped: all returned              (dropping it does the same)
 //! ```
@@ -10,7 +10,7 @@
 //! both start on the last thousand tokens. As long as no call costs more than it reserved, settled and reserved amounts
 //! together never exceed a limit.
 //!
-//! Research is planned by what calls are likely to cost ([`Hold::likely`]), since most replies are far below their output
+//! Research is planned by the likely costs of calls ([`Hold::likely`]), since most replies are far below their output
 //! limit: by worst cases, a third of the tokens would never be spent. By likely costs, research leaves the whole
 //! [`WritingReserve`]; by worst cases, it leaves [`WritingReserve::firm`], so that the report can be written even if every
 //! call in flight turns out as expensive as it can.
@@ -160,7 +160,7 @@ pub(crate) struct Hold {
     pub(crate) worst: CallCost,
     /// Its cost as judged by earlier calls, at most the worst case. Research is planned by it.
     pub(crate) likely: CallCost,
-    /// What must be left after it for other work that is due.
+    /// Amount that must be left after it for other work that is due.
     pub(crate) leaving: CallCost,
 }
 
@@ -281,7 +281,7 @@ pub(crate) struct Balance {
     pub(crate) reserved_writing: Charge,
     /// Likely costs of research calls in flight.
     likely_research: Charge,
-    /// What research leaves for writing the report, including what writing has spent.
+    /// Amount that research leaves for writing the report, including amounts that writing has spent.
     reserve: WritingReserve,
     /// The limit that refused a research call which would not have fitted even with nothing in flight.
     refused: Option<Limit>,
@@ -335,7 +335,7 @@ impl Balance {
     }
 
     /// Checks that a call fits into the limits: its worst case beside all worst cases and, for research, its likely cost
-    /// beside all likely ones and what is due after it.
+    /// beside all likely ones and work that is due after it.
     fn check_fit(&self, hold: Hold, purpose: Purpose) -> Result<(), Limit> {
         let committed = self
             .committed_for(Purpose::Research)
@@ -348,7 +348,7 @@ impl Balance {
         }
     }
 
-    /// Checks that the likely cost of a research call fits, with what is due after it.
+    /// Checks that the likely cost of a research call fits, with the work that is due after it.
     fn check_likely(&self, hold: Hold) -> Result<(), Limit> {
         let in_flight = self.likely_research.checked_add(self.reserved_writing);
         let expected = in_flight.and_then(|in_flight| self.spent.total().checked_add(in_flight));
@@ -357,7 +357,8 @@ impl Balance {
         self.fits(expected, wanted, self.reserve, Purpose::Research)
     }
 
-    /// Checks that `wanted` fits beside `committed` and what the purpose must leave of `reserve`; `None` is an overflow.
+    /// Checks that `wanted` fits beside `committed` and the part of `reserve` that the purpose must leave. A
+    /// `committed` of `None` is an overflow.
     fn fits(
         &self,
         committed: Option<Charge>,
@@ -449,7 +450,8 @@ impl Budget {
         self.shared.balance().limits = limits;
     }
 
-    /// Sets what research has to leave for writing from now on, besides what writing has spent already. The time is kept.
+    /// Sets the amount that research must leave for writing from now on, beside the amount that writing has spent. The
+    /// time stays.
     pub(crate) fn keep_for_writing(&self, needed: CallCost) {
         let mut balance = self.shared.balance();
         let drawn = balance.committed_for(Purpose::Writing).unwrap_or_default();
@@ -461,7 +463,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// Returns a refusal if the call does not fit what is left for this purpose. That is a normal end for the caller,
+    /// Returns a refusal if the call does not fit the rest for this purpose. That is a normal end for the caller,
     /// which continues with the evidence it has.
     pub(crate) fn reserve(&self, hold: impl Into<Hold>, purpose: Purpose) -> Result<Reservation, Refusal> {
         let hold = hold.into();
@@ -540,8 +542,8 @@ impl Budget {
         settled.check_fit(hold.into(), purpose).is_ok()
     }
 
-    /// Returns what writing may still spend, settled research deducted. It does not change while a report is written, so
-    /// that a resumed run fits its prompts to the same size.
+    /// Returns the rest of the limits for writing, settled research deducted. It does not change while a report is
+    /// written, so that a resumed run fits its prompts to the same size.
     pub(crate) fn left_for_writing(&self) -> BudgetLimits {
         let Balance { limits, spent: Spent { research, .. }, .. } = *self.shared.balance();
         BudgetLimits {
@@ -585,7 +587,7 @@ impl Budget {
         }
     }
 
-    /// Returns whether `ahead` does not fit any more beside what is spent and likely to be spent by calls in flight, or
+    /// Returns whether `ahead` does not fit any more beside settled amounts and the likely costs of calls in flight, or
     /// whether three quarters of the time of research are used up.
     ///
     /// `ahead` is the work that is due and the next steps: a worker can wrap up only while it can still make them. Rounds
@@ -598,7 +600,7 @@ impl Budget {
         time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3) || balance.check_likely(hold).is_err()
     }
 
-    /// Returns how a limit was reached, in words: what was spent, and what was held for writing the report.
+    /// Returns how a limit was reached, in words: the amounts spent and held for writing the report.
     pub(crate) fn reached_in_words(&self, limit: Limit) -> Option<String> {
         let balance = *self.shared.balance();
         let (all, held) = (balance.spent.total(), |used: fn(&Charge) -> u64, reserve| {
@@ -771,7 +773,7 @@ impl Reservation {
         total.tokens = total.tokens.saturating_add(overrun.tokens);
         self.state = ReservationState::Closed;
         drop(balance);
-        // All of them: what was released may be too little for the first, and enough for the next.
+        // All of them: the released amount may be too little for the first, and enough for the next.
         self.shared.released.notify_waiters();
     }
 }

@@ -86,8 +86,8 @@ impl Desk {
         self.ledger.budget().is_tight(self.outlook.next())
     }
 
-    /// Returns what a call has to leave: a step beyond those due to its node leaves everything that is due, and a draft its
-    /// verdict. Other calls are due themselves, and under a small limit some research is better than none.
+    /// Returns the amount a call must leave: a step beyond those due to its node leaves everything that is due, and a
+    /// draft its verdict. Other calls are due themselves, and under a small limit some research is better than none.
     fn leaving(&self, key: &CallKey, role: Role) -> CallCost {
         match role {
             Role::Worker if !key.node().is_some_and(|node| self.outlook.take_step(node)) => self.outlook.dues(),

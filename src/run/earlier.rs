@@ -45,7 +45,7 @@ pub(crate) struct EarlierQuote {
     /// The question of the run.
     pub(crate) question: Question,
     pub(crate) asked_at: Moment,
-    /// Similarity of the quote, with what it was quoted for, to the query, as a cosine.
+    /// Cosine of the query and the quote with the findings that cite it.
     pub(crate) similarity: f32,
     pub(crate) quote: Evidence,
 }
@@ -121,7 +121,7 @@ impl Earlier {
             query: words.join("\n"),
             scope: source.scope(),
             label: Label::Internal,
-            // What is remembered changes with every run, so the record serves this run alone.
+            // The memory changes with every run, so the record serves this run alone.
             version: run.to_string(),
         };
         let found = Box::pin(source.cache.answer(lookup, self.found(&questions, source, units))).await?;

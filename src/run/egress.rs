@@ -1,6 +1,6 @@
-//! What leaves the machine: each text passes the tripwire, is recorded, and only then sent.
+//! Outgoing text: each passes the tripwire and is recorded before it is sent.
 //!
-//! One [`Egress`] is shared by all workers of a run. What may leave at all is decided by the type [`Outbound`]; the
+//! One [`Egress`] is shared by all workers of a run. The type [`Outbound`] decides which text may leave at all; the
 //! tripwire behind it sees every internal text that is read.
 
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ impl Egress {
 
     /// Adds the stored passages that a run was shown before it was resumed.
     pub(crate) fn recall(&self, results: &[String]) {
-        // The result of a job is the number of its call: what its report says is in the branch of its node.
+        // The result of a job is the number of its call; the text of its report is in the branch of its node.
         for answer in results.iter().filter_map(|result| serde_json::from_str(result).ok()) {
             match answer {
                 Answer::Found(found) => self.shown(&found.passages),

@@ -38,10 +38,10 @@ const JOB_SHARE: u64 = 5;
 /// Duration of a job.
 const JOB_TIME: Bounds<Duration> = Bounds { low: Duration::from_mins(2), high: Duration::from_mins(20) };
 
-/// Between which values a figure usually lies.
+/// The usual range of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Bounds<T> {
-    /// If the first searches find what is needed.
+    /// If the first searches are enough.
     pub(crate) low: T,
     /// If workers search on and a second round follows. At most the limits of the run.
     pub(crate) high: T,
@@ -57,7 +57,7 @@ pub(crate) struct Estimate {
     /// Billionths of a US dollar; `None` if a price is unknown.
     pub(crate) cost_nanos: Option<Bounds<u64>>,
     pub(crate) seconds: Bounds<u64>,
-    /// What the run may use at most.
+    /// The limits of the run.
     pub(crate) limits: BudgetLimits,
 }
 

@@ -30,7 +30,7 @@ pub struct Record {
     pub(crate) seq: u64,
     /// Time of writing.
     pub at: Moment,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
@@ -76,7 +76,7 @@ impl Default for RunRequest {
 /// Settings of a run. Fixed when it starts, except for the limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
-    /// What the user asked for.
+    /// The request of the user.
     // Flattened, since journals have these fields beside the others.
     #[serde(flatten)]
     pub request: RunRequest,

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Prompts ([`super::desk`]) and background jobs ([`super::jobs`]) both go through here. A request whose reply is
-//! stored is never bought again within the run, whatever key it is made under. To get a second sample of the same
+//! stored is never bought again within the run, under any key. To get a second sample of the same
 //! prompt, set [`crate::llm::message::Prompt::sample`].
 
 use std::collections::HashMap;
@@ -176,7 +176,7 @@ impl Ledger {
         Ok(self.ticket(id, call.key.clone(), call.role(), reservation))
     }
 
-    /// Reopens a call whose job is polled again: what it is charged becomes reserved. That is its worst case if an earlier
+    /// Reopens a call whose job is polled again: its charge becomes a reservation. That is its worst case if an earlier
     /// process left it in flight, and its cost if only its reply is lost.
     pub(crate) fn reopen(&self, call: &CallRow) -> Ticket {
         // Tokens of jobs are not limited, see `charged_tokens`.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! worker inside ──▶ Inside:  record? ─▶ ask ─▶ keep
-//! what faces out ─▶ Outside: pages the user named, record? ─▶ tripwire, egress log ─▶ ask in time ─▶ keep
+//! worker outside ─▶ Outside: pages the user named, record? ─▶ tripwire, egress log ─▶ ask in time ─▶ keep
 //! cited pages ────▶ WebPages: the same without a search
 //! ```
 //!
@@ -149,13 +149,13 @@ fn called<'a, Q: ?Sized + Arguments + 'static>(
 }
 
 /// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page links.
-/// No other page can be opened, whatever address is asked for.
+/// No other page can be opened.
 pub(crate) struct WebPages {
     web: Arc<WebSource>,
     cache: Cache,
     egress: Egress,
     node: NodeId,
-    /// What results depend on: the engine, the days, and the day the run began.
+    /// Version of everything that results depend on: the engine, the days, and the day the run began.
     version: String,
     patience: Patience,
     /// Shortens long pages for a question; `None` shows pages whole, for code to check.
@@ -181,7 +181,7 @@ pub(crate) struct Outside {
 pub(crate) struct Shared {
     /// Answers on record.
     pub(crate) cache: Cache,
-    /// Checks and records what is sent.
+    /// Checks and records outgoing texts.
     pub(crate) egress: Egress,
     /// Limits the wait for answers from outside.
     pub(crate) patience: Patience,
@@ -229,7 +229,7 @@ impl WebPages {
 
     /// Returns the id under which a page may be opened, and its address.
     fn permission(&self, id: &str) -> Option<(String, Outbound)> {
-        // The address of the entry is fetched, never the id: what a model adds to an address does not leave.
+        // The address of the entry is fetched, never the id: additions by a model do not leave.
         let permitted = self.permitted();
         let known = |id: &str| permitted.get_key_value(id).map(|(id, address)| (id.clone(), address.clone()));
         known(id).or_else(|| known(&id.parse::<WebUrl>().ok()?.canonical().to_string()))
@@ -300,7 +300,7 @@ impl Documents for WebPages {
 }
 
 impl Outside {
-    /// Returns the web for a node; `version` says what results depend on.
+    /// Returns the web for a node. Results on record serve it only under the same `version`.
     pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
         let breaker = Arc::clone(&shared.breaker);
         let pages = WebPages::new(web, shared, node, version);

@@ -130,7 +130,7 @@ pub enum RunError {
     /// A source that everything depends on failed.
     #[error("failed to {step}")]
     Source {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
         /// Why it failed.
         #[source]
@@ -277,7 +277,7 @@ impl Orchestrator {
         let span = info_span!("run", id = %run, resumed = true);
         let run = Self::of(locked, resources, state, &calls, span);
         run.plan_ahead();
-        // The tripwire is not stored: it learns again what the run had read before.
+        // The tripwire is not stored: it learns again the texts that the run had read.
         run.steps.sources.shared.egress.recall(&read);
         Ok(run)
     }
@@ -457,7 +457,7 @@ impl Orchestrator {
         ended
     }
 
-    /// Attaches to the span of the run how it ended, and what it has cost so far, earlier processes included.
+    /// Attaches the end and the cost so far to the span of the run, earlier processes included.
     fn attach_end(&self, ended: &Result<StopReason, RunError>) {
         let spent = self.budget.spent();
         attach::count("rounds", self.state.rounds_ended());
@@ -547,7 +547,7 @@ impl Orchestrator {
         let ways = self.steps.ways(&self.state);
         let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
         let has_one = self.steps.jobs.as_ref().is_some_and(|jobs| holds_one || jobs.has(node));
-        // Whatever else is available by now: the job may have been started, and is not paid for in vain.
+        // Even if other ways are open by now: the job may have been started, and would be paid for in vain.
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
     }
 
@@ -617,7 +617,7 @@ impl Orchestrator {
             StopReason::BudgetExceeded => Some(Limit::Cost),
             _ => None,
         };
-        // Worded before anything is written: it says what was spent when the limit was reached.
+        // Worded before anything is written: it names the amounts spent when the limit was reached.
         let reached = limit.and_then(|limit| self.budget.reached_in_words(limit));
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
@@ -654,7 +654,7 @@ impl Orchestrator {
         Ok(())
     }
 
-    /// Applies the limits of the plan, and sets aside what the rest of the run will need.
+    /// Applies the limits of the plan, and sets aside amounts for the rest of the run.
     fn plan_ahead(&self) {
         self.budget.limit(self.resources.limits(&self.state));
         if let Some(desk) = &self.steps.desk {

@@ -1,5 +1,5 @@
-//! The research memory: what runs found, as vectors with tags. A run searches its own entries when an answer is written,
-//! and those of all runs are searched by `dr recall`.
+//! The research memory: quotes and summaries of runs, as vectors with tags. A run searches its own entries when an
+//! answer is written, and those of all runs are searched by `dr recall`.
 //!
 //! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
 //! confidence. A [`RecallQuery`] filters by tag and ranks by similarity to a text, such as the question or an aspect.
@@ -71,7 +71,7 @@ impl Failures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EntryKind {
-    /// A quote, with what it was quoted for.
+    /// A quote, with the findings that cite it.
     Quote,
     /// The summary of a branch.
     Summary,
@@ -100,7 +100,7 @@ pub(crate) struct Entry {
     pub(crate) source: EntrySource,
     /// The path and lines, or the address; empty for a summary.
     pub(crate) place: String,
-    /// Who may see it.
+    /// Public only if all text behind it is.
     pub(crate) label: Label,
     /// From 0 to 1.
     pub(crate) confidence: f32,
@@ -396,7 +396,7 @@ async fn tables(runs: &Path) -> Result<Vec<Table>, RecallError> {
     Ok(tables)
 }
 
-/// Returns the entries of a branch: its summary, and each quote with what it was quoted for.
+/// Returns the entries of a branch: its summary, and each quote with the findings that cite it.
 pub(crate) fn entries(node: &NodeId, branch: &Branch) -> Vec<Entry> {
     // Without a quote, nothing shows that the summary is made of public text.
     let label = branch.evidence.iter().map(|quote| quote.label).max().unwrap_or(Label::Internal);

@@ -31,7 +31,7 @@ pub(crate) struct CallContext {
     pub(crate) run: RunId,
     /// Answers on record.
     pub(crate) cache: Cache,
-    /// Checks and records what is sent.
+    /// Checks and records outgoing texts.
     pub(crate) egress: Egress,
     pub(crate) patience: Patience,
     /// The day the run began.
@@ -193,7 +193,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let known = known.ok_or_else(|| refused(format!("there is no server for `{tool}`")))?;
         // Parsed and written again, so that arguments that differ in spacing only are one call on record.
         let said = serde_json::Value::Object(offered.arguments(arguments.words()).await.map_err(refused)?);
-        // Not what the model wrote: a name that is offered is one the user chose.
+        // The offered name, which the user chose, and not the text that the model wrote.
         attach::word("name", offered.name.as_str());
         attach::text("arguments", || said.to_string());
         let CallContext { cache, egress, day, .. } = &self.shared.context;

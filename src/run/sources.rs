@@ -40,7 +40,7 @@ pub(crate) struct RunSources {
     pub(crate) internal_version: String,
     /// Reads long pages.
     pub(crate) reading: Reading,
-    /// The day the run began: what the web said is used again on that day.
+    /// The day the run began. Results from the web are reused on that day only.
     pub(crate) day: String,
     /// Servers for workers inside.
     pub(crate) internal_servers: Option<Arc<RunServers<str>>>,
@@ -59,9 +59,9 @@ impl RunSources {
         self.can_search() || self.sources.web.is_some() && self.public_servers.is_some()
     }
 
-    /// Returns the lookup that finds the job of a task among all that were started. `version` says what their reports
-    /// depend on, and `asked` is all the user asked for: the same words mean the same only within that. A report on text
-    /// that was allowed to leave does not serve a run in which it may not.
+    /// Returns the lookup that finds the job of a task among all that were started. `version` has all that their
+    /// reports depend on, and `asked` is the whole request of the user: the same words mean the same only within it. A
+    /// report on text that was allowed to leave does not serve a run in which it may not.
     pub(crate) fn job_lookup(&self, node: &NodeId, task: &OutwardTask, asked: &str, version: &str) -> Lookup {
         let aspects = task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
         let words: Vec<_> = [normalised(task.question().as_str())].into_iter().chain(aspects).collect();

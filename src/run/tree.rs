@@ -72,7 +72,7 @@ pub enum FoldError {
         seq: u64,
         /// Its kind.
         name: &'static str,
-        /// What does not fit.
+        /// Why it does not fit.
         reason: String,
     },
 }

@@ -35,7 +35,7 @@ pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file, read_place};
 
-/// Who may see a text and anything derived from it; the stricter is the greater.
+/// The audience of a text and of anything derived from it; the stricter label is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Label {
@@ -116,7 +116,7 @@ pub struct Passage {
     pub id: String,
     /// Its location.
     pub place: Place,
-    /// Who may see it.
+    /// Its audience.
     pub label: Label,
     /// The whole passage, verbatim.
     pub text: String,
@@ -291,7 +291,7 @@ pub trait Source<Q: ?Sized = str>: Documents {
         &[]
     }
 
-    /// Returns what a result depends on besides the query: the version of the index and its filters.
+    /// Returns the version of everything that a result depends on besides the query, such as index and filters.
     ///
     /// A result on record is used again only under the same version.
     fn version(&self) -> String;

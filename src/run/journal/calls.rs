@@ -36,7 +36,7 @@ pub(crate) struct Call {
     pub(crate) worst_cost: Option<u64>,
 }
 
-/// What a call pays for.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "KindColumns")]
 pub(crate) enum CallKind {
@@ -330,7 +330,7 @@ impl Journal {
         }
     }
 
-    /// Returns the calls of a run that made this request, oldest first, under whatever key.
+    /// Returns the calls of a run that made this request under any key, oldest first.
     pub(crate) async fn calls_for(&self, run: &RunId, request: &ContentHash) -> Result<Vec<CallRow>, JournalError> {
         let params = [run.to_string(), request.as_str().to_owned()];
         self.calls_where("reply", "run = ?1 AND request_hash = ?2", params).await

@@ -64,9 +64,9 @@ pub(crate) struct Lookup {
     pub(crate) query: String,
     /// The part of the source that was searched.
     pub(crate) scope: String,
-    /// Who may see the result.
+    /// Label of the result.
     pub(crate) label: Label,
-    /// What the result depends on besides the query.
+    /// Version of everything else that the result depends on.
     pub(crate) version: String,
 }
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! One SQLite database holds all runs of a project, in write-ahead mode with every commit flushed to disk, readable by
-//! its owner only. A call is stored before it is sent, and its raw reply before anything uses it; that is why no
-//! finished call is ever paid for twice, whatever instant the process dies at.
+//! its owner only. A call is stored before it is sent, and its raw reply before anything uses it, so no finished
+//! call is ever paid for twice, even if the process is killed at any instant.
 //!
 //! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file, holds
 //! it alone.
@@ -207,7 +207,7 @@ impl JournalError {
         }
     }
 
-    /// Returns whether what is stored is damaged, as opposed to a full disk or a busy database.
+    /// Returns whether the stored data is damaged, as opposed to a full disk or a busy database.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Database { source, .. } => is_damage(source),

@@ -70,7 +70,7 @@ impl LockedRun {
 
     /// Removes the run and all rows that belong to it; returns whether it existed.
     ///
-    /// What is removed is overwritten: in the database by zeros, and the write-ahead log is emptied.
+    /// Removed data is overwritten: with zeros in the database, and the write-ahead log is emptied.
     pub(crate) async fn remove(&self) -> Result<bool, JournalError> {
         self.write(|connection, run| {
             let mut removed = connection.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])?;

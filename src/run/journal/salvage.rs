@@ -1,4 +1,4 @@
-//! Copies what SQLite can still read of a damaged journal into a new one.
+//! Copies everything that SQLite can still read of a damaged journal into a new one.
 //!
 //! ```text
 //! state.db ─copy─▶ header mended ─▶ rows, and events on scattered pages ─▶ new database ─▶ state.db.repaired ─▶ state.db
@@ -43,12 +43,12 @@ const MAX_ATTEMPTS: usize = 20_000;
 /// Limit on the rows read from scattered pages. Pages of a forged database can lead to one another without end.
 const MAX_SCATTERED: usize = 2_000_000;
 
-/// Makes an unreadable call readable: by leaving out its reply, then also by what is known of a background job.
+/// Makes an unreadable call readable: without its reply, then also with the fixed columns of a background job.
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
 fn mends() -> [(String, &'static str); 3] {
-    // The role may be what cannot be read.
+    // By key, since the role may be the column that cannot be read.
     let is_job = format!("key = node || '/{JOB_STEP}'");
     [
         (
@@ -542,7 +542,7 @@ fn write_header(bytes: &mut [u8]) {
     // Page size 4096, write-ahead mode, and fixed fractions.
     bytes[16..24].copy_from_slice(&[0x10, 0, 2, 2, 0, 64, 32, 32]);
     bytes[28..32].copy_from_slice(&pages.to_be_bytes());
-    // No free pages: what is on them is not read.
+    // No free pages: their contents are not read.
     bytes[32..40].fill(0);
     bytes[44..48].copy_from_slice(&4_u32.to_be_bytes());
     // No automatic vacuum; text is UTF-8.
@@ -597,7 +597,7 @@ pub(super) fn is_half_repaired(path: &Path) -> bool {
 
 /// Completes a repair, if its database is complete: removes the log of the damaged one, which belongs to no other, and
 /// then renames. A kill in between leaves a damaged database without its log, and the name from which the next process
-/// that opens the journal knows what to do. The caller holds the lock alone.
+/// that opens the journal can complete the repair. The caller holds the lock alone.
 pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
     if !is_half_repaired(path) {
         return Ok(());

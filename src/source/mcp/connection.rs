@@ -203,7 +203,7 @@ impl Drop for Process {
     }
 }
 
-/// Logs what a program says on stderr. Its lines may contain anything, so they are debug output only.
+/// Logs the stderr of a program. Its lines may contain anything, so they are debug output only.
 async fn log(server: String, stderr: ChildStderr) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();

@@ -1,6 +1,6 @@
 //! The tools of each server that the user has accepted, as hashes of their descriptions and schemas.
 //!
-//! A server may change the description of a tool after the user has allowed it, and so what a model is told. The first
+//! A server may change the description of a tool after the user has allowed it, and so instruct a model. The first
 //! use of a tool accepts its description; later changes need `dr trust --mcp NAME`.
 
 use std::collections::BTreeMap;

@@ -217,7 +217,7 @@ impl ServerSettings {
         ServerNote { name: self.name.clone(), label: self.label, version: self.version() }
     }
 
-    /// Returns a hash of what its results depend on besides tool and arguments.
+    /// Returns a hash of everything but tool and arguments that its results depend on.
     pub(crate) fn version(&self) -> String {
         let reach = match &self.reach {
             Reach::Program { program, arguments, .. } => format!("{program}\0{}", arguments.join("\0")),

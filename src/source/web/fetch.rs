@@ -248,7 +248,7 @@ impl Fetcher {
             if asks_robots {
                 self.ask_robots(&url).await?;
             }
-            // The client does not unpack. What a server packs all the same is unpacked in `body`, within the limit.
+            // The client does not unpack. If a server packs all the same, `body` unpacks within the limit.
             let request = self.client.get(url.url().clone()).header(ACCEPT, WANTED).header(ACCEPT_ENCODING, "identity");
             let response = request.send().await.map_err(|error| without_answer(&error))?;
             let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());

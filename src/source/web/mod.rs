@@ -205,7 +205,7 @@ impl WebSource {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Unread { is_gone: error.is_gone(), reason: format!("`{}`: {error}{hint}", url.canonical()) }
         })?;
-        // Stored before it is read: quotes are checked against what is stored, so a page that is not cannot be quoted.
+        // Stored before it is read: quotes are checked against the stored page, so others cannot be quoted.
         let (pages, kept) = (self.pages.clone(), page.clone());
         let put = tokio::task::spawn_blocking(move || pages.put(&kept)).await;
         put.map_err(|error| failed(with_causes(&error)))?.map_err(|error| failed(with_causes(&error)))?;
@@ -286,7 +286,7 @@ impl WebSource {
         self.engines.iter().map(|engine| engine.provider.name()).collect::<Vec<_>>().join(between)
     }
 
-    /// Returns what results depend on besides the query: the engines and the range of days.
+    /// Returns the version of everything that results depend on besides the query: the engines and the range of days.
     pub(crate) fn version(&self) -> String {
         let day = |day: Option<jiff::civil::Date>| day.map(|day| day.to_string()).unwrap_or_default();
         format!("{}:{}..{}", self.names("+"), day(self.dates.since), day(self.dates.until))

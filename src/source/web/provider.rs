@@ -285,7 +285,7 @@ impl Endpoint {
         Ok((Self { agent: Some(agent(contact)), pace, ..endpoint }, address))
     }
 
-    /// Removes a key from what the engine answers.
+    /// Removes a key from the answers of the engine.
     pub(super) fn hiding(self, key: Option<Secret>) -> Self {
         Self { key, ..self }
     }

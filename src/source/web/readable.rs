@@ -190,8 +190,8 @@ fn title(dom: &Dom) -> String {
 fn main_part(dom: &Dom) -> Option<usize> {
     let mut mains = Vec::new();
     let mut articles = Vec::new();
-    // Hidden elements and what is inside another candidate of its kind are not candidates: each is written to be measured,
-    // which takes quadratic time if they are nested.
+    // Hidden elements and elements inside another candidate of their kind are no candidates: each is written to be
+    // measured, which takes quadratic time if they are nested.
     let mut open = vec![(0, false)];
     while let Some((node, is_in_main)) = open.pop() {
         if is_hidden(dom, node) {
