@@ -56,7 +56,7 @@ impl BudgetLimits {
     /// No limits.
     pub const NONE: Self = Self { cost_nanos: None, tokens: None, time: None, rounds: None };
 
-    /// Returns the limits of a run whose plan takes so many workers.
+    /// Returns the limits of a run for a plan with this number of workers.
     pub(crate) fn planned(self, by_plan: LimitsByPlan, workers: u32) -> Self {
         let tokens = by_plan.tokens.map(|share| share.base + share.each.saturating_mul(workers.into()));
         let time = by_plan.time.map(|share| share.base + share.each.saturating_mul(workers));

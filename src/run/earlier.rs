@@ -1,6 +1,6 @@
 //! Quotes that earlier runs found, searched by similarity, for people and for a run that starts.
 //!
-//! The research memory says which entries are similar; the quotes themselves are read from the journal.
+//! The research memory finds similar entries; the quotes themselves are read from the journal.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ fn quote(entry: Recalled, state: &RunState) -> Option<EarlierQuote> {
 
 impl Earlier {
     /// Returns quotes of the knowledge base that bear on a question or one of its aspects, are still true, and overlap
-    /// none of some units. They are put on record, so that a resumed run is shown the same.
+    /// none of `units`. They are put on record, so that a resumed run is shown the same.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Earlier {
             if !quote.checked || quote.stale {
                 continue;
             }
-            // A search says whether this run may see it, and where it can be opened.
+            // Only passages that a search of this run finds, with its filters, may be shown; hits can also be opened.
             // Quotation marks would make the query a phrase.
             let hits = match source.search(&quote.quote.replace('"', " "), HITS).await {
                 Err(error) if error.ends_run() => return Err(error),

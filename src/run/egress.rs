@@ -1,7 +1,7 @@
 //! Outgoing text: each passes the tripwire and is recorded before it is sent.
 //!
 //! One [`Egress`] is shared by all workers of a run. The type [`Outbound`] decides which text may leave at all; the
-//! tripwire behind it sees every internal text that is read.
+//! tripwire behind it learns every internal text that is read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

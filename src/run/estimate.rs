@@ -259,7 +259,7 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Rounds to thousands, if there are some.
+/// Rounds to thousands, from 1,000 on.
 fn rounded(tokens: u64) -> u64 {
     if tokens < 1_000 { tokens } else { (tokens + 500) / 1_000 * 1_000 }
 }

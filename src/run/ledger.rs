@@ -5,7 +5,7 @@
 //!                             ├▶ failed    nothing was charged
 //!                             ├▶ unknown   the worst case stays charged
 //!                             ├▶ lost      no reply; the cost is settled if it is known
-//!                             └▶ dropped   the worst case stays charged; the journal still says `sent`
+//!                             └▶ dropped   the worst case stays charged; its row stays `sent`
 //! ```
 //!
 //! Prompts ([`super::desk`]) and background jobs ([`super::jobs`]) both go through here. A request whose reply is
@@ -51,7 +51,7 @@ pub(crate) type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 pub(crate) enum Reserving {
     /// In the order of the requests. A refusal ends the research.
     InTurn,
-    /// As soon as it fits. A refusal says nothing about smaller calls.
+    /// As soon as it fits. Smaller calls may fit after a refusal.
     IfItFits,
 }
 
@@ -159,7 +159,7 @@ impl Ledger {
             }
         };
         let mut reservation = tokio::select! {
-            // The stop is looked at first: a run that ends opens no call, even if there is budget for it.
+            // Checks for a stop first: a run that ends opens no call, even if there is budget for it.
             biased;
             () = self.closing() => return Err(CallError::Cancelled),
             reserved = reserved => reserved.map_err(Refusal::limit).map_err(CallError::Limit)?,
@@ -246,8 +246,8 @@ impl Drop for Turn<'_> {
 
 /// A call in flight: reserved, stored, and not settled yet.
 ///
-/// It ends once, by the method that consumes it. Dropped, its worst case stays charged and its row says `sent`, so that
-/// the next process can find it.
+/// It ends once, by the method that consumes it. Dropped, its worst case stays charged and its row stays `sent`, so
+/// that the next process can find it.
 #[must_use = "a ticket that is dropped leaves its worst case charged"]
 pub(crate) struct Ticket {
     id: i64,

@@ -111,6 +111,7 @@ impl Source for Inside {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         let searched = async move {
             attach::text("query", || query.to_owned());
+            // With the limit: a short list on record does not answer a request for a longer one.
             let lookup = self.lookup(LookupTool::KbSearch, format!("{limit}: {}", normalised(query)));
             let found: Found = self.cache.answer(lookup, asking(self.source.search(query, limit))).await?;
             self.egress.shown(&found.passages);

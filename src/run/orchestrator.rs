@@ -53,7 +53,7 @@ use crate::traces::attach;
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
 
-/// How long calls in flight may continue after the run was told to stop.
+/// How long calls in flight may continue after a stop was requested.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Progress of a run, for listeners.
@@ -591,6 +591,7 @@ impl Orchestrator {
     fn verdict(&self, Judged { rounds, verdict, .. }: &Judged) -> Option<StopReason> {
         let state = &self.state;
         let is_quick = rounds.briefs.brief.mode == Mode::Quick;
+        // First: a complete answer counts as complete, even if a limit was reached in the same round.
         if verdict.is_enough() {
             Some(StopReason::Complete)
         } else if let Some(stop) = self.interrupted() {

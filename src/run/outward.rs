@@ -163,6 +163,7 @@ impl OutwardWork {
             None if is_apart => memory.global_public.clone(),
             None => Outbound::default(),
         };
+        // Conclusions are shown in full, so the summary need not repeat them.
         let shown: Vec<_> = conclusions.iter().map(|(id, ..)| id.clone()).collect();
         let known = public_slice(&summary, &shown, &task.question(), CONTEXT_TOKENS);
         let shows_pages = node.round > 1 && (is_apart || allowed.is_some());

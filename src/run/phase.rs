@@ -17,7 +17,7 @@ use crate::research::verdict::Verdict;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Phase {
-    /// The run goes on.
+    /// In progress, or stopped before its end.
     Open(Stage),
     /// The run has ended.
     Ended(Box<Ended>),
@@ -58,9 +58,9 @@ pub(crate) struct Briefs {
 pub(crate) enum OutwardBrief {
     /// The brief of the run: it was made before anything was retrieved.
     Same,
-    /// A brief that was made again, without the earlier answer that the run follows up. Its aspects have ids of their own.
+    /// A second brief, made without the earlier answer that the run follows up. Its aspects have their own ids.
     Apart(Brief),
-    /// There is none: the run follows up an earlier answer, and had no way out when it was briefed.
+    /// No brief may leave: the run follows up an earlier answer, and had no way out when it was briefed.
     Missing,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Judged {
     pub(super) before: Folded,
 }
 
-/// The end of a run, which a resumption takes back.
+/// The end of a run, which a resume reverts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ended {
     /// Why it ended.

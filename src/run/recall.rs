@@ -100,7 +100,7 @@ pub(crate) struct Entry {
     pub(crate) source: EntrySource,
     /// The path and lines, or the address; empty for a summary.
     pub(crate) place: String,
-    /// Public only if all text behind it is.
+    /// The label of the quote; of a summary, the strictest of its quotes.
     pub(crate) label: Label,
     /// From 0 to 1.
     pub(crate) confidence: f32,

@@ -107,7 +107,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the run must stop. A server that fails is left out, and its node says so.
+    /// Returns an error if the run must stop. A server that fails is left out, with a note.
     pub(crate) async fn of_node(self: &Arc<Self>, node: &NodeId) -> Result<NodeServers<Q>, SourceError> {
         let listing = self.listing.get_or_try_init(|| async { self.list().await.map(Arc::new) }).await?;
         Ok(NodeServers { shared: Arc::clone(self), listing: Arc::clone(listing), node: node.clone() })

@@ -246,6 +246,7 @@ impl Steps {
         let source = state.settings.request.source;
         let check = |draft: &PlanDraft| checked(draft, state, brief, 1, &|hint| directed_to(hint, source));
         let by_rules = |why: String| {
+            // An empty plan leaves the root, which is then worked on as a single node.
             let plan = check(&plan_by_rules(brief)).unwrap_or_default();
             Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
         };

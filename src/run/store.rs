@@ -253,6 +253,7 @@ fn locked_in(locks: &Path) -> Vec<RunId> {
     let files = std::fs::read_dir(locks).into_iter().flatten().flatten();
     let mut runs: Vec<RunId> =
         files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()).collect();
+    // The order of a folder differs between file systems.
     runs.sort();
     runs
 }

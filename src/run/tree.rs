@@ -225,7 +225,7 @@ impl RunState {
             }
             Event::Ended { stop_reason, draft } => self.finish_run(*stop_reason, draft).map_err(unfit)?,
         }
-        // The time between two processes, and while the user thinks about a question asked back, is not active time.
+        // The time between two processes, and while a question to the user is open, is not active time.
         if !matches!(record.event, Event::Resumed { .. } | Event::Clarified { .. }) {
             self.active += record.at.since(self.last);
         }

@@ -99,8 +99,8 @@ impl Links {
         Ok(Some(Self { map, open }))
     }
 
-    /// Returns the lines that are shown below an opened passage: its document's outline, and the notes linked with it. Both name
-    /// what `open` takes.
+    /// Returns the lines that are shown below an opened passage: its document's outline, and the notes linked with it.
+    /// Both list addresses for `open`.
     fn below(&self, document: &DocumentId) -> String {
         let Some(at) = self.map.position(document) else { return String::new() };
         let Note { row, structure } = &self.map.notes()[at];
@@ -236,6 +236,7 @@ impl Source for KbSource {
             let options = SearchOptions { limit, ..self.options.clone() };
             let judged = self
                 .searcher
+                // Token vectors double the time of a search, which matters at a prompt and not in a run.
                 .search_and_judge(query, &options, Measured::Tokens)
                 .await
                 .map_err(|error| failed(&error))?;

@@ -85,7 +85,7 @@ pub enum Place {
         url: String,
         /// Its title.
         title: String,
-        /// Day of its publication, `YYYY-MM-DD`, as the page or the search engine says.
+        /// Day of its publication, `YYYY-MM-DD`, as given by the page or the search engine.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         published: Option<String>,
         /// When it was fetched, in milliseconds since 1970; `None` if it is only known from a report.

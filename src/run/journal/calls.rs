@@ -26,13 +26,13 @@ pub(crate) struct Call {
     #[serde(flatten)]
     pub(crate) kind: CallKind,
     pub(crate) model: String,
-    /// Hash of everything the request says.
+    /// Hash of the whole request.
     pub(crate) request_hash: ContentHash,
     /// Which part of the budget pays for it.
     pub(crate) purpose: Purpose,
     /// Text that its prompt may contain: `public`, only text that may leave; `internal`, any.
     pub(crate) label: Label,
-    /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
+    /// Worst-case cost in billionths of a dollar; `None` if the price is not known.
     pub(crate) worst_cost: Option<u64>,
 }
 
@@ -135,9 +135,9 @@ pub(crate) enum CallState {
     Failed,
     /// The request may have been carried out. Charged at its worst case.
     Unknown,
-    /// There is certainly no reply, and something was charged: at worst the worst case.
+    /// There will be no reply. Charged at its cost, or at the worst case if that is unknown.
     Lost,
-    /// There was a reply, and the journal has lost it. That of a background job can be had again.
+    /// There was a reply, and the journal has lost it. That of a background job can be fetched again.
     Damaged,
 }
 
@@ -225,7 +225,7 @@ impl CallRow {
     }
 
     /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its reply:
-    /// its report can be had from the provider again.
+    /// its report can be fetched from the provider again.
     pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
         self.job.as_ref().filter(|_| matches!(self.state, CallState::Sent | CallState::Damaged))
     }

@@ -389,7 +389,8 @@ impl Drop for ReadOnly<'_> {
     }
 }
 
-/// Takes the lock that all processes share that have the database at `path` open. Completes a repair that was killed.
+/// Takes the lock that is shared by all processes that have the database at `path` open. Completes a repair that was
+/// killed.
 fn lock_of(path: &Path) -> Result<FileLock, JournalError> {
     let file = lock_file(path);
     loop {
@@ -441,7 +442,7 @@ fn make_writable(path: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(path, permissions)
 }
 
-/// Tells a value that cannot be read from a database that cannot be read.
+/// Distinguishes a value that cannot be read from a database that cannot be read.
 fn read_failed(error: rusqlite::Error) -> JournalError {
     match error {
         rusqlite::Error::FromSqlConversionFailure(_, _, source) => JournalError::Unreadable(source),

@@ -122,7 +122,7 @@ impl Journal {
             let mut list = RunList::default();
             if let Err(error) = read_list(connection, &mut list) {
                 let error = read_failed(error);
-                // Of a busy or unreadable file, nothing can be said.
+                // A busy file, for example, is an error; only a damaged one has a partial list.
                 if !error.is_damage() {
                     return Err(error);
                 }

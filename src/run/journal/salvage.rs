@@ -185,7 +185,7 @@ impl Salvage {
         migrate(&mut fresh, &MIGRATIONS[..version]).map_err(open)?;
         // Rows may refer to others that are lost.
         fresh.pragma_update(None, "foreign_keys", false).map_err(open)?;
-        // One transaction: as many as there are rows would each be flushed to disk.
+        // One transaction: with one for each row, each would be flushed to disk.
         fresh.execute_batch("BEGIN").map_err(open)?;
         Ok(Self { damaged: damaged_db, fresh, kept: BTreeSet::new(), lost: Vec::new(), remains: Vec::new() })
     }

@@ -78,7 +78,7 @@ impl Connection {
     /// Starts or reaches a server.
     pub(super) async fn open(settings: ServerSettings) -> Result<Self, ConnectionError> {
         let limit = settings.timeout;
-        // A task of its own: the handshake needs much of a stack, and a worker that waits for it has used some. Dropping
+        // A task of its own: the handshake needs a deep stack, and a waiting worker has used part of its own. Dropping
         // the set ends the task.
         let mut task = JoinSet::new();
         task.spawn(async move { Self::opened(&settings).await });

@@ -128,6 +128,7 @@ impl<Q: ?Sized> Server<Q> {
     pub(crate) async fn offered(&self) -> Result<Vec<ListedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        // Recorded before any of them is offered: if that fails, the next use would accept another description.
         let new: Vec<_> = tools.iter_mut().filter(|listed| listed.state == ToolState::New).collect();
         if !new.is_empty() {
             let hashes: Vec<_> = new.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();

@@ -167,7 +167,7 @@ impl ServerSettings {
             return Err(McpSettingsError::Name { name: shown(name) });
         }
         let name = name.to_owned();
-        // No default: the label decides which texts the server may see, which is for the user to say.
+        // No default: the label decides which texts the server may see, which only the user can know.
         let label = options.label.ok_or_else(|| McpSettingsError::Label { name: name.clone() })?;
         let key = environment.key_in(options.key_env.as_deref());
         let key = key.map_err(|source| McpSettingsError::Key { name: name.clone(), source })?;

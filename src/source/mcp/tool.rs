@@ -68,6 +68,7 @@ impl OfferedTool {
             return Err("`arguments` is not a JSON object".to_owned());
         };
         let (schema, value) = (self.schema.clone(), Value::Object(arguments.clone()));
+        // Both come from outside: the schema from the server, the arguments from a model.
         let complaints = within_async(CHECK_TIME, move || {
             let validator = compile(&schema)?;
             let complaints = validator.iter_errors(&value).take(MAX_COMPLAINTS);

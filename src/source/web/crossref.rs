@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "crossref";
 /// Its public address.
 const ADDRESS: &str = "https://api.crossref.org";
 
-/// Its public pool takes one request a second for lists.
+/// Its public pool allows one request a second for lists.
 static PACE: Pace = Pace::new(Duration::from_secs(1));
 
 /// Most results per search.

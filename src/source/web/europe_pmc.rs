@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "europepmc";
 /// Its public address.
 const ADDRESS: &str = "https://www.ebi.ac.uk";
 
-/// It takes ten requests a second and asks for restraint.
+/// It allows ten requests a second and asks for restraint.
 static PACE: Pace = Pace::new(Duration::from_millis(200));
 
 /// Most results per search.

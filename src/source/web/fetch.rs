@@ -292,7 +292,7 @@ impl Fetcher {
                 Ok(body) => Robots::read(&String::from_utf8_lossy(&body)),
                 Err(_) => Robots::Unknown,
             },
-            // As RFC 9309 says, 4xx means that there are no rules. 429 says nothing about them.
+            // By RFC 9309, 4xx means that there are no rules. 429 is only about the rate of requests.
             429 => Robots::Unknown,
             400..=499 => Robots::silent(),
             _ => Robots::Unknown,

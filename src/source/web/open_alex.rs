@@ -1,4 +1,4 @@
-//! `OpenAlex`: an open index of scholarly works. Without a key it takes a few searches a day.
+//! `OpenAlex`: an open index of scholarly works. Without a key it allows a few searches a day.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) const VARIABLE: &str = "OPENALEX_API_KEY";
 /// Its public address.
 const ADDRESS: &str = "https://api.openalex.org";
 
-/// It takes many requests a second and counts them by the day.
+/// It allows many requests a second and limits their number by the day.
 static PACE: Pace = Pace::new(Duration::from_millis(100));
 
 /// Most results per search.

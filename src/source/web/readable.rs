@@ -163,7 +163,7 @@ fn references(dom: &Dom, root: usize, left_out: &[&str]) -> Vec<(String, String)
 /// Names of the metadata that hold the day of publication, best first.
 const PUBLISHED: [&str; 4] = ["article:published_time", "datePublished", "dc.date", "date"];
 
-/// Returns the day of publication, if the metadata of the page say one.
+/// Returns the day of publication, if the metadata of the page have one.
 fn published(dom: &Dom) -> Option<String> {
     let metas: Vec<_> = dom.inside(0).filter(|node| dom.name(*node) == Some("meta")).collect();
     let said = |wanted: &&str| {
