@@ -137,7 +137,7 @@ impl std::ops::Add for CallCost {
 
     /// Adds, saturating at the largest values. An unknown price counts as 0.
     fn add(self, other: Self) -> Self {
-        // Passes no limit: under a cost limit, a call without a price is refused, see [`Refusal::UnknownPrice`].
+        // Counting it as 0 is safe: under a cost limit, such a call is refused, see [`Refusal::UnknownPrice`].
         let cost_nanos = self.cost_nanos.unwrap_or(0).saturating_add(other.cost_nanos.unwrap_or(0));
         Self { cost_nanos: Some(cost_nanos), tokens: self.tokens.saturating_add(other.tokens) }
     }
@@ -517,7 +517,7 @@ impl Budget {
             // Registered before the attempt, so that a release in between is not missed.
             released.as_mut().enable();
             match self.reserve(hold, purpose) {
-                // Used tokens and money may come back when a call settles, time does not.
+                // A call that settles may release tokens and money, but never time.
                 Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(hold, purpose) => released.await,
                 reserved => return reserved,
             }
@@ -530,7 +530,7 @@ impl Budget {
         let mut balance = self.shared.balance();
         let charged = balance.spent.charge_mut(purpose);
         *charged = charged.saturating_sub(Charge::of(worst));
-        // As sent: if it is dropped before the outcome is known, the worst case must be charged again.
+        // `Sent`: if it is dropped before the outcome is known, the worst case must be charged again.
         self.shared.reserved(&mut balance, worst.into(), purpose, ReservationState::Sent)
     }
 

@@ -176,13 +176,13 @@ impl Cache {
             return Ok(None);
         }
         let query = lookup.query.clone();
-        // Where no vector can be made, the source is asked: a missed match costs a search, a wrong one hides evidence.
+        // Without vectors the source is asked: a missed match costs a search, a wrong one hides evidence.
         let nearest = move || {
             let vector = embedder.embed_query(&query).ok()?;
             let similarity =
                 |(id, query): (i64, String)| Some((cosine(&vector, &embedder.embed_query(&query).ok()?), id));
             let near = candidates.into_iter().filter_map(similarity).filter(|(cosine, _)| *cosine >= SAME_QUESTION);
-            // Of equals the oldest, which stays the same when more are recorded.
+            // Among equals the oldest, which stays the same when more are recorded.
             near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.cmp(first))).map(|(_, id)| id)
         };
         Ok(tokio::task::spawn_blocking(nearest).await.ok().flatten())

@@ -146,7 +146,7 @@ impl Egress {
     /// Returns [`SourceError::Withheld`] for a text that trips the wire, and an error if the journal fails.
     pub(crate) async fn release(&self, node: &NodeId, target: &str, text: Leaving<'_>) -> Result<(), SourceError> {
         let Leaving { kind, text, words } = text;
-        // Text that the user lets out is recorded all the same.
+        // Recorded below even if the user allows all text to leave.
         let checked = if self.0.is_open { Ok(()) } else { self.tripwire().check(words.as_str()) };
         let withheld = checked.err().map(|tripped| tripped.to_string());
         let row = EgressRow {

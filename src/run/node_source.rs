@@ -284,7 +284,7 @@ impl Documents for WebPages {
             let fetch = Box::pin(asking(self.fetch(&address)));
             let OpenedPage { passage, links } = self.cache.answer(lookup, fetch).await?;
             self.egress.shown(std::slice::from_ref(&passage));
-            // They are public: a worker may use their words and addresses in a query.
+            // Links of a public page are public: a worker may use their words and addresses in a query.
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
             for address in links.iter().map(|link| link.url.canonical().to_string()) {
                 self.permit(address.clone(), address);

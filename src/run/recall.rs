@@ -320,7 +320,7 @@ impl Recall {
     /// Removes the memory of all runs.
     pub(crate) fn discard(runs: &Path) -> std::io::Result<()> {
         let folder = Self::folder(runs);
-        // A damaged memory may be anything, also a file in place of the folder.
+        // A damaged memory may even be a file in place of the folder.
         let removed = if folder.is_dir() { std::fs::remove_dir_all(folder) } else { std::fs::remove_file(folder) };
         removed.or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
     }
@@ -347,7 +347,7 @@ impl Recall {
             table.optimize(compact).await.map_err(during("compact"))?;
             let prune = OptimizeAction::Prune {
                 older_than: Some(Duration::zero()),
-                // Without it, files younger than seven days stay, in case a write under way needs them.
+                // Otherwise files younger than seven days stay, in case a write in progress needs them.
                 delete_unverified: Some(true),
                 error_if_tagged_old_versions: Some(false),
             };

@@ -191,7 +191,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let is_its = |known: &&RunServer<Q>| offered.is_of(&known.server.settings().name);
         let known = self.shared.servers.iter().find(is_its);
         let known = known.ok_or_else(|| refused(format!("there is no server for `{tool}`")))?;
-        // Parsed and written again, so that arguments that differ in spacing only are one call on record.
+        // Parsed and serialised again, so that arguments that differ only in spacing are one call on record.
         let said = serde_json::Value::Object(offered.arguments(arguments.words()).await.map_err(refused)?);
         // The offered name, which the user chose, and not the text that the model wrote.
         attach::word("name", offered.name.as_str());

@@ -17,7 +17,7 @@ pub(crate) fn attach_server(endpoint: &str) {
 
 /// Attaches the reply of a model to the current span.
 pub(crate) fn attach_reply(reply: &Reply) {
-    // An endpoint may answer with another model than the one asked for, such as a dated version.
+    // An endpoint may answer with another model than requested, such as a dated version.
     if let Some(model) = reply.raw.get("model").and_then(Value::as_str) {
         attach::word("answered_by", model);
     }

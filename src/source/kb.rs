@@ -236,7 +236,8 @@ impl Source for KbSource {
             let options = SearchOptions { limit, ..self.options.clone() };
             let judged = self
                 .searcher
-                // Token vectors double the time of a search, which matters at a prompt and not in a run.
+                // Token vectors double the time of a search, which matters to a user who waits for hits, but not in a
+                // run.
                 .search_and_judge(query, &options, Measured::Tokens)
                 .await
                 .map_err(|error| failed(&error))?;

@@ -274,7 +274,7 @@ impl LockedRun {
         };
         self.write(move |connection, run| {
             connection.execute(
-                // By run, too: numbers are those of all runs, and the lock is that of one.
+                // By run, too: ids are unique over all runs, but the lock covers one run only.
                 "UPDATE calls SET outcome = :outcome, ended_at = :ended_at, reply = :reply, error = :error, \
                  usage = :usage, cost = :cost WHERE id = :id AND run = :run",
                 named_params! {

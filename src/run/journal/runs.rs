@@ -78,7 +78,7 @@ impl LockedRun {
             removed += connection.execute("DELETE FROM events WHERE run = ?1", [run.as_str()])?;
             if removed > 0 {
                 connection
-                    // The vacuum writes the pages that remain through the log, so that is emptied again after it.
+                    // `VACUUM` writes the remaining pages through the log, which is therefore emptied again.
                     .execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?;
             }
             Ok(removed > 0)

@@ -50,7 +50,7 @@ pub(crate) fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
     let graph = Graph::of(tree);
     let mut reasons: Vec<Option<String>> = vec![None; graph.nodes.len()];
     let order = graph.order();
-    // In this order, so that one pass takes a reason on to all dependants.
+    // In topological order, so that one pass carries a reason to all dependants.
     for at in &order {
         reasons[*at] = graph.why_never(*at, &reasons);
     }

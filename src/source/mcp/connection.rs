@@ -89,7 +89,7 @@ impl Connection {
     async fn opened(settings: &ServerSettings) -> Result<Self, ConnectionError> {
         let client =
             ClientConfig::new(ClientCapabilities::default(), Implementation::new("dr", env!("CARGO_PKG_VERSION")));
-        // Servers of older protocols expect `initialize`, which the current one does not have any more.
+        // Servers of older protocols expect `initialize`, which the current one no longer has.
         let era = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::LATEST],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),

@@ -385,7 +385,7 @@ fn merged(rankings: Vec<Vec<WebHit>>) -> Vec<WebHit> {
             *scores.entry(hit.url.canonical()).or_default() += 1.0 / (RANK_OFFSET + f32::from(place));
         }
     }
-    // Pages that several engines found stay several times: `passages` takes each once.
+    // Duplicates stay: `passages` takes each page once.
     let mut hits: Vec<WebHit> = rankings.into_iter().flatten().collect();
     let score = |hit: &WebHit| scores.get(&hit.url.canonical()).copied().unwrap_or_default();
     hits.sort_by(|a, b| score(b).total_cmp(&score(a)));

@@ -58,7 +58,7 @@ impl PageStore {
             self.0.write("pages", &hash, &page)?;
         }
         let note = WebPage { text: String::new(), ..page };
-        // Last: after a kill before this, the page is only not found by its address.
+        // Last: after a kill before this, the page is stored, but cannot be found by its address.
         for url in [&note.url, &note.requested] {
             self.0.write("urls", &key(url), &note)?;
         }

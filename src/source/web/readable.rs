@@ -262,7 +262,7 @@ fn write(dom: &Dom, root: usize, left_out: &[&str]) -> String {
         Leave(usize),
     }
     let mut writer = Writer::default();
-    // A stack and no recursion: pages may be nested as deeply as the parser allows.
+    // A stack instead of recursion: pages may be nested as deeply as the parser allows.
     let mut steps = vec![Step::Enter(root)];
     while let Some(step) = steps.pop() {
         match step {
