@@ -489,6 +489,7 @@ impl Budget {
         purpose: Purpose,
     ) -> Result<Reservation, Refusal> {
         let reserved = self.reserve_if_it_fits(hold, purpose).await;
+        // A refused writing call ends no research: the report is then assembled by rules.
         if let (Err(refusal), Purpose::Research) = (&reserved, purpose) {
             self.refuse(refusal.limit());
         }

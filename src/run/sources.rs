@@ -69,6 +69,7 @@ impl RunSources {
             node: node.clone(),
             tool: LookupTool::DeepResearch,
             query: format!("{}\n{asked}", words.join("\n")),
+            // Not that of the search engine, which a job does not use.
             scope: "the web".to_owned(),
             label: Label::Public,
             version: format!("{version} {} {}", self.day, self.shared.egress.is_open()),

@@ -395,6 +395,7 @@ impl Steps {
             (Stage::Briefed(Briefs { brief, .. }), _) => (brief, by_rules(brief)),
             // A stopped run makes no more calls: its report is assembled by rules.
             (Stage::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
+                // The last round was cut short, so its quotes are not in the memory yet.
                 self.remember(state).await;
                 let memory = folded_by_rules(state);
                 let draft = self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?;

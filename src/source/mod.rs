@@ -57,6 +57,7 @@ impl Label {
 
 /// The location of a passage or quote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// Stored in journals and printed in reports: a new field needs a default.
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Place {
     /// A file of the knowledge base.
@@ -330,6 +331,7 @@ pub(crate) fn place_of(path: &str, heading_path: &[String], first: u32, last: u3
 /// Returns the page of a PDF that a passage under these headings is on. A passage on two pages is on the first.
 pub(crate) fn page_of(path: &str, heading_path: &[String]) -> Option<u32> {
     let is_pdf = Extractable::of(path) == Some(Extractable::Pdf);
+    // Extraction makes a section of each page, under a heading with its number.
     heading_path.last().filter(|_| is_pdf).and_then(|heading| page_of_heading(heading))
 }
 

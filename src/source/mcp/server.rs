@@ -27,6 +27,7 @@ pub(crate) struct Server<Q: ?Sized> {
     clock: Arc<dyn Clock>,
     /// The lock makes calls wait for each other: many servers cannot do two things at once.
     connected: Mutex<Option<Connected>>,
+    // A function type, since a server takes a `Q` and holds none.
     takes: PhantomData<fn(&Q)>,
 }
 

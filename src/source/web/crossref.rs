@@ -56,6 +56,7 @@ impl SearchProvider for Crossref {
             let until = query.dates.until.map(|day| format!("until-pub-date:{day}"));
             let dates: Vec<_> = since.into_iter().chain(until).collect();
             words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+            // Crossref asks for it, and may limit requests without.
             let mail = self.contact.as_ref().and_then(Contact::mail);
             words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
             let reply = self.endpoint.send(self.endpoint.get("/works").query(&words)).await?;

@@ -243,6 +243,7 @@ impl TreeSink for Builder {
 
     fn elem_name<'a>(&'a self, target: &'a Handle) -> &'a QualName {
         self.step(1);
+        // The parser asks for names of elements only. If it does not, a page must not cause a panic.
         target.name.as_deref().unwrap_or(&self.nameless)
     }
 

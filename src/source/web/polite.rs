@@ -28,6 +28,7 @@ impl FromStr for Contact {
 
     fn from_str(text: &str) -> Result<Self, ParseContactError> {
         let is_sendable = text.len() <= MAX_CONTACT && text.chars().all(|letter| letter.is_ascii_graphic());
+        // It stands in parentheses in the agent string, and must not close them.
         let has_marks = text.contains(['(', ')', '"', '<', '>']);
         let is_page = text.starts_with("https://") || text.starts_with("http://");
         let is_mail = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));

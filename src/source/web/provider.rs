@@ -331,6 +331,7 @@ impl Endpoint {
             NoReply::Failed(cause) | NoReply::Body(BodyError::Broken(cause)) => self.transient(None, &innermost(cause)),
             NoReply::Body(BodyError::TooLarge { .. }) => self.bad_reply(&error.to_string()),
         })?;
+        // Answers are stored and shown, so a key that the engine repeats must not be in them.
         let text = self.scrubbed(&String::from_utf8_lossy(&body));
         if status.is_success() { Ok(text) } else { Err(self.answered(status, &headers, &text)) }
     }
