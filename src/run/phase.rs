@@ -23,7 +23,7 @@ pub(crate) enum Phase {
     Ended(Box<Ended>),
 }
 
-/// How far a run has got. Each stage holds the data of the next step, so that no step can be taken without them.
+/// How far a run has got. Each stage holds the data for the next step, so that no step can be taken without it.
 ///
 /// ```text
 /// Asked ─▶ Briefed ─▶ Planned ─▶ Judged
