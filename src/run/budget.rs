@@ -1,7 +1,7 @@
-//! The budget of a run: limits on money, tokens, time and rounds, and what was spent of them.
+//! The budget of a run: limits on money, tokens, time and rounds, and the amounts spent.
 //!
 //! ```text
-//! reserve(worst case) ─▶ Reservation ─▶ sent() ─▶ settle(what it cost)
+//! reserve(worst case) ─▶ Reservation ─▶ sent() ─▶ settle(actual cost)
 //!        │                   │             └────▶ keep()     outcome unknown: the worst case stays charged
 //!     Refusal             dropped: all returned              (dropping it does the same)
 //! ```
@@ -10,7 +10,7 @@
 //! both start on the last thousand tokens. As long as no call costs more than it reserved, settled and reserved amounts
 //! together never exceed a limit.
 //!
-//! Research is planned by what calls are likely to cost ([`Hold::likely`]), since most replies are far below their output
+//! Research is planned by the likely costs of calls ([`Hold::likely`]), since most replies are far below their output
 //! limit: by worst cases, a third of the tokens would never be spent. By likely costs, research leaves the whole
 //! [`WritingReserve`]; by worst cases, it leaves [`WritingReserve::firm`], so that the report can be written even if every
 //! call in flight turns out as expensive as it can.
@@ -44,6 +44,7 @@ impl Default for BudgetLimits {
     fn default() -> Self {
         Self {
             cost_nanos: Some(10_000_000_000),
+            // Tokens and time are the most that a plan can get; the plan lowers them, see [`LimitsByPlan`].
             tokens: Some(300_000),
             time: Some(Duration::from_mins(30)),
             rounds: Some(6),
@@ -55,7 +56,7 @@ impl BudgetLimits {
     /// No limits.
     pub const NONE: Self = Self { cost_nanos: None, tokens: None, time: None, rounds: None };
 
-    /// Returns the limits of a run whose plan takes so many workers.
+    /// Returns the limits of a run for a plan with this number of workers.
     pub(crate) fn planned(self, by_plan: LimitsByPlan, workers: u32) -> Self {
         let tokens = by_plan.tokens.map(|share| share.base + share.each.saturating_mul(workers.into()));
         let time = by_plan.time.map(|share| share.base + share.each.saturating_mul(workers));
@@ -136,6 +137,7 @@ impl std::ops::Add for CallCost {
 
     /// Adds, saturating at the largest values. An unknown price counts as 0.
     fn add(self, other: Self) -> Self {
+        // Counting it as 0 is safe: under a cost limit, such a call is refused, see [`Refusal::UnknownPrice`].
         let cost_nanos = self.cost_nanos.unwrap_or(0).saturating_add(other.cost_nanos.unwrap_or(0));
         Self { cost_nanos: Some(cost_nanos), tokens: self.tokens.saturating_add(other.tokens) }
     }
@@ -158,7 +160,7 @@ pub(crate) struct Hold {
     pub(crate) worst: CallCost,
     /// Its cost as judged by earlier calls, at most the worst case. Research is planned by it.
     pub(crate) likely: CallCost,
-    /// What must be left after it for other work that is due.
+    /// Amount that must be left after it for other work that is due.
     pub(crate) leaving: CallCost,
 }
 
@@ -279,7 +281,7 @@ pub(crate) struct Balance {
     pub(crate) reserved_writing: Charge,
     /// Likely costs of research calls in flight.
     likely_research: Charge,
-    /// What research leaves for writing the report, including what writing has spent.
+    /// Amount that research leaves for writing the report, including amounts that writing has spent.
     reserve: WritingReserve,
     /// The limit that refused a research call which would not have fitted even with nothing in flight.
     refused: Option<Limit>,
@@ -316,6 +318,7 @@ impl Balance {
     fn set_aside(&self, reserve: u64, purpose: Purpose, used: fn(&Charge) -> u64) -> u64 {
         match purpose {
             Purpose::Research => {
+                // A sum that overflows is refused by `fits` in any case.
                 let drawn = self.committed_for(Purpose::Writing).map_or(u64::MAX, |charge| used(&charge));
                 reserve.saturating_sub(drawn)
             }
@@ -332,7 +335,7 @@ impl Balance {
     }
 
     /// Checks that a call fits into the limits: its worst case beside all worst cases and, for research, its likely cost
-    /// beside all likely ones and what is due after it.
+    /// beside all likely ones and work that is due after it.
     fn check_fit(&self, hold: Hold, purpose: Purpose) -> Result<(), Limit> {
         let committed = self
             .committed_for(Purpose::Research)
@@ -340,11 +343,12 @@ impl Balance {
         self.fits(committed, Charge::of(hold.worst), self.reserve.firm(), purpose)?;
         match purpose {
             Purpose::Research => self.check_likely(hold),
+            // A draft leaves the cost of its verdict: both are paid from the reserve.
             Purpose::Writing => self.fits(committed, Charge::of(hold.worst + hold.leaving), self.reserve, purpose),
         }
     }
 
-    /// Checks that the likely cost of a research call fits, with what is due after it.
+    /// Checks that the likely cost of a research call fits, with the work that is due after it.
     fn check_likely(&self, hold: Hold) -> Result<(), Limit> {
         let in_flight = self.likely_research.checked_add(self.reserved_writing);
         let expected = in_flight.and_then(|in_flight| self.spent.total().checked_add(in_flight));
@@ -353,7 +357,8 @@ impl Balance {
         self.fits(expected, wanted, self.reserve, Purpose::Research)
     }
 
-    /// Checks that `wanted` fits beside `committed` and what the purpose must leave of `reserve`; `None` is an overflow.
+    /// Checks that `wanted` fits beside `committed` and the part of `reserve` that the purpose must leave. A
+    /// `committed` of `None` is an overflow.
     fn fits(
         &self,
         committed: Option<Charge>,
@@ -445,7 +450,8 @@ impl Budget {
         self.shared.balance().limits = limits;
     }
 
-    /// Sets what research has to leave for writing from now on, besides what writing has spent already. The time is kept.
+    /// Sets the amount that research must leave for writing from now on, beside the amount that writing has spent. The
+    /// time stays.
     pub(crate) fn keep_for_writing(&self, needed: CallCost) {
         let mut balance = self.shared.balance();
         let drawn = balance.committed_for(Purpose::Writing).unwrap_or_default();
@@ -457,7 +463,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// Returns a refusal if the call does not fit what is left for this purpose. That is a normal end for the caller,
+    /// Returns a refusal if the call does not fit the rest for this purpose. That is a normal end for the caller,
     /// which continues with the evidence it has.
     pub(crate) fn reserve(&self, hold: impl Into<Hold>, purpose: Purpose) -> Result<Reservation, Refusal> {
         let hold = hold.into();
@@ -483,6 +489,7 @@ impl Budget {
         purpose: Purpose,
     ) -> Result<Reservation, Refusal> {
         let reserved = self.reserve_if_it_fits(hold, purpose).await;
+        // A refused writing call ends no research: the report is then assembled by rules.
         if let (Err(refusal), Purpose::Research) = (&reserved, purpose) {
             self.refuse(refusal.limit());
         }
@@ -511,6 +518,7 @@ impl Budget {
             // Registered before the attempt, so that a release in between is not missed.
             released.as_mut().enable();
             match self.reserve(hold, purpose) {
+                // A call that settles may release tokens and money, but never time.
                 Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(hold, purpose) => released.await,
                 reserved => return reserved,
             }
@@ -523,6 +531,7 @@ impl Budget {
         let mut balance = self.shared.balance();
         let charged = balance.spent.charge_mut(purpose);
         *charged = charged.saturating_sub(Charge::of(worst));
+        // `Sent`: if it is dropped before the outcome is known, the worst case must be charged again.
         self.shared.reserved(&mut balance, worst.into(), purpose, ReservationState::Sent)
     }
 
@@ -534,8 +543,8 @@ impl Budget {
         settled.check_fit(hold.into(), purpose).is_ok()
     }
 
-    /// Returns what writing may still spend, settled research deducted. It does not change while a report is written, so
-    /// that a resumed run fits its prompts to the same size.
+    /// Returns the rest of the limits for writing, settled research deducted. It does not change while a report is
+    /// written, so that a resumed run fits its prompts to the same size.
     pub(crate) fn left_for_writing(&self) -> BudgetLimits {
         let Balance { limits, spent: Spent { research, .. }, .. } = *self.shared.balance();
         BudgetLimits {
@@ -579,7 +588,7 @@ impl Budget {
         }
     }
 
-    /// Returns whether `ahead` does not fit any more beside what is spent and likely to be spent by calls in flight, or
+    /// Returns whether `ahead` does not fit any more beside settled amounts and the likely costs of calls in flight, or
     /// whether three quarters of the time of research are used up.
     ///
     /// `ahead` is the work that is due and the next steps: a worker can wrap up only while it can still make them. Rounds
@@ -592,7 +601,7 @@ impl Budget {
         time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3) || balance.check_likely(hold).is_err()
     }
 
-    /// Returns how a limit was reached, in words: what was spent, and what was held for writing the report.
+    /// Returns how a limit was reached, in words: the amounts spent and held for writing the report.
     pub(crate) fn reached_in_words(&self, limit: Limit) -> Option<String> {
         let balance = *self.shared.balance();
         let (all, held) = (balance.spent.total(), |used: fn(&Charge) -> u64, reserve| {
@@ -674,6 +683,7 @@ impl Shared {
         state: ReservationState,
     ) -> Reservation {
         *balance.reserved_mut(purpose) += Charge::of(hold.worst);
+        // Writing has no likely amount: only its worst case counts.
         if purpose == Purpose::Research {
             balance.likely_research += Charge::of(hold.likely);
         }
@@ -764,6 +774,7 @@ impl Reservation {
         total.tokens = total.tokens.saturating_add(overrun.tokens);
         self.state = ReservationState::Closed;
         drop(balance);
+        // All of them: the released amount may be too little for the first, and enough for the next.
         self.shared.released.notify_waiters();
     }
 }

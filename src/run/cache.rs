@@ -24,7 +24,7 @@ use crate::source::SourceError;
 /// "increases" from "reduces". `kb/decisions/near-queries.md` explains the value.
 const SAME_QUESTION: f32 = 0.94;
 
-/// Marks around a word or a query that do not change its meaning.
+/// Marks at the end of a word or a query that do not change its meaning.
 const MARKS: [char; 7] = ['?', '!', '.', ',', ';', ':', '…'];
 
 /// Stop words that change the meaning of a question.
@@ -33,7 +33,7 @@ const RELATIONS: [&str; 20] = [
     "against", "more", "less", "most", "least", "only",
 ];
 
-/// Results kept in memory.
+/// Results kept in memory. One that was evicted is read from the journal again.
 const MEMORY_ENTRIES: u64 = 1_000;
 
 /// Results on record, shared by the workers of a run.
@@ -78,6 +78,7 @@ impl Cache {
         let is_readable = |text: &str| serde_json::from_str::<T>(text).is_ok();
         let text = match self.memory.get(&key).await {
             Some(known) => {
+                // Each node has a row of its own, since usage is counted by node.
                 if let Some(row) = self.known(&lookup, is_readable).await? {
                     self.record(&lookup, LookupAnswer::Known(row.id)).await?;
                 }
@@ -140,6 +141,7 @@ impl Cache {
             return Ok(result.into());
         }
         let result = ask.await?;
+        // Stored before it is used: a resumed run must see the answer on which its prompts were built.
         self.record(&lookup, LookupAnswer::New { result: result.clone(), words }).await?;
         Ok(result.into())
     }
@@ -175,11 +177,13 @@ impl Cache {
             return Ok(None);
         }
         let query = lookup.query.clone();
+        // Without vectors the source is asked: a missed match costs a search, a wrong one hides evidence.
         let nearest = move || {
             let vector = embedder.embed_query(&query).ok()?;
             let similarity =
                 |(id, query): (i64, String)| Some((cosine(&vector, &embedder.embed_query(&query).ok()?), id));
             let near = candidates.into_iter().filter_map(similarity).filter(|(cosine, _)| *cosine >= SAME_QUESTION);
+            // Among equals the oldest, which stays the same when more are recorded.
             near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.cmp(first))).map(|(_, id)| id)
         };
         Ok(tokio::task::spawn_blocking(nearest).await.ok().flatten())
@@ -194,7 +198,7 @@ fn or_miss<T>(read: Result<T, JournalError>) -> Result<Option<T>, JournalError> 
     }
 }
 
-/// Normalises a query for comparison: lower case, single spaces, no marks around it.
+/// Normalises a query for comparison: lower case, single spaces, no marks at its end.
 pub(crate) fn normalised(query: &str) -> String {
     one_line(query).to_lowercase().trim_end_matches(MARKS).trim_end().to_owned()
 }

@@ -49,6 +49,7 @@ impl Desk {
     pub(crate) fn open(ledger: Arc<Ledger>, models: Models, closed: CancellationToken, recorded: &[CallRow]) -> Self {
         Self {
             writing: AtomicBool::new(false),
+            // Prompts mention it. A resumed run must say the same, or it would not find their replies on record.
             tight: Mutex::new(
                 recorded.iter().filter_map(|call| Some((call.key.clone(), call.prompt()?.is_tight))).collect(),
             ),
@@ -68,7 +69,7 @@ impl Desk {
         self.writing.load(Ordering::SeqCst)
     }
 
-    /// Updates what is due to the nodes that are not settled, and what writing will need, after an event.
+    /// Updates the steps that are due to open nodes and the reserve for writing, after an event.
     pub(crate) fn plan_ahead(&self, state: &RunState) {
         self.outlook.update(state);
         let budget = self.ledger.budget();
@@ -80,13 +81,13 @@ impl Desk {
         self.outlook.nodes_paid_for(&self.ledger.budget().limits())
     }
 
-    /// Returns whether what is due and the next two steps do not fit any more.
+    /// Returns whether the work that is due and the next two steps do not fit any more.
     pub(crate) fn is_tight_now(&self) -> bool {
         self.ledger.budget().is_tight(self.outlook.next())
     }
 
-    /// Returns what a call has to leave: a step beyond those due to its node leaves everything that is due, and a draft its
-    /// verdict. Other calls are due themselves, and under a small limit some research is better than none.
+    /// Returns the amount a call must leave: a step beyond those due to its node leaves everything that is due, and a
+    /// draft its verdict. Other calls are due themselves, and under a small limit some research is better than none.
     fn leaving(&self, key: &CallKey, role: Role) -> CallCost {
         match role {
             Role::Worker if !key.node().is_some_and(|node| self.outlook.take_step(node)) => self.outlook.dues(),
@@ -106,6 +107,7 @@ impl Desk {
         if let Some(reply) = on_record(key, &recorded) {
             attach::flag("on_record", true);
             attach_output(&reply);
+            // Called to count the step as taken: a resumed run then has as many due steps as the first.
             self.leaving(key, prompt.role);
             return Ok(reply);
         }
@@ -145,6 +147,7 @@ impl Desk {
 
     /// Sends a request once and settles its cost.
     async fn send(&self, model: &dyn Model, prompt: &Prompt, call: &Call, hold: Hold) -> Result<Reply, CallError> {
+        // The run may have begun to write since the attempt before.
         let call = Call { purpose: self.purpose(&call.key, prompt.role), ..call.clone() };
         // A step that is refused leaves others that may fit; the run ends if its node has found nothing by then.
         let can_be_left_out = prompt.patience.is_some() || prompt.role == Role::Worker;
@@ -160,6 +163,7 @@ impl Desk {
         let error = match result {
             Ok(reply) => {
                 let cost = CallCost {
+                    // An endpoint that reports no usage is charged at the worst case.
                     cost_nanos: reply.usage.as_ref().map_or(hold.worst.cost_nanos, |usage| model.cost_nanos(usage)),
                     tokens: reply.usage.map_or(hold.worst.tokens, |usage| usage.tokens()),
                 };
@@ -188,6 +192,7 @@ impl Desk {
             | ModelError::Permanent { .. }
             | ModelError::NoResearch { .. } => ticket.failed(error.to_string()).await?,
         }
+        // A stop is no failure of the node, which waits until the run is resumed.
         if self.closed.is_cancelled() { Err(CallError::Cancelled) } else { Err(error.into()) }
     }
 
@@ -204,7 +209,7 @@ impl Desk {
         if is_report || self.is_writing() { Purpose::Writing } else { Purpose::Research }
     }
 
-    /// Attaches to the span of a call what is asked, and of whom.
+    /// Attaches prompt, model and endpoint to the span of a call.
     fn attach_request(&self, prompt: &Prompt) {
         let RoleModel { model, endpoint, .. } = self.models.role(prompt.role);
         attach::word("model", model.name());
@@ -231,7 +236,7 @@ fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
 }
 
 impl Desk {
-    /// Makes a call. `label` says what the prompt may have in it.
+    /// Makes a call. `label` is that of the strictest text its prompt may contain.
     fn labelled<'a>(
         &'a self,
         key: &'a CallKey,
@@ -251,7 +256,7 @@ impl Desk {
     }
 }
 
-/// The desk for conversations that face outward. Their calls are labelled public: what they are shown may leave.
+/// The desk for conversations that face outward. Their calls are labelled public, since their prompts may leave.
 pub(crate) struct Outward<D>(pub(crate) D);
 
 impl<D: Deref<Target = Desk> + Send + Sync> Caller for Outward<D> {

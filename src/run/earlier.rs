@@ -1,6 +1,6 @@
 //! Quotes that earlier runs found, searched by similarity, for people and for a run that starts.
 //!
-//! The research memory says which entries are similar; the quotes themselves are read from the journal.
+//! The research memory finds similar entries; the quotes themselves are read from the journal.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ const MAX_CANDIDATES: usize = 12;
 /// Hits among which the passage of a quote is looked for.
 const HITS: usize = 5;
 
-/// What earlier runs found.
+/// The quotes of earlier runs.
 pub(crate) struct Earlier {
     pub(crate) recall: Recall,
     pub(crate) store: Store,
@@ -45,12 +45,12 @@ pub(crate) struct EarlierQuote {
     /// The question of the run.
     pub(crate) question: Question,
     pub(crate) asked_at: Moment,
-    /// Similarity of the quote, with what it was quoted for, to the query, as a cosine.
+    /// Cosine of the query and the quote with the findings that cite it.
     pub(crate) similarity: f32,
     pub(crate) quote: Evidence,
 }
 
-/// Returns up to `limit` quotes of all runs that bear on a text, most similar first. A quote that several runs found is
+/// Returns up to `limit` quotes of all runs that bear on a text, most similar first. Quotes found by several runs are
 /// returned once.
 ///
 /// # Errors
@@ -81,6 +81,7 @@ pub(crate) async fn quotes(
             found.truncate(limit);
             return Ok(found);
         }
+        // Most entries were the same quote, or of runs that cannot be read.
         depth = depth.saturating_mul(ENTRIES_PER_QUOTE);
     }
 }
@@ -100,7 +101,7 @@ fn quote(entry: Recalled, state: &RunState) -> Option<EarlierQuote> {
 
 impl Earlier {
     /// Returns quotes of the knowledge base that bear on a question or one of its aspects, are still true, and overlap
-    /// none of some units. They are put on record, so that a resumed run is shown the same.
+    /// none of `units`. They are put on record, so that a resumed run is shown the same.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl Earlier {
             query: words.join("\n"),
             scope: source.scope(),
             label: Label::Internal,
-            // What is remembered changes with every run, so the record serves this run alone.
+            // The memory changes with every run, so the record serves this run alone.
             version: run.to_string(),
         };
         let found = Box::pin(source.cache.answer(lookup, self.found(&questions, source, units))).await?;
@@ -144,7 +145,8 @@ impl Earlier {
             if !quote.checked || quote.stale {
                 continue;
             }
-            // A search says whether this run may see it, and where it can be opened.
+            // Only passages that a search of this run finds, with its filters, may be shown; hits can also be opened.
+            // Quotation marks would make the query a phrase.
             let hits = match source.search(&quote.quote.replace('"', " "), HITS).await {
                 Err(error) if error.ends_run() => return Err(error),
                 searched => searched.unwrap_or_default().passages,

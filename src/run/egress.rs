@@ -1,7 +1,7 @@
-//! What leaves the machine: each text passes the tripwire, is recorded, and only then sent.
+//! Outgoing text: each passes the tripwire and is recorded before it is sent.
 //!
-//! One [`Egress`] is shared by all workers of a run. What may leave at all is decided by the type [`Outbound`]; the
-//! tripwire behind it sees every internal text that is read.
+//! One [`Egress`] is shared by all workers of a run. The type [`Outbound`] decides which text may leave at all; the
+//! tripwire behind it learns every internal text that is read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +22,10 @@ use crate::source::{Found, Label, Passage, Place, SourceError};
 /// A text that is about to leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving<'a> {
-    /// Its form.
     pub(crate) kind: EgressKind,
-    /// All of it.
+    /// The whole text.
     pub(crate) text: &'a Outbound,
-    /// The part that is neither a template of this program nor a date.
+    /// The part that the tripwire checks: neither a template of this program nor a date.
     pub(crate) words: &'a Outbound,
 }
 
@@ -37,7 +36,7 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// What a lookup of passages found, as the journal has it.
+/// The stored result of a lookup of passages.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
@@ -45,7 +44,7 @@ enum Answer {
     Opened(Passage),
 }
 
-/// Records what leaves, and withholds what trips the wire.
+/// Records outgoing texts, and withholds those that trip the wire.
 #[derive(Clone)]
 pub(crate) struct Egress(Arc<Parts>);
 
@@ -70,9 +69,9 @@ impl Egress {
         self.0.is_open
     }
 
-    /// Adds the passages that a run was shown before it was resumed, as the journal has them.
+    /// Adds the stored passages that a run was shown before it was resumed.
     pub(crate) fn recall(&self, results: &[String]) {
-        // The result of a job is the number of its call: what its report says is in the branch of its node.
+        // The result of a job is the number of its call; the text of its report is in the branch of its node.
         for answer in results.iter().filter_map(|result| serde_json::from_str(result).ok()) {
             match answer {
                 Answer::Found(found) => self.shown(&found.passages),
@@ -81,8 +80,8 @@ impl Egress {
         }
     }
 
-    /// Adds the texts of a run: what the user and the first plan say may leave; what later plans, workers inside and
-    /// summaries say may not.
+    /// Adds the texts of a run: those of the user and the first plan may leave; those of later plans, workers inside
+    /// and summaries may not.
     pub(crate) fn learn(&self, state: &RunState) {
         let mut tripwire = self.tripwire();
         for text in UserWords::of(state).all() {
@@ -101,11 +100,12 @@ impl Egress {
         let summaries = groups.chain([&state.folded.memory.global]).filter(|summary| summary.label == Label::Internal);
         let earlier = state.settings.follows.iter().map(|followed| &followed.answer);
         summaries.map(|summary| &summary.text).chain(earlier).for_each(|text| tripwire.read(text));
+        // `learn_branch` takes the lock again.
         drop(tripwire);
         state.branches.keys().for_each(|node| self.learn_branch(state, node));
     }
 
-    /// Adds what a node has found: quotes by their label, and the worker's own words as internal if it saw internal text.
+    /// Adds the result of a node: quotes by their label, and its own words as internal if it saw internal text.
     pub(crate) fn learn_branch(&self, state: &RunState, node: &NodeId) {
         let Some(branch) = state.branches.get(node) else { return };
         let mut tripwire = self.tripwire();
@@ -146,6 +146,7 @@ impl Egress {
     /// Returns [`SourceError::Withheld`] for a text that trips the wire, and an error if the journal fails.
     pub(crate) async fn release(&self, node: &NodeId, target: &str, text: Leaving<'_>) -> Result<(), SourceError> {
         let Leaving { kind, text, words } = text;
+        // Recorded below even if the user allows all text to leave.
         let checked = if self.0.is_open { Ok(()) } else { self.tripwire().check(words.as_str()) };
         let withheld = checked.err().map(|tripped| tripped.to_string());
         let row = EgressRow {
@@ -181,6 +182,7 @@ impl Egress {
 }
 
 fn learn(tripwire: &mut Tripwire, label: Label, text: &str, place: &Place) {
+    // A worker is shown titles, headings and addresses with each passage, so they count as read.
     let names = std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str));
     let address = match place {
         Place::Web { url, .. } => Some(url.as_str()),

@@ -38,10 +38,10 @@ const JOB_SHARE: u64 = 5;
 /// Duration of a job.
 const JOB_TIME: Bounds<Duration> = Bounds { low: Duration::from_mins(2), high: Duration::from_mins(20) };
 
-/// Between which values a figure usually lies.
+/// The usual range of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Bounds<T> {
-    /// If the first searches find what is needed.
+    /// If the first searches are enough.
     pub(crate) low: T,
     /// If workers search on and a second round follows. At most the limits of the run.
     pub(crate) high: T,
@@ -57,7 +57,7 @@ pub(crate) struct Estimate {
     /// Billionths of a US dollar; `None` if a price is unknown.
     pub(crate) cost_nanos: Option<Bounds<u64>>,
     pub(crate) seconds: Bounds<u64>,
-    /// What the run may use at most.
+    /// The limits of the run.
     pub(crate) limits: BudgetLimits,
 }
 
@@ -152,6 +152,7 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
     let reads = |hint| hint == SourceHint::Mixed || hint == SourceHint::Web && !has_jobs;
     let pages = PAGES_PER_NODE * waiting().filter(|node| reads(node.source_hint)).count() as u64;
     let nodes = waiting().count() as u64;
+    // Two at most: the figures are those of usual runs, not of the worst that the limits allow.
     let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).clamp(1, 2);
     // A second round asks for what is missing only.
     let most_nodes = nodes + (rounds - 1) * nodes.div_ceil(2);
@@ -258,7 +259,7 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Rounds to thousands, if there are some.
+/// Rounds to thousands, from 1,000 on.
 fn rounded(tokens: u64) -> u64 {
     if tokens < 1_000 { tokens } else { (tokens + 500) / 1_000 * 1_000 }
 }

@@ -30,7 +30,7 @@ pub struct Record {
     pub(crate) seq: u64,
     /// Time of writing.
     pub at: Moment,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
@@ -49,6 +49,7 @@ pub struct RunRequest {
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub allow_egress: bool,
     /// Whether pages cited by Deep Research are fetched to verify its claims.
+    // Runs from before this flag always fetched them.
     #[serde(default = "yes")]
     pub verify_web: bool,
     /// JSON Schema for the answer (`--schema`).
@@ -75,7 +76,8 @@ impl Default for RunRequest {
 /// Settings of a run. Fixed when it starts, except for the limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
-    /// What the user asked for.
+    /// The request of the user.
+    // Flattened, since journals have these fields beside the others.
     #[serde(flatten)]
     pub request: RunRequest,
     /// Whether texts labelled public are made without internal text in view.
@@ -122,18 +124,18 @@ pub struct RunSettings {
     /// The user's own servers that the run may call.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub servers: Vec<ServerNote>,
-    /// Why the run answers without the models that are configured; `None` if it uses them, or there are none.
+    /// Why the run does not use the configured models; `None` if it uses them, or none are configured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instead: Option<Instead>,
 }
 
-/// Why a question is answered without the models that are configured.
+/// Why a question is answered without the configured models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instead {
     /// The reason, as a clause.
     pub(crate) why: String,
-    /// Whether the models worked on the question to the end and noted nothing. What is quoted is then shown as the
-    /// closest passages at most.
+    /// Whether the models completed their work and noted nothing. The quotes are then shown as the closest passages at
+    /// most.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) has_read: bool,
 }

@@ -5,11 +5,11 @@
 //!                             ├▶ failed    nothing was charged
 //!                             ├▶ unknown   the worst case stays charged
 //!                             ├▶ lost      no reply; the cost is settled if it is known
-//!                             └▶ dropped   the worst case stays charged; the journal still says `sent`
+//!                             └▶ dropped   the worst case stays charged; its row stays `sent`
 //! ```
 //!
 //! Prompts ([`super::desk`]) and background jobs ([`super::background`]) both go through here. A request whose reply is
-//! stored is never bought again within the run, whatever key it is made under. To get a second sample of the same
+//! stored is never bought again within the run, under any key. To get a second sample of the same
 //! prompt, set [`crate::llm::message::Prompt::sample`].
 
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ pub(crate) type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 pub(crate) enum Reserving {
     /// In the order of the requests. A refusal ends the research.
     InTurn,
-    /// As soon as it fits. A refusal says nothing about smaller calls.
+    /// As soon as it fits. Smaller calls may fit after a refusal.
     IfItFits,
 }
 
@@ -158,21 +158,24 @@ impl Ledger {
             }
         };
         let mut reservation = tokio::select! {
+            // Checks for a stop first: a run that ends opens no call, even if there is budget for it.
             biased;
             () = self.closing() => return Err(CallError::Cancelled),
             reserved = reserved => reserved.map_err(Refusal::limit).map_err(CallError::Limit)?,
             () = given_up => {
                 let reason = "timed out waiting for budget".to_owned();
+                // Not `Unknown`: nothing was sent, so nothing may be charged.
                 return Err(ModelError::Transient { retry_after: None, reason }.into());
             }
         };
+        // Before it counts as sent: if the journal fails, the request is not made and the reservation is returned.
         let id = self.run.begin_call(call, self.clock.now()).await?;
         (self.listener)(&CallNotice::Sent(call.key.clone(), call.role()));
         reservation.sent();
         Ok(self.ticket(id, call.key.clone(), call.role(), reservation))
     }
 
-    /// Reopens a call whose job is polled again: what it is charged becomes reserved. That is its worst case if an earlier
+    /// Reopens a call whose job is polled again: its charge becomes a reservation. That is its worst case if an earlier
     /// process left it in flight, and its cost if only its reply is lost.
     pub(crate) fn reopen(&self, call: &CallRow) -> Ticket {
         // Tokens of jobs are not limited, see `charged_tokens`.
@@ -231,8 +234,9 @@ pub(crate) struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut turns = self.ledger.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock of the map, so that no task can join between this and the count.
         self.held = None;
-        // The map and this count one each; more are waiting.
+        // The guard is gone, so the map counts one; more are tasks that wait for their turn.
         if turns.get(&self.request).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             turns.remove(&self.request);
         }
@@ -241,8 +245,8 @@ impl Drop for Turn<'_> {
 
 /// A call in flight: reserved, stored, and not settled yet.
 ///
-/// It ends once, by the method that consumes it. Dropped, its worst case stays charged and its row says `sent`, so that
-/// the next process can find it.
+/// It ends once, by the method that consumes it. Dropped, its worst case stays charged and its row stays `sent`, so
+/// that the next process can find it.
 #[must_use = "a ticket that is dropped leaves its worst case charged"]
 pub(crate) struct Ticket {
     id: i64,

@@ -1,8 +1,8 @@
-//! The source of one node: the knowledge base for a worker inside, the web for what faces outward.
+//! The source of one node: the knowledge base for a worker inside, the web for a worker or job outside.
 //!
 //! ```text
 //! worker inside ──▶ Inside:  record? ─▶ ask ─▶ keep
-//! what faces out ─▶ Outside: pages the user named, record? ─▶ tripwire, egress log ─▶ ask in time ─▶ keep
+//! worker outside ─▶ Outside: pages the user named, record? ─▶ tripwire, egress log ─▶ ask in time ─▶ keep
 //! cited pages ────▶ WebPages: the same without a search
 //! ```
 //!
@@ -29,13 +29,13 @@ use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::traces::attach;
 
-/// Pages that are taken from the user's words.
+/// Most pages that are taken from the user's words. They come first in every search.
 const MAX_NAMED: usize = 5;
 
 /// Heads the links of a page that are shown with it.
 const LINKS: &str = "Links of this page:";
 
-/// Why the web is not searched where a worker can look outside all the same.
+/// Note of a worker that can look outside but has no search engine.
 const NO_ENGINE: &str = "the web was not searched: no search engine is set up";
 
 /// Name of the web as a source.
@@ -110,6 +110,7 @@ impl Source for Inside {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         let searched = async move {
             attach::text("query", || query.to_owned());
+            // With the limit: a short list on record does not answer a request for a longer one.
             let lookup = self.lookup(LookupTool::KbSearch, format!("{limit}: {}", normalised(query)));
             let found: Found = self.cache.answer(lookup, asking(self.source.search(query, limit))).await?;
             self.egress.shown(&found.passages);
@@ -148,18 +149,18 @@ fn called<'a, Q: ?Sized + Arguments + 'static>(
 }
 
 /// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page links.
-/// No other page can be opened, whatever address is asked for.
+/// No other page can be opened.
 pub(crate) struct WebPages {
     web: Arc<WebSource>,
     cache: Cache,
     egress: Egress,
     node: NodeId,
-    /// What results depend on: the engine, the days, and the day the run began.
+    /// Version of everything that results depend on: the engine, the days, and the day the run began.
     version: String,
     patience: Patience,
-    /// How long pages are shown; without it they are shown whole, for code to check.
+    /// Shortens long pages for a question; `None` shows pages whole, for code to check.
     reading: Option<(Reading, Outbound)>,
-    /// Addresses of pages that may be opened, by the id they are asked for.
+    /// Addresses of pages that may be opened, by the id they are opened with.
     permitted: Mutex<BTreeMap<String, Outbound>>,
 }
 
@@ -175,14 +176,14 @@ pub(crate) struct Outside {
     can_search: bool,
 }
 
-/// What the sources of one node share with those of all others in a run.
+/// State shared by the sources of all nodes of a run.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// Answers on record.
     pub(crate) cache: Cache,
-    /// What may be sent.
+    /// Checks and records outgoing texts.
     pub(crate) egress: Egress,
-    /// How long answers from outside are waited for.
+    /// Limits the wait for answers from outside.
     pub(crate) patience: Patience,
     /// Stops asking an engine that fails.
     pub(crate) breaker: Arc<Breaker>,
@@ -229,6 +230,7 @@ impl WebPages {
 
     /// Returns the id under which a page may be opened, and its address.
     fn permission(&self, id: &str) -> Option<(String, Outbound)> {
+        // The address of the entry is fetched, never the id: additions by a model do not leave.
         let permitted = self.permitted();
         let known = |id: &str| permitted.get_key_value(id).map(|(id, address)| (id.clone(), address.clone()));
         known(id).or_else(|| known(&id.parse::<WebUrl>().ok()?.canonical().to_string()))
@@ -282,6 +284,7 @@ impl Documents for WebPages {
             let fetch = Box::pin(asking(self.fetch(&address)));
             let OpenedPage { passage, links } = self.cache.answer(lookup, fetch).await?;
             self.egress.shown(std::slice::from_ref(&passage));
+            // Links of a public page are public: a worker may use their words and addresses in a query.
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
             for address in links.iter().map(|link| link.url.canonical().to_string()) {
                 self.permit(address.clone(), address);
@@ -298,14 +301,14 @@ impl Documents for WebPages {
 }
 
 impl Outside {
-    /// Returns the web for a node; `version` says what results depend on.
+    /// Returns the web for a node. Results on record serve it only under the same `version`.
     pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
         let breaker = Arc::clone(&shared.breaker);
         let pages = WebPages::new(web, shared, node, version);
         Self { pages, breaker, named: BTreeMap::new(), servers: None, can_search: true }
     }
 
-    /// Sends no query.
+    /// Disables searches.
     #[must_use]
     pub(crate) fn without_engine(self) -> Self {
         Self { can_search: false, ..self }
@@ -324,14 +327,14 @@ impl Outside {
         Self { servers, ..self }
     }
 
-    /// Shows of long pages what bears on `question`.
+    /// Shortens long pages to the parts that bear on `question`.
     #[must_use]
     pub(crate) fn read_for(mut self, reading: Reading, question: Outbound) -> Self {
         self.pages.reading = Some((reading, question));
         self
     }
 
-    /// Finds the pages that the user's words name first, whatever a search finds.
+    /// Puts the pages that the user's words name before the results of every search.
     #[must_use]
     pub(crate) fn naming<'a>(mut self, words: impl Iterator<Item = &'a Outbound>) -> Self {
         for address in words.flat_map(|words| words.parts(named_in)) {
@@ -402,9 +405,11 @@ impl Source<Outbound> for Outside {
                 Ok(rest) => {
                     rest.passages.iter().for_each(|hit| self.pages.permit(hit.id.clone(), hit.id.clone()));
                     let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));
+                    // Named pages have not been read yet, so poor hits of the engine do not refuse the question.
                     let support = if self.names_pages() { rest.support.max(Support::Weak) } else { rest.support };
                     Found { passages: named.chain(new).collect(), support, ..rest }
                 }
+                // Named pages cannot be opened then, either.
                 Err(error @ SourceError::Stopped(_)) => return Err(error),
                 // A page the user named can be read even if the search fails.
                 Err(error) if self.names_pages() => Found {
@@ -435,12 +440,12 @@ impl Source<Outbound> for Outside {
     }
 }
 
-/// Does something within a span of it, and notes an error there.
+/// Does `work` within `span`, and notes its error there.
 async fn spanned<T>(span: Span, work: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
     async { work.await.inspect_err(|error| attach::word("error", error.class())) }.instrument(span).await
 }
 
-/// Notes on the current span that the source itself was asked: nothing on record answered.
+/// Notes on the current span that the source was asked, since no answer was on record.
 async fn asking<T>(work: impl Future<Output = T>) -> T {
     attach::flag("asked", true);
     work.await

@@ -52,7 +52,7 @@ use crate::traces::attach;
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
 
-/// How long calls in flight may continue after the run was told to stop.
+/// How long calls in flight may continue after a stop was requested.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Progress of a run, for listeners.
@@ -92,12 +92,12 @@ pub struct Resources {
     pub seed: u64,
     /// Background jobs, if a provider is configured.
     pub jobs: Option<Arc<DeepResearch>>,
-    /// What else the run may spend of its cost limit, in billionths of a dollar: the vectors of its queries.
+    /// Part of the cost limit that is set aside for vectors of queries, in billionths of a dollar.
     pub set_aside_nanos: u64,
 }
 
 impl Resources {
-    /// Returns the limits of what the run pays for itself.
+    /// Returns the limits without the amount that is set aside.
     fn limits(&self, state: &RunState) -> BudgetLimits {
         let limits = state.settings.limits;
         let cost_nanos = limits.cost_nanos.map(|limit| limit.saturating_sub(self.set_aside_nanos));
@@ -129,7 +129,7 @@ pub enum RunError {
     /// A source that everything depends on failed.
     #[error("failed to {step}")]
     Source {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
         /// Why it failed.
         #[source]
@@ -190,11 +190,11 @@ pub struct Orchestrator {
     steps: Arc<Steps>,
     budget: Budget,
     grace: Grace,
-    /// Everything the run does is within it.
+    /// Parent of all other spans of the run.
     span: Span,
 }
 
-/// Shows the user a question and returns the answer.
+/// Shows the user a question and returns the answer; `None` if there is none.
 pub(crate) type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
 
 /// Task that cancels calls in flight after a grace period once the run is stopped. It ends with the run.
@@ -238,6 +238,7 @@ impl Orchestrator {
         let locked = resources.store.lock(&run)?;
         let event = Event::Started { question: question.clone(), settings: Box::new(settings) };
         let record = Record { seq: 1, at: resources.clock.now(), event };
+        // Folded before it is stored, so that no run is recorded that cannot be read.
         let state = RunState::of(std::slice::from_ref(&record))?;
         locked.create(question.as_str(), &record).await?;
         (resources.listener)(&RunNotice::Event(&record, &state));
@@ -261,6 +262,7 @@ impl Orchestrator {
         if by_rules != resources.models.is_none() {
             return Err(RunError::OtherMind { by_rules });
         }
+        // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
         let at = resources.clock.now().max(state.last_moment());
@@ -274,6 +276,7 @@ impl Orchestrator {
         let span = info_span!("run", id = %run, resumed = true);
         let run = Self::of(locked, resources, state, &calls, span);
         run.plan_ahead();
+        // The tripwire is not stored: it learns again the texts that the run had read.
         run.steps.sources.shared.egress.recall(&read);
         Ok(run)
     }
@@ -433,8 +436,9 @@ impl Orchestrator {
         Ok(())
     }
 
-    /// Takes a brief, and makes what may leave of it where the brief may not.
+    /// Commits a brief, and a second one for the web if the brief itself may not leave.
     async fn brief(&mut self, brief: Brief) -> Result<(), RunError> {
+        // Before the event, which holds both: a run stopped in between would have no brief that may leave.
         let outward = self.steps.outward_brief(&self.state).await;
         let outward = outward.map_err(|error| error.during("make a brief"))?.map(Box::new);
         self.commit(Event::Briefed { brief, outward }).await
@@ -452,7 +456,7 @@ impl Orchestrator {
         ended
     }
 
-    /// Attaches to the span of the run how it ended, and what it has cost so far, earlier processes included.
+    /// Attaches the end and the cost so far to the span of the run, earlier processes included.
     fn attach_end(&self, ended: &Result<StopReason, RunError>) {
         let spent = self.budget.spent();
         attach::count("rounds", self.state.rounds_ended());
@@ -537,11 +541,12 @@ impl Orchestrator {
         run_ready(self, work, &pace).await.map(drop)
     }
 
-    /// Returns the ways there are for a node; one that has a job, or holds one, goes that way.
+    /// Returns the ways to the web that a node can take. A node that has or holds a job takes no other.
     fn ways(&self, node: &NodeId) -> Ways {
         let ways = self.steps.ways(&self.state);
         let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
         let has_one = self.steps.jobs.as_ref().is_some_and(|jobs| holds_one || jobs.has(node));
+        // Even if other ways are open by now: the job may have been started, and would be paid for in vain.
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
     }
 
@@ -552,6 +557,7 @@ impl Orchestrator {
         else {
             return Err(StepError::Invalid(format!("node `{node}` was not started")));
         };
+        // The route on record stands; this only says which way was wanted and is missing.
         let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
         Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.no_way_out))
     }
@@ -565,8 +571,8 @@ impl Orchestrator {
         self.commit(Event::RoundEnded { round, memory, draft, verdict }).await
     }
 
-    /// Returns whether the round ends without a draft and a verdict: a limit of money or tokens that all nodes were settled
-    /// within leaves what was set aside for them.
+    /// Returns whether the round ends without a draft and a verdict. If all nodes are settled, a limit on money or
+    /// tokens leaves the reserve that pays for both.
     fn must_stop(&self, stop: StopReason) -> bool {
         let has_open = self.state.tree.workers().any(|node| !node.status.is_settled());
         has_open || !matches!(stop, StopReason::BudgetExceeded | StopReason::TokensExceeded)
@@ -584,6 +590,7 @@ impl Orchestrator {
     fn verdict(&self, Judged { rounds, verdict, .. }: &Judged) -> Option<StopReason> {
         let state = &self.state;
         let is_quick = rounds.briefs.brief.mode == Mode::Quick;
+        // First: a complete answer counts as complete, even if a limit was reached in the same round.
         if verdict.is_enough() {
             Some(StopReason::Complete)
         } else if let Some(stop) = self.interrupted() {
@@ -610,6 +617,7 @@ impl Orchestrator {
             StopReason::BudgetExceeded => Some(Limit::Cost),
             _ => None,
         };
+        // Worded before anything is written: it names the amounts spent when the limit was reached.
         let reached = limit.and_then(|limit| self.budget.reached_in_words(limit));
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
@@ -634,6 +642,7 @@ impl Orchestrator {
 
     /// Appends an event to the journal, and only then applies it.
     async fn commit(&mut self, event: Event) -> Result<(), RunError> {
+        // The clock may have been set back; times of events never decrease.
         let at = self.resources.clock.now().max(self.state.last_moment());
         let record = Record { seq: self.state.next_seq(), at, event };
         self.locked.append(&record).await?;
@@ -645,7 +654,7 @@ impl Orchestrator {
         Ok(())
     }
 
-    /// Applies the limits of the plan, and sets aside what the rest of the run will need.
+    /// Applies the limits of the plan, and sets aside amounts for the rest of the run.
     fn plan_ahead(&self) {
         self.budget.limit(self.resources.limits(&self.state));
         if let Some(desk) = &self.steps.desk {
@@ -653,7 +662,7 @@ impl Orchestrator {
         }
     }
 
-    /// Tells the tripwire the texts that an event has brought.
+    /// Adds the texts of an event to the tripwire.
     fn watch(&self, event: &Event) {
         let egress = &self.steps.sources.shared.egress;
         match event {
@@ -701,6 +710,7 @@ impl Board for Orchestrator {
             }
             // The node becomes pending again, until a limit is raised or the run is resumed.
             Ok(Err(StepError::Call(CallError::Limit(limit)))) => {
+                // Ends research: the node is pending again, and would otherwise be started and refused without end.
                 self.budget.refuse(limit);
                 Event::NodePaused { node }
             }

@@ -1,4 +1,4 @@
-//! What the calls ahead of a run are likely to cost, judged by its calls so far.
+//! Estimates the cost of the next calls of a run from its calls so far.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +29,7 @@ const DUE_STEPS: u32 = 2;
 /// Prompt and reply tokens of a call, as long as fewer than [`LEARNED_FROM`] calls of its role were observed.
 const UNKNOWN_SIZE: (u64, u64) = (3_000, 1_000);
 
-/// Calls of a role after which their sizes say what the next one will take.
+/// Calls of a role after which the size of the next one is estimated from theirs.
 const LEARNED_FROM: u64 = 2;
 
 /// Tokens of the writer's prompt besides findings and quotes.
@@ -82,7 +82,7 @@ impl Outlook {
         sizes.entry(role).or_default().add(usage);
     }
 
-    /// Updates what is due to the nodes that are not settled, after an event.
+    /// Updates the steps that are due to open nodes, after an event.
     pub(super) fn update(&self, state: &RunState) {
         let open: Vec<_> = open_nodes(state).collect();
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,6 +90,7 @@ impl Outlook {
         for node in &open {
             let steps = if node.only_concludes() { 0 } else { DUE_STEPS };
             let known = due.entry(node.id.clone()).or_insert(steps);
+            // A node that was paused starts over, so its first steps are due again.
             if node.status == NodeStatus::Pending {
                 *known = steps;
             }
@@ -104,7 +105,7 @@ impl Outlook {
         true
     }
 
-    /// Returns what is due: the first steps and the report of every node that is not settled.
+    /// Returns the cost of the work that is due: the first steps and the report of every node that is not settled.
     pub(super) fn dues(&self) -> CallCost {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let (nodes, steps) = (due.len() as u64, due.values().copied().map(u64::from).sum::<u64>());
@@ -112,15 +113,16 @@ impl Outlook {
         self.likely(Role::Worker) * steps + self.likely(Role::Summariser) * nodes
     }
 
-    /// Returns what is due and the next two steps.
+    /// Returns the cost of the work that is due and of the next two steps.
     pub(super) fn next(&self) -> CallCost {
         self.dues() + self.likely(Role::Worker) * 2
     }
 
-    /// Returns what two attempts to write and a verdict will need, judged by what was found, and at most what is reserved.
-    /// The first attempt is counted at its worst case.
+    /// Returns the cost of two attempts to write and of a verdict, estimated from the findings so far: the first
+    /// attempt at its worst case, and all of it at most the reserve.
     pub(super) fn writing(&self, state: &RunState, limits: &BudgetLimits) -> CallCost {
         let size = |branch: &Branch| {
+            // Beside its text, a quote is shown with its id and its provenance.
             let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
             estimate(&branch_text(branch)) + quotes
         };
@@ -153,7 +155,7 @@ impl Outlook {
         Some(u32::try_from(nodes).unwrap_or(u32::MAX).max(1))
     }
 
-    /// Returns what prompts of so many tokens are likely to cost together.
+    /// Returns the likely cost of prompts of these sizes in tokens.
     pub(super) fn of_prompts(&self, role: Role, prompts: &[u64]) -> CallCost {
         let output = match self.sizes(role) {
             Sizes { calls: 0, .. } => UNKNOWN_SIZE.1,
@@ -162,7 +164,7 @@ impl Outlook {
         prompts.iter().fold(CallCost::default(), |all, input| all + self.cost(role, *input, output))
     }
 
-    /// Returns what the next call of a role is likely to cost.
+    /// Returns the likely cost of the next call of a role.
     pub(super) fn likely(&self, role: Role) -> CallCost {
         match self.sizes(role) {
             Sizes { calls: 0, .. } => self.cost(role, UNKNOWN_SIZE.0, UNKNOWN_SIZE.1),
@@ -173,6 +175,7 @@ impl Outlook {
     /// Returns the output a call of a role is likely to have at most: half more than the largest so far.
     pub(super) fn likely_output(&self, role: Role, most: u64) -> u64 {
         match self.sizes(role) {
+            // Nothing is known yet, so the worst case is the only bound.
             Sizes { calls: 0, .. } => most,
             Sizes { output, .. } => (output + output / 2 + 100).min(most),
         }

@@ -1,7 +1,7 @@
-//! What of a run may face outward: the one place where its state becomes outbound text.
+//! The parts of a run that may leave: the only place where its state becomes outbound text.
 //!
-//! The user's words and the plan made before any retrieval are read off [`RunState`] here and nowhere else, so that what
-//! may leave can be reviewed in one file.
+//! The user's words and the plan made before any retrieval are taken from [`RunState`] here and nowhere else, so that
+//! outgoing text can be reviewed in one file.
 
 use serde_json::Value;
 
@@ -18,26 +18,26 @@ use crate::source::{Label, Place};
 /// Tokens of the global summary that a worker is shown.
 pub(super) const CONTEXT_TOKENS: u64 = 1_000;
 
-/// Most pages read before that a worker outside is told of.
+/// Most pages listed for a worker outside as read before.
 const MAX_PAGES_READ: usize = 20;
 
-/// Words the user wrote: the question, what they said when asked back, and what they require.
+/// Words the user wrote: question, clarification and requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UserWords {
-    /// What was asked.
     pub(crate) question: Outbound,
-    /// What was said when asked back, after the question it answers, which was worded before any retrieval.
+    /// The clarifying question, which was worded before any retrieval, and the user's answer.
     pub(crate) clarification: Option<Outbound>,
-    /// What the answer must cover.
+    /// Aspects the answer must cover.
     pub(crate) required: Vec<Outbound>,
-    /// Days that pages are to be from, if not any.
+    /// Range of days that pages must be from.
     pub(crate) days: Option<Outbound>,
 }
 
 impl UserWords {
-    /// Reads them off a run.
+    /// Collects them from a run.
     #[expect(clippy::disallowed_methods, reason = "the user wrote them for this question")]
     pub(crate) fn of(state: &RunState) -> Self {
+        // Parsed, so that nothing but a date can leave this way.
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<jiff::civil::Date>().ok());
         let scope = &state.settings.request.scope;
         let (from, to, on, until) =
@@ -56,7 +56,7 @@ impl UserWords {
         }
     }
 
-    /// Returns all of them but the days.
+    /// Returns all of them except the days.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Outbound> {
         [&self.question].into_iter().chain(&self.clarification).chain(&self.required)
     }
@@ -73,7 +73,7 @@ pub(crate) struct BeforeRetrieval<'a> {
 }
 
 impl<'a> BeforeRetrieval<'a> {
-    /// Returns what of a run was made before retrieval; `None` if no brief was.
+    /// Returns the part of a run that was made before retrieval; `None` if its brief was not.
     pub(crate) fn of(state: &'a RunState, briefs: &'a Briefs) -> Option<Self> {
         Some(Self { state, briefs, brief: briefs.outward()? })
     }
@@ -84,7 +84,7 @@ impl<'a> BeforeRetrieval<'a> {
         Outbound::vouched(&self.brief.task)
     }
 
-    /// Returns the aspects that `ids` stand for; all of them if nodes go by the ids of another brief.
+    /// Returns the aspects with these ids; all aspects if nodes use the ids of another brief.
     pub(crate) fn aspects(self, ids: &[AspectId]) -> Vec<OutwardAspect> {
         let is_wanted = |aspect: &OutwardAspect| self.has_other_ids() || ids.contains(&aspect.id);
         self.all_aspects().filter(is_wanted).collect()
@@ -115,7 +115,7 @@ impl<'a> BeforeRetrieval<'a> {
         self.question(node).and_then(|_| node.output_schema.clone())
     }
 
-    /// Returns what the first plan asks.
+    /// Returns the questions of the first plan.
     pub(crate) fn questions(self) -> impl Iterator<Item = Outbound> {
         self.state.tree.nodes.iter().filter_map(move |node| self.question(node))
     }
@@ -127,26 +127,26 @@ pub(crate) fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
     EgressAllowed::by_setting(state.settings.request.allow_egress)
 }
 
-/// Everything a conversation that faces outward is shown of a run.
+/// Everything that a conversation facing outward is shown of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct OutwardWork {
     /// The task of the node, for all of its aspects.
     pub(crate) task: OutwardTask,
-    /// Whether the ids of its aspects are those of the brief that nodes go by.
+    /// Whether its aspects have the ids that nodes use.
     pub(crate) has_own_ids: bool,
-    /// What the nodes it builds on found in public sources: each with its question in words that may leave.
+    /// Public findings of the nodes it depends on, each with the node's question in words that may leave.
     pub(crate) conclusions: Vec<(NodeId, Outbound, PublicBranch)>,
     /// The part of the public summary that bears on the question.
     pub(crate) context: Outbound,
-    /// What the user asked.
+    /// The user's question.
     pub(crate) asked: Question,
-    /// The same, with what else the user wrote.
+    /// All words of the user.
     pub(crate) words: UserWords,
 }
 
 impl OutwardWork {
-    /// Collects it. Of the findings it takes only public ones, unless the user allows all text to leave; and none in a run
-    /// that was begun when public texts were still made with internal ones in view.
+    /// Collects it. Findings are public ones only, unless the user allows all text to leave. A run begun when public
+    /// texts were still made with internal ones in view has none.
     pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node) -> Self {
         let task = outward_task(state, briefs, node);
         let memory = &state.folded.memory;
@@ -163,6 +163,7 @@ impl OutwardWork {
             None if is_apart => memory.global_public.clone(),
             None => Outbound::default(),
         };
+        // Conclusions are shown in full, so the summary need not repeat them.
         let shown: Vec<_> = conclusions.iter().map(|(id, ..)| id.clone()).collect();
         let known = public_slice(&summary, &shown, &task.question(), CONTEXT_TOKENS);
         let shows_pages = node.round > 1 && (is_apart || allowed.is_some());
@@ -179,7 +180,7 @@ impl OutwardWork {
     }
 }
 
-/// Returns the pages that earlier nodes quote, a line each: a node of a later round has no need to find them again.
+/// Returns the pages that earlier nodes quote, a line each, so that a node of a later round need not find them again.
 #[expect(clippy::disallowed_methods, reason = "address and title of a public page are public")]
 fn pages_read(state: &RunState) -> Vec<Outbound> {
     let quotes = state.branches.values().flat_map(|branch| &branch.evidence);
@@ -195,9 +196,10 @@ fn pages_read(state: &RunState) -> Vec<Outbound> {
     pages
 }
 
-/// Returns what a conversation outside is told of a node.
+/// Returns the task of a node for a worker or job outside.
 pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
+    // The day the run began: a resumed run must make the same prompts.
     let today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
     let before = BeforeRetrieval::of(state, briefs);
     let (planned, background, aspects, output_schema) = match (egress_allowed(state), before) {
@@ -218,7 +220,7 @@ pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> Ou
     task.within(background).dated(today, words.days).formed(output_schema)
 }
 
-/// Returns the task of the whole run as a summary that is shown outside may name it.
+/// Returns the task of the whole run in words that may leave.
 pub(crate) fn outward_brief(state: &RunState, briefs: &Briefs) -> Outbound {
     BeforeRetrieval::of(state, briefs).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
 }

@@ -1,4 +1,4 @@
-//! How long a run waits for a source.
+//! Limits the time that a run waits for a source.
 
 use tokio_util::sync::CancellationToken;
 
@@ -6,12 +6,12 @@ use super::budget::{Budget, Purpose};
 use crate::llm::call::{CallError, Limit};
 use crate::source::SourceError;
 
-/// How long answers from outside are waited for.
+/// Limits the wait for answers from outside.
 #[derive(Clone)]
 pub(crate) struct Patience {
-    /// No longer than there is time in it.
+    /// Ends the wait when its time for research is up.
     pub(crate) budget: Budget,
-    /// No longer than until this is triggered.
+    /// Ends the wait when the run is stopped.
     pub(crate) stop: CancellationToken,
 }
 

@@ -1,4 +1,4 @@
-//! Where a run is in its life, with what is known by then.
+//! The phases of a run, each with the data that is known by then.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::research::question::Brief;
 use crate::research::report::{Draft, StopReason};
 use crate::research::verdict::Verdict;
 
-/// Whether a run goes on.
+/// Whether a run is open or has ended.
 ///
 /// ```text
 /// Open ─▶ Ended
@@ -17,13 +17,13 @@ use crate::research::verdict::Verdict;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Phase {
-    /// The run goes on.
+    /// In progress, or stopped before its end.
     Open(Stage),
     /// The run has ended.
     Ended(Box<Ended>),
 }
 
-/// How far a run has got. Each stage holds what the next step needs, so that no step can be taken without it.
+/// How far a run has got. Each stage holds the data for the next step, so that no step can be taken without it.
 ///
 /// ```text
 /// Asked ─▶ Briefed ─▶ Planned ─▶ Judged
@@ -36,7 +36,7 @@ pub(crate) enum Phase {
 pub(crate) enum Stage {
     /// The question is known.
     Asked,
-    /// What the answer must cover is fixed.
+    /// The aspects that the answer must cover are fixed.
     Briefed(Briefs),
     /// The nodes of a round are worked on.
     Planned(Box<Rounds>),
@@ -44,12 +44,12 @@ pub(crate) enum Stage {
     Judged(Box<Judged>),
 }
 
-/// What a run is asked, for those who may know everything and for the web.
+/// The brief of a run, in full and as it may leave.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Briefs {
-    /// What the answer must cover.
+    /// The aspects that the answer must cover.
     pub(crate) brief: Brief,
-    /// What of it may leave.
+    /// Its version for the web.
     pub(crate) outward: OutwardBrief,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Briefs {
 pub(crate) enum OutwardBrief {
     /// The brief of the run: it was made before anything was retrieved.
     Same,
-    /// A brief that was made again, without the earlier answer that the run follows up. Its aspects have ids of their own.
+    /// A second brief, made without the earlier answer that the run follows up. Its aspects have their own ids.
     Apart(Brief),
-    /// There is none: the run follows up an earlier answer, and had no way out when it was briefed.
+    /// No brief may leave: the run follows up an earlier answer, and had no way out when it was briefed.
     Missing,
 }
 
@@ -78,7 +78,6 @@ impl Briefs {
 /// The rounds up to the one that is under way.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rounds {
-    /// What is asked.
     pub(crate) briefs: Briefs,
     /// Nodes whose questions a plan worded after something was retrieved.
     pub(crate) reworded: BTreeSet<NodeId>,
@@ -92,7 +91,7 @@ pub(crate) struct Rounds {
     pub(crate) verdicts: Vec<Verdict>,
 }
 
-/// What the rounds that ended have left: what the workers of the next round see of them.
+/// Results of the rounds that have ended, as the workers of the next round see them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Folded {
     /// The summaries.
@@ -120,7 +119,7 @@ pub(crate) struct Judged {
     pub(super) before: Folded,
 }
 
-/// The end of a run, which a resumption takes back.
+/// The end of a run, which a resume reverts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ended {
     /// Why it ended.
@@ -132,10 +131,10 @@ pub(crate) struct Ended {
 }
 
 impl Phase {
-    /// The phase of a run that was only asked.
+    /// The first phase.
     pub(super) const ASKED: Self = Self::Open(Stage::Asked);
 
-    /// Returns how far the run has got, whether it has ended or not.
+    /// Returns the stage of the run, or the one in which it ended.
     pub(crate) fn stage(&self) -> &Stage {
         match self {
             Self::Open(stage) => stage,
@@ -143,7 +142,7 @@ impl Phase {
         }
     }
 
-    /// Returns its name, for errors.
+    /// Returns the name of the phase, for errors.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Open(Stage::Asked) => "asked",

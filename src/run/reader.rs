@@ -1,7 +1,7 @@
 //! Reads long web pages for a node, which sees a digest or, without one, the excerpts relevant to its question.
 //!
-//! No long page is shown whole, and all of it stays what quotes are checked against. Only public text goes in: pages, and
-//! a question that may leave.
+//! No long page is shown whole, but quotes are checked against all of it. Only public text goes in: pages, and a
+//! question that may leave.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,6 +44,7 @@ impl Reading {
             return Ok(None);
         }
         let ranked = self.ranked(question, page).await.filter(|ranked| !ranked.is_empty());
+        // The worker then cuts the page to its beginning.
         let Some(ranked) = ranked else { return Ok(None) };
         let digest = self.digest(node, question, page, &ranked).await.map_err(SourceError::Stopped)?;
         Ok(Some(match digest {
@@ -52,14 +53,14 @@ impl Reading {
         }))
     }
 
-    /// Returns the stretches of a page that bear most on the question, best first.
+    /// Returns the parts of a page by relevance to the question, best first.
     async fn ranked(&self, question: &Outbound, page: &str) -> Option<Vec<Range<usize>>> {
         let (embedder, question, page) = (self.embedder.clone()?, question.clone(), page.to_owned());
         let rank = move || relevant(&page, question.as_str(), embedder.as_ref());
         tokio::task::spawn_blocking(rank).await.ok()?.ok()
     }
 
-    /// Returns the digest of a page, if there is one in time.
+    /// Returns the digest of a page; `None` if it fails or takes too long.
     async fn digest(
         &self,
         node: &NodeId,

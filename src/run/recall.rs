@@ -1,5 +1,5 @@
-//! The research memory: what runs found, as vectors with tags. A run searches its own entries when an answer is written,
-//! and those of all runs are searched by `dr recall`.
+//! The research memory: quotes and summaries of runs, as vectors with tags. A run searches its own entries when an
+//! answer is written, and those of all runs are searched by `dr recall`.
 //!
 //! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
 //! confidence. A [`RecallQuery`] filters by tag and ranks by similarity to a text, such as the question or an aspect.
@@ -54,12 +54,13 @@ struct Failures {
     tell: OnFailure,
 }
 
-/// Told why a run goes on without its memory.
+/// Receives the error after which a run goes on without its memory.
 pub(crate) type OnFailure = Arc<dyn Fn(&RecallError) + Send + Sync>;
 
 impl Failures {
     fn note<T>(&self, result: Result<T, RecallError>) -> Result<T, RecallError> {
         result.inspect_err(|error| {
+            // Once: every round uses the memory, and would report the same.
             if !self.was_told.swap(true, Ordering::Relaxed) {
                 (self.tell)(error);
             }
@@ -70,7 +71,7 @@ impl Failures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EntryKind {
-    /// A quote, with what it was quoted for.
+    /// A quote, with the findings that cite it.
     Quote,
     /// The summary of a branch.
     Summary,
@@ -87,7 +88,7 @@ pub(crate) enum EntrySource {
     Mcp,
 }
 
-/// Something a run found.
+/// A quote or a summary of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     /// The id of the quote, or of the node whose summary it is.
@@ -99,7 +100,7 @@ pub(crate) struct Entry {
     pub(crate) source: EntrySource,
     /// The path and lines, or the address; empty for a summary.
     pub(crate) place: String,
-    /// Who may see it.
+    /// The label of the quote; of a summary, the strictest of its quotes.
     pub(crate) label: Label,
     /// From 0 to 1.
     pub(crate) confidence: f32,
@@ -112,7 +113,7 @@ pub(crate) struct Entry {
 pub(crate) struct RecallQuery<'a> {
     /// Only entries of this run.
     pub(crate) run: Option<&'a RunId>,
-    /// What the entries should be similar to.
+    /// The text to rank by.
     pub(crate) text: &'a str,
     /// Only entries of this kind.
     pub(crate) kind: Option<EntryKind>,
@@ -122,7 +123,7 @@ pub(crate) struct RecallQuery<'a> {
     pub(crate) eyes: Label,
     /// Only entries of this node.
     pub(crate) node: Option<&'a NodeId>,
-    /// How many at most.
+    /// Most entries to return.
     pub(crate) limit: usize,
 }
 
@@ -208,8 +209,8 @@ async fn steady<T>(work: impl Future<Output = Result<T, RecallError>>) -> Result
 }
 
 impl Recall {
-    /// Opens the memory beside the journal in `folder`, or makes it. `on_failure` is told once, if this fails or a later
-    /// operation does.
+    /// Opens the memory beside the journal in `folder`, or creates it. `on_failure` is called at most once, with the
+    /// first error of this or a later operation.
     pub(crate) async fn open(folder: &Path, embedder: Arc<dyn Embedder>, on_failure: OnFailure) -> Option<Self> {
         let failures = Arc::new(Failures { was_told: AtomicBool::new(false), tell: on_failure });
         let table = failures.note(steady(Self::table(folder, &embedder)).await).ok()?;
@@ -218,6 +219,7 @@ impl Recall {
 
     /// Opens the memory beside the journal in `folder` for reading. Returns `None` if there is none for this embedder.
     pub(crate) async fn known(folder: &Path, embedder: Arc<dyn Embedder>) -> Result<Option<Self>, RecallError> {
+        // Connecting would create the folder.
         if Self::folder(folder).symlink_metadata().is_err() {
             return Ok(None);
         }
@@ -228,6 +230,7 @@ impl Recall {
                 opened => opened.map(Some).map_err(during("open")),
             }
         });
+        // Errors are returned to the caller, who does not go on without the memory.
         let failures = Arc::new(Failures { was_told: AtomicBool::new(false), tell: Arc::new(|_| ()) });
         Ok(opened.await?.map(|table| Self { table, embedder, failures }))
     }
@@ -304,6 +307,7 @@ impl Recall {
         let batches: Vec<RecordBatch> = found.try_collect().await.map_err(during("search"))?;
         let mut found: Vec<Recalled> = batches.iter().map(recalled).collect::<Result<Vec<_>, _>>()?.concat();
         let key = |found: &Recalled| (found.run.clone(), found.entry.id.clone());
+        // Ties by key, so that the same entries are in the same order for a resumed run.
         found.sort_by(|a, b| b.similarity.total_cmp(&a.similarity).then_with(|| key(a).cmp(&key(b))));
         Ok(found)
     }
@@ -316,6 +320,7 @@ impl Recall {
     /// Removes the memory of all runs.
     pub(crate) fn discard(runs: &Path) -> std::io::Result<()> {
         let folder = Self::folder(runs);
+        // A damaged memory may even be a file in place of the folder.
         let removed = if folder.is_dir() { std::fs::remove_dir_all(folder) } else { std::fs::remove_file(folder) };
         removed.or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
     }
@@ -342,6 +347,7 @@ impl Recall {
             table.optimize(compact).await.map_err(during("compact"))?;
             let prune = OptimizeAction::Prune {
                 older_than: Some(Duration::zero()),
+                // Otherwise files younger than seven days stay, in case a write in progress needs them.
                 delete_unverified: Some(true),
                 error_if_tagged_old_versions: Some(false),
             };
@@ -390,8 +396,9 @@ async fn tables(runs: &Path) -> Result<Vec<Table>, RecallError> {
     Ok(tables)
 }
 
-/// Returns the entries of a branch: its summary, and each quote with what it was quoted for.
+/// Returns the entries of a branch: its summary, and each quote with the findings that cite it.
 pub(crate) fn entries(node: &NodeId, branch: &Branch) -> Vec<Entry> {
+    // Without a quote, nothing shows that the summary is made of public text.
     let label = branch.evidence.iter().map(|quote| quote.label).max().unwrap_or(Label::Internal);
     let summary = Entry {
         id: node.to_string(),
@@ -486,6 +493,7 @@ fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
             confidence: confidence.value(row),
             text: words.value(row).to_owned(),
         };
+        // The table stores no similarity: LanceDB returns the cosine distance.
         Ok(Recalled { run: tag(run.value(row))?, entry, similarity: 1.0 - distance.value(row) })
     };
     (0..batch.num_rows()).map(entry).collect()

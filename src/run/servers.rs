@@ -1,7 +1,7 @@
 //! Tools of the user's own servers, as the workers of a run call them.
 //!
-//! The tools that a run offers are on record, so that its prompts stay the same when it is resumed, whatever became of
-//! the server since. A call on record is not made again on the day the run began.
+//! The tools that a run offers are on record, so that its prompts stay the same when it is resumed, even if the server
+//! has changed. A call on record is not made again on the day the run began.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +31,7 @@ pub(crate) struct CallContext {
     pub(crate) run: RunId,
     /// Answers on record.
     pub(crate) cache: Cache,
-    /// What may be sent.
+    /// Checks and records outgoing texts.
     pub(crate) egress: Egress,
     pub(crate) patience: Patience,
     /// The day the run began.
@@ -69,7 +69,7 @@ pub(crate) struct NodeServers<Q: ?Sized> {
 
 /// Arguments that a run may send.
 pub(crate) trait Arguments: Words {
-    /// Lets the arguments leave, if the server they are for is outside.
+    /// Checks and records the arguments before they leave, if they do.
     fn release(
         &self,
         egress: &Egress,
@@ -79,7 +79,7 @@ pub(crate) trait Arguments: Words {
 }
 
 impl Arguments for str {
-    /// An internal server is not outside.
+    /// Internal text goes to internal servers only, which is no egress.
     async fn release(&self, _: &Egress, _: &NodeId, _: &str) -> Result<(), SourceError> {
         Ok(())
     }
@@ -107,7 +107,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the run must stop. A server that fails is left out, and its node says so.
+    /// Returns an error if the run must stop. A server that fails is left out, with a note.
     pub(crate) async fn of_node(self: &Arc<Self>, node: &NodeId) -> Result<NodeServers<Q>, SourceError> {
         let listing = self.listing.get_or_try_init(|| async { self.list().await.map(Arc::new) }).await?;
         Ok(NodeServers { shared: Arc::clone(self), listing: Arc::clone(listing), node: node.clone() })
@@ -119,13 +119,16 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
             let CallContext { run, cache, patience, .. } = &self.context;
             let scope = server.source_name();
             let made = cache.made(LookupTool::McpCall, &scope).await?;
+            // Calls of earlier processes count against the limit of the run.
             calls.store(u32::try_from(made).unwrap_or(u32::MAX), Ordering::Relaxed);
             let lookup = Lookup {
+                // The list is that of the run, so it is filed under the root and not under the node that comes first.
                 node: NodeId::numbered(1),
                 tool: LookupTool::McpTools,
                 query: server.settings().name.clone(),
                 scope,
                 label: server.settings().label,
+                // For this run alone: a later one must see the tools that the server offers then.
                 version: run.to_string(),
             };
             let listing: Listing = Box::pin(cache.answer(lookup, patience.wait(Box::pin(listing_of(server))))).await?;
@@ -140,7 +143,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
     }
 }
 
-/// Lists the tools of a server. That it fails is a result: the run would otherwise offer other tools when it is resumed.
+/// Lists the tools of a server. A failure is a result, too: otherwise a resumed run would offer other tools.
 async fn listing_of<Q: ?Sized>(server: &Server<Q>) -> Result<Listing, SourceError> {
     let name = &server.settings().name;
     let listed = match server.offered().await {
@@ -188,8 +191,9 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let is_its = |known: &&RunServer<Q>| offered.is_of(&known.server.settings().name);
         let known = self.shared.servers.iter().find(is_its);
         let known = known.ok_or_else(|| refused(format!("there is no server for `{tool}`")))?;
+        // Parsed and serialised again, so that arguments that differ only in spacing are one call on record.
         let said = serde_json::Value::Object(offered.arguments(arguments.words()).await.map_err(refused)?);
-        // Not what the model wrote: a name that is offered is one the user chose.
+        // The offered name, which the user chose, and not the text that the model wrote.
         attach::word("name", offered.name.as_str());
         attach::text("arguments", || said.to_string());
         let CallContext { cache, egress, day, .. } = &self.shared.context;

@@ -37,7 +37,7 @@ pub(crate) struct RunSources {
     pub(crate) internal_version: String,
     /// Reads long pages.
     pub(crate) reading: Reading,
-    /// The day the run began: what the web said is used again on that day.
+    /// The day the run began. Results from the web are reused on that day only.
     pub(crate) day: String,
     /// Servers for workers inside.
     pub(crate) internal_servers: Option<Arc<RunServers<str>>>,

@@ -1,4 +1,4 @@
-//! What is attached to the spans of calls and jobs for traces; see [`crate::traces`].
+//! Attaches models, replies and usage to the spans of calls and jobs; see [`crate::traces`].
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::llm::endpoint::provider;
 use crate::llm::message::{Reply, Speaker, Usage};
 use crate::traces::attach;
 
-/// Attaches to the current span the provider at an endpoint, and its machine.
+/// Attaches provider, host and port of an endpoint to the current span.
 pub(crate) fn attach_server(endpoint: &str) {
     let Ok(address) = endpoint.parse::<BaseUrl>() else { return };
     attach::word("provider", provider(&address));
@@ -15,8 +15,9 @@ pub(crate) fn attach_server(endpoint: &str) {
     attach::count("port", address.port());
 }
 
-/// Attaches to the current span what a model replied.
+/// Attaches the reply of a model to the current span.
 pub(crate) fn attach_reply(reply: &Reply) {
+    // An endpoint may answer with another model than requested, such as a dated version.
     if let Some(model) = reply.raw.get("model").and_then(Value::as_str) {
         attach::word("answered_by", model);
     }
@@ -27,7 +28,7 @@ pub(crate) fn attach_reply(reply: &Reply) {
     attach_output(reply);
 }
 
-/// Attaches to the current span the text of a reply.
+/// Attaches the text of a reply to the current span.
 pub(crate) fn attach_output(reply: &Reply) {
     attach::messages("output", [(Speaker::Assistant.name(), reply.text.as_str())], Some(finish(reply)));
 }

@@ -65,11 +65,11 @@ pub(crate) struct Steps {
     pub(crate) sources: RunSources,
     /// Picks sentences.
     pub(crate) picker: Arc<dyn Pick>,
-    /// What the skim of the knowledge base found, once it is done.
+    /// Result of the skim of the knowledge base, once it is done.
     pub(crate) skim: OnceCell<Option<Skim>>,
     /// The research memory.
     pub(crate) recall: Option<Recall>,
-    /// What earlier runs found, if the run is offered it.
+    /// Quotes of earlier runs, if the run uses them.
     pub(crate) earlier: Option<Earlier>,
     /// Receives each section of a long answer as it is written.
     pub(crate) on_section: Arc<dyn Fn(&Section) + Send + Sync>,
@@ -183,6 +183,7 @@ impl Steps {
     pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
         let Some(followed) = &state.settings.follows else { return Ok(None) };
         let ways = self.ways(state);
+        // With egress allowed, tasks for the web are worded from the brief itself.
         if state.settings.request.allow_egress || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
@@ -190,7 +191,7 @@ impl Steps {
         self.brief_after(state, Label::Public, &CallKey::of_run("brief/outward"), Some(follows)).await.map(Some)
     }
 
-    /// Makes a brief from the words of the user and what is told of an earlier run.
+    /// Makes a brief from the user's words and a note on the run that is followed.
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "brief"))]
     async fn brief_after(
         &self,
@@ -245,6 +246,7 @@ impl Steps {
         let source = state.settings.request.source;
         let check = |draft: &PlanDraft| checked(draft, state, brief, 1, &|hint| directed_to(hint, source));
         let by_rules = |why: String| {
+            // An empty plan leaves the root, which is then worked on as a single node.
             let plan = check(&plan_by_rules(brief)).unwrap_or_default();
             Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
         };
@@ -299,6 +301,7 @@ impl Steps {
         rounds: &Rounds,
     ) -> Result<(Memory, Draft, Verdict), StepError> {
         let brief = &rounds.briefs.brief;
+        // First, because writer and judge search what this adds.
         self.remember(state).await;
         let memory = self.folded(state, rounds).await?;
         let Some(desk) = self.desk.as_deref() else {
@@ -360,6 +363,7 @@ impl Steps {
             memory.global = Summary { text, label: memory.global.label.max(label) };
         }
         memory.groups = match self.desk.as_deref() {
+            // While all claims fit, they are the summary, and no call is made for it.
             Some(desk) if fits(desk, state, r) => {
                 let count = |text: &str| desk.count(Role::Summariser, text);
                 group_summaries_by_rules(&state.tree, &state.branches, r, &count)
@@ -389,7 +393,9 @@ impl Steps {
         let (brief, mut draft) = match (state.phase.stage(), self.desk.as_deref()) {
             (Stage::Asked, _) => return Ok(Draft::default()),
             (Stage::Briefed(Briefs { brief, .. }), _) => (brief, by_rules(brief)),
+            // A stopped run makes no more calls: its report is assembled by rules.
             (Stage::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
+                // The last round was cut short, so its quotes are not in the memory yet.
                 self.remember(state).await;
                 let memory = folded_by_rules(state);
                 let draft = self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?;
@@ -462,6 +468,7 @@ impl Steps {
                 }
             }
         }
+        // The memory failed or is incomplete; it is never needed for a report.
         if scores.is_empty() {
             return all.into_iter().take(most).collect();
         }
@@ -483,8 +490,8 @@ fn judged_quotes<'a>(state: &'a RunState, draft: &Draft, others: Vec<&'a Evidenc
     quotes
 }
 
-/// Returns where a node of the first plan looks: in the source the user selected. If that is both, what was planned for
-/// the web alone stays there: nothing about it is expected in the knowledge base.
+/// Returns the source of a node of the first plan: the one the user selected. If that is both, a node planned for the
+/// web alone stays there, since nothing about it is expected in the knowledge base.
 fn directed_to(planned: SourceHint, source: Option<SourceHint>) -> SourceHint {
     source.filter(|hint| (*hint, planned) != (SourceHint::Mixed, SourceHint::Web)).unwrap_or(planned)
 }
@@ -534,7 +541,7 @@ pub(crate) fn draft_by_rules(state: &RunState) -> Draft {
     }
 }
 
-/// Returns the plan, or all its problems as one text. `directed` is where a node looks that was planned for a source.
+/// Returns the plan, or all its problems as one text. `directed` maps the planned source of a node to the one it uses.
 fn checked(
     draft: &PlanDraft,
     state: &RunState,

@@ -135,6 +135,7 @@ impl Store {
     ///
     /// Returns [`StoreError::Busy`] while a process works on a run, and an error while one has the journal open.
     pub(crate) fn repair(folder: &Path) -> Result<Salvaged, StoreError> {
+        // The journal is locked, too, but that lock cannot name the run.
         for run in Self::worked_on(folder) {
             if let Some(holder) = FileLock::holder(&lock_file(&folder.join(LOCKS), &run)) {
                 return Err(StoreError::Busy { run, holder });
@@ -173,6 +174,7 @@ impl Store {
     pub(crate) async fn find(&self, name: Option<&str>) -> Result<RunId, StoreError> {
         let runs = self.journal.runs().await?.runs;
         let Some(name) = name else {
+            // Lock files outlive a journal that was deleted.
             let had_runs = matches!(&self.keeping, Keeping::Locked(locks) if !locked_in(locks).is_empty());
             return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty { had_runs });
         };
@@ -251,6 +253,7 @@ fn locked_in(locks: &Path) -> Vec<RunId> {
     let files = std::fs::read_dir(locks).into_iter().flatten().flatten();
     let mut runs: Vec<RunId> =
         files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()).collect();
+    // The order of a folder differs between file systems.
     runs.sort();
     runs
 }

@@ -21,33 +21,32 @@ use crate::research::verdict::Verdict;
 /// Summary of a node that a plan has dropped.
 const DROPPED: &str = "dropped by a later plan";
 
-/// Where a run stands, as its events say; [`Phase`] has the diagram.
+/// State of a run, folded from its events; [`Phase`] and [`Stage`] have the diagrams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunState {
     /// The question.
     pub(crate) question: Question,
-    /// How the run is made.
+    /// Settings of the run, with the limits that apply now.
     pub(crate) settings: RunSettings,
-    /// What the user answered when asked back.
+    /// The clarifying question and the user's answer.
     pub(crate) clarification: Option<String>,
-    /// Where the run is in its life.
     pub(crate) phase: Phase,
     /// The nodes.
     pub tree: Tree,
-    /// The way taken for each node that was started.
+    /// Route of each node that was started.
     pub(crate) routes: BTreeMap<NodeId, Route>,
-    /// What the nodes found.
+    /// Results of the nodes.
     pub(crate) branches: BTreeMap<NodeId, Branch>,
-    /// What the rounds that ended have left.
+    /// Results of the rounds that have ended.
     pub(crate) folded: Folded,
-    /// Time a process was at work, up to the last event.
+    /// Active time up to the last event, summed over all processes.
     pub(crate) active: Duration,
     started: Moment,
     last: Moment,
     seq: u64,
 }
 
-/// Returns what makes a quote new: the same words in the same place are not, whichever node finds them.
+/// Returns the key by which a quote is new: the same words in the same place are not, even if another node finds them.
 fn place_and_words(quote: &Evidence) -> (String, String) {
     (quote.source.for_people(), quote.quote.clone())
 }
@@ -73,7 +72,7 @@ pub enum FoldError {
         seq: u64,
         /// Its kind.
         name: &'static str,
-        /// What does not fit.
+        /// Why it does not fit.
         reason: String,
     },
 }
@@ -93,7 +92,7 @@ impl RunState {
         Ok(state)
     }
 
-    /// Begins with the first event.
+    /// Returns the state after the first event.
     fn started(record: &Record) -> Result<Self, FoldError> {
         let Event::Started { question, settings } = &record.event else { return Err(FoldError::NotStarted) };
         if record.seq != 1 {
@@ -115,11 +114,12 @@ impl RunState {
         })
     }
 
-    /// Returns the draft of the round before, if nothing was quoted since that it could say more of. A draft by rules is
-    /// written again: the model may be back.
+    /// Returns the draft of the round before, if there are no new quotes since. A draft by rules is written again: the
+    /// model may be back.
     pub(crate) fn draft_that_stands(&self) -> Option<&Draft> {
         let draft = self.folded.draft.as_ref().filter(|draft| !draft.is_makeshift)?;
         let is_known = |quote: &Evidence| self.folded.quotes.contains(&place_and_words(quote));
+        // A node that is tried again loses its branch, and with it quotes that the draft may cite.
         let is_quoted =
             |id: &EvidenceId| self.branches.values().flat_map(|branch| &branch.evidence).any(|e| e.id == *id);
         let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
@@ -187,7 +187,7 @@ impl RunState {
         self.last
     }
 
-    /// Takes the next event.
+    /// Applies the next event.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl RunState {
             }
             Event::Ended { stop_reason, draft } => self.finish_run(*stop_reason, draft).map_err(unfit)?,
         }
-        // The time between two processes, and while the user thinks about a question asked back, is not active time.
+        // The time between two processes, and while a question to the user is open, is not active time.
         if !matches!(record.event, Event::Resumed { .. } | Event::Clarified { .. }) {
             self.active += record.at.since(self.last);
         }
@@ -255,6 +255,7 @@ impl RunState {
     }
 
     fn plan(&mut self, round: u32, plan: &Plan) -> Result<(), String> {
+        // Taken apart to build the next phase. After an error the state is of no use in any case.
         let mut rounds = match replace(&mut self.phase, Phase::ASKED) {
             Phase::Open(Stage::Briefed(briefs)) => {
                 let (reworded, dropped) = (BTreeSet::new(), BTreeSet::new());
@@ -280,6 +281,7 @@ impl RunState {
         if let Some(missing) = plan.nodes.iter().flat_map(|node| &node.depends_on).find(|id| !known.contains(*id)) {
             return Err(format!("there is no node `{missing}`"));
         }
+        // Worded with retrieved text or an earlier answer in view, so the wording may not leave.
         if round > 1 || self.settings.follows.is_some() {
             let updated = plan.updates.iter().filter(|update| update.question.is_some()).map(|update| &update.id);
             rounds.reworded.extend(plan.nodes.iter().map(|node| &node.id).chain(updated).cloned());
@@ -311,7 +313,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Takes the end back. What was running waits again, and so does a root that only the end had settled.
+    /// Reverts the end of the run. Running nodes are pending again, and so is a root that only the end had settled.
     fn reopen(&mut self) {
         if let Phase::Ended(ended) = &mut self.phase {
             self.phase = Phase::Open(replace(&mut ended.before, Stage::Asked));
@@ -327,7 +329,7 @@ impl RunState {
         }
     }
 
-    /// Makes nodes wait again, with those they block. A round that was judged is under way again.
+    /// Makes nodes pending again, with those they block. A round that was judged is under way again.
     fn try_again(&mut self, again: &[NodeId]) {
         if let (Phase::Open(Stage::Judged(judged)), false) = (&self.phase, again.is_empty()) {
             self.folded = judged.before.clone();
@@ -335,7 +337,7 @@ impl RunState {
         }
         let mut waiting: BTreeSet<NodeId> = again.iter().cloned().collect();
         for id in again {
-            // What it found the other way is still on record, and costs nothing when it is looked up again.
+            // Its calls and lookups are still on record, so repeating them costs nothing.
             self.branches.remove(id);
             self.folded.nodes.remove(id);
             if let Some(node) = self.tree.get_mut(id) {
@@ -379,6 +381,7 @@ impl RunState {
 
     fn finish(&mut self, id: &NodeId, branch: &Branch) -> Result<(), String> {
         let is_empty = branch.report.findings.is_empty();
+        // Nodes that depend on it would have nothing to build on.
         let status = if is_empty { NodeStatus::Blocked } else { NodeStatus::Done };
         let summary = match branch.report.summary.as_str() {
             "" => "no relevant evidence was found",
@@ -398,7 +401,6 @@ impl RunState {
             return Err(format!("round {} is the one under way", rounds.number));
         }
         let before = self.folded.clone();
-        // The same words in the same place are nothing new, whichever node finds them.
         let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
         self.folded.quotes.extend(quotes.map(place_and_words));
         self.folded.draft = Some(draft.clone());
@@ -417,6 +419,7 @@ impl RunState {
         self.phase = Phase::Ended(Box::new(Ended { stop_reason, draft: draft.clone(), before }));
         let root = self.tree.root.clone();
         let has_answer = !draft.findings.is_empty() || !draft.answer.is_empty();
+        // A root that was divided has no worker: the final answer is its result.
         if let Some(root) = self.tree.get_mut(&root).filter(|root| root.status == NodeStatus::Pending) {
             root.status = if has_answer { NodeStatus::Done } else { NodeStatus::Blocked };
             root.confidence = draft.confidence;

@@ -28,6 +28,7 @@ fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {
         let usage = usage_of_call(call);
+        // Calls without a node, such as brief, plan and report, are summed up under this name.
         let node = call.key.node().map_or_else(|| "run".to_owned(), ToString::to_string);
         for sum in [
             &mut table.total,

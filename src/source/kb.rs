@@ -25,7 +25,7 @@ const MAX_LINKED: usize = 5;
 /// Longest heading or title that is shown there.
 const MAX_NAME_CHARACTERS: usize = 50;
 
-/// One snapshot of an index, and what may be found in it.
+/// One snapshot of an index, restricted by filters.
 pub(crate) struct KbSource {
     searcher: Searcher,
     options: SearchOptions,
@@ -59,6 +59,7 @@ impl KbSource {
             Rerank::Off | Rerank::Withheld(_) => String::new(),
         };
         let withheld = if searcher.withholds_vectors() { ":by words" } else { "" };
+        // Debug forms will do: if one changes, results on record are not used, and searches are made again.
         let state = format!(
             "{}{}:{}:{:?}:{:?}:{:?}:{:?}{reranked}{withheld}",
             contents.collect::<String>(),
@@ -98,8 +99,8 @@ impl Links {
         Ok(Some(Self { map, open }))
     }
 
-    /// Returns the lines that are shown below an opened passage: its document's outline, and the notes linked with it. Both name
-    /// what `open` takes.
+    /// Returns the lines that are shown below an opened passage: its document's outline, and the notes linked with it.
+    /// Both list addresses for `open`.
     fn below(&self, document: &DocumentId) -> String {
         let Some(at) = self.map.position(document) else { return String::new() };
         let Note { row, structure } = &self.map.notes()[at];
@@ -122,7 +123,7 @@ impl Links {
         below
     }
 
-    /// Returns what a document is opened by: its path, with its collection if another has the same path.
+    /// Returns the address by which a document is opened: its path, with its collection if another has the same path.
     fn address(&self, row: &DocumentRow) -> String {
         match self.at(&row.path) {
             Some(found) if found.id == row.id => row.path.clone(),
@@ -168,6 +169,7 @@ impl KbSource {
         };
         let Some((row, line)) = links.at(id).map(|row| (row, 1)).or_else(with_line) else { return Ok(None) };
         let rows = index.document_chunks(&row.id).await?;
+        // A line before the first chunk, such as one of the front matter, opens that chunk.
         let at = rows.iter().rposition(|chunk| chunk.line_start <= line).unwrap_or(0);
         Ok(rows.get(at).cloned().map(|chunk| (chunk, rows)))
     }
@@ -234,6 +236,8 @@ impl Source for KbSource {
             let options = SearchOptions { limit, ..self.options.clone() };
             let judged = self
                 .searcher
+                // Token vectors double the time of a search, which matters to a user who waits for hits, but not in a
+                // run.
                 .search_and_judge(query, &options, Measured::Tokens)
                 .await
                 .map_err(|error| failed(&error))?;
@@ -288,7 +292,7 @@ impl<'a> HeadingChunks<'a> {
         Self { rows: &rows[place - before..place + after] }
     }
 
-    /// Takes a whole document.
+    /// Returns all chunks of a document.
     pub(crate) fn whole(rows: &'a [ChunkRow]) -> Self {
         Self { rows }
     }

@@ -1,7 +1,7 @@
 //! Sources of evidence: the knowledge base, the web, background research, and tools of the user's own servers.
 //!
 //! A search returns passages with a snippet to show and the whole text for code to check quotes against; `open` returns
-//! more of the document. A worker asks through the trait [`Source`], whose parameter says what it takes for a query: the
+//! more of the document. A worker asks through the trait [`Source`], whose parameter is the type of its queries: the
 //! knowledge base takes any text, the web only [`Outbound`](crate::base::outbound::Outbound) text, so that only a worker
 //! that faces outward can search it.
 //!
@@ -33,7 +33,7 @@ pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file, read_place};
 
-/// Who may see a text and anything derived from it; the stricter is the greater.
+/// The audience of a text and of anything derived from it; the stricter label is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Label {
@@ -55,6 +55,7 @@ impl Label {
 
 /// The location of a passage or quote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// Stored in journals and printed in reports: a new field needs a default.
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Place {
     /// A file of the knowledge base.
@@ -83,7 +84,7 @@ pub enum Place {
         url: String,
         /// Its title.
         title: String,
-        /// Day of its publication, `YYYY-MM-DD`, as the page or the search engine says.
+        /// Day of its publication, `YYYY-MM-DD`, as given by the page or the search engine.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         published: Option<String>,
         /// When it was fetched, in milliseconds since 1970; `None` if it is only known from a report.
@@ -110,16 +111,16 @@ pub enum Place {
 /// A passage of a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
-    /// Names it within its source; what [`Documents::open`] takes.
+    /// Identifies it within its source, for [`Documents::open`].
     pub id: String,
     /// Its location.
     pub place: Place,
-    /// Who may see it.
+    /// Its audience.
     pub label: Label,
     /// The whole passage, verbatim.
     pub text: String,
-    /// The stretch of it that bears on the query. Of an opened passage the part that is shown: its text or a digest, and below
-    /// that its links.
+    /// The excerpt that bears on the query. Of an opened passage, the part that is shown: its text or a digest,
+    /// followed by its links.
     pub snippet: String,
     /// How well it bears on the query, from 0 to 1; comparable within one search only.
     pub score: f32,
@@ -134,7 +135,7 @@ pub struct Found {
     pub support: Support,
     /// Notes for the reader of the report, for example that vectors were left out.
     pub notes: Vec<String>,
-    /// What became of words that the source does not have.
+    /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
     /// The query with misspelt words replaced, if it was searched instead.
@@ -142,7 +143,7 @@ pub struct Found {
     pub corrected: Option<String>,
 }
 
-/// The document behind a quote, as it is now.
+/// The current state of the document behind a quote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceFile {
     /// It is unchanged since it was indexed.
@@ -180,7 +181,7 @@ pub enum SourceError {
         /// The rule that kept it back.
         reason: String,
     },
-    /// A tool is not called like this, or not any more in this run.
+    /// The call of a tool is invalid, or not allowed any more in this run.
     #[error("{reason}")]
     Refused {
         /// The whole message, for the worker.
@@ -194,7 +195,7 @@ pub enum SourceError {
         /// Its error, with causes.
         reason: String,
     },
-    /// The source would fail whatever it was asked: it is down, over its quota, or rejects the key.
+    /// The source would fail for any request: it is down, over its quota, or rejects the key.
     #[error("source `{name}` failed: {reason}")]
     Down {
         /// Which source.
@@ -235,10 +236,10 @@ impl SourceError {
         matches!(self, Self::Failed { .. } | Self::Down { .. } | Self::GivenUp(_))
     }
 
-    /// Returns the error as a model is told it.
+    /// Returns the error in the wording that models are shown.
     ///
     /// Which workers still reach a source that is down, and which come too late to ask it, depends on timing. Prompts must
-    /// not, so every one of them is told the same.
+    /// not, so all of them have the same wording.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Down { name, .. } => format!("source `{name}` is not available"),
@@ -267,7 +268,7 @@ impl Guarded for SourceError {
     }
 }
 
-/// Documents that can be opened, and that quotes are checked against.
+/// Documents that can be opened, and against which quotes are checked.
 pub trait Documents: Send + Sync {
     /// Reads more around a passage: its whole section or page.
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>>;
@@ -284,12 +285,12 @@ pub trait Source<Q: ?Sized = str>: Documents {
     /// Describes the searched content for reports: `12 files of handbook`.
     fn scope(&self) -> String;
 
-    /// Returns what the user says of the searched content, a sentence for each folder.
+    /// Returns the user's descriptions of the searched content, a sentence for each folder.
     fn about(&self) -> &[String] {
         &[]
     }
 
-    /// Returns what a result depends on besides the query: the version of the index and its filters.
+    /// Returns the version of everything that a result depends on besides the query, such as index and filters.
     ///
     /// A result on record is used again only under the same version.
     fn version(&self) -> String;
@@ -328,6 +329,7 @@ pub(crate) fn place_of(path: &str, heading_path: &[String], first: u32, last: u3
 /// Returns the page of a PDF that a passage under these headings is on. A passage on two pages is on the first.
 pub(crate) fn page_of(path: &str, heading_path: &[String]) -> Option<u32> {
     let is_pdf = Extractable::of(path) == Some(Extractable::Pdf);
+    // Extraction makes a section of each page, under a heading with its number.
     heading_path.last().filter(|_| is_pdf).and_then(|heading| page_of_heading(heading))
 }
 
@@ -347,6 +349,7 @@ impl Place {
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let lines = |place: &Self| match place {
             Self::Kb { line_start, line_end, .. } => (*line_start, *line_end),
+            // They have no lines: any two places of the same page or call overlap.
             Self::Web { .. } | Self::Mcp { .. } => (0, 0),
         };
         let ((start, end), (first, last)) = (lines(self), lines(other));
@@ -358,7 +361,7 @@ impl Place {
         self.document() == other.document()
     }
 
-    /// Returns the names that tell documents of a kind apart, after the kind.
+    /// Returns the parts that identify a document, beginning with its kind.
     fn document(&self) -> [&str; 4] {
         match self {
             Self::Kb { collection, path, .. } => ["kb", collection, path, ""],
@@ -375,9 +378,10 @@ impl Place {
         one_line(&names.collect::<Vec<_>>().join(" › "))
     }
 
-    /// Returns where a text is from, as models are told it: path, host or tool, date, title and headings, on one line.
+    /// Returns the provenance of a text as models are shown it: path, host or tool, date, title and headings, on one
+    /// line.
     ///
-    /// Who says something and when decides how far it can be relied on.
+    /// How far a text can be relied on depends on its source and date.
     pub(crate) fn provenance(&self) -> String {
         one_line(&format!("{} › {}", self.origin(), self.names()))
     }

@@ -1,7 +1,7 @@
-//! A folder of files that this user alone could have written.
+//! A folder of files that only this user could have written.
 //!
-//! Such a folder may have come with a project. So each file is sealed with a key in the user's data folder that no project
-//! has: a file with another seal, or with changed contents, counts as missing.
+//! The folder may have come with a project, so each file is sealed with a key in the user's data folder, which no
+//! project has. A file with another seal, or with changed contents, counts as missing.
 
 use std::path::PathBuf;
 
@@ -59,6 +59,7 @@ impl SealedFolder {
         name: &ContentHash,
         contents: &T,
     ) -> Result<(), SealedFolderError> {
+        // A name that is no hash has an empty path, which cannot be written.
         let path = self.path(kind, name).unwrap_or_default();
         let write = || {
             let secret = secret_in(&self.key, true)?;

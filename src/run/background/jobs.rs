@@ -58,6 +58,7 @@ impl JobTask<'_> {
             node: self.node.clone(),
             tool: LookupTool::DeepResearch,
             query: format!("{}\n{}", words.join("\n"), self.asked),
+            // Not that of the search engine, which a job does not use.
             scope: "the web".to_owned(),
             label: Label::Public,
             version: format!("{version} {} {}", self.day, egress.is_open()),

@@ -16,7 +16,7 @@ use crate::source::Label;
 /// Last part of the key of a call that starts a background job.
 pub(crate) const JOB_STEP: &str = "research";
 
-/// A call, as it is known before it is sent.
+/// A call before it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Call {
     /// Its name within the run.
@@ -25,17 +25,17 @@ pub(crate) struct Call {
     #[serde(flatten)]
     pub(crate) kind: CallKind,
     pub(crate) model: String,
-    /// Hash of everything the request says.
+    /// Hash of the whole request.
     pub(crate) request_hash: ContentHash,
     /// Which part of the budget pays for it.
     pub(crate) purpose: Purpose,
-    /// What its prompt may have in it: public, what may leave; internal, everything.
+    /// Text that its prompt may contain: `public`, only text that may leave; `internal`, any.
     pub(crate) label: Label,
-    /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
+    /// Worst-case cost in billionths of a dollar; `None` if the price is not known.
     pub(crate) worst_cost: Option<u64>,
 }
 
-/// What a call pays for.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "KindColumns")]
 pub(crate) enum CallKind {
@@ -94,6 +94,7 @@ impl From<CallKind> for KindColumns {
 impl From<KindColumns> for CallKind {
     fn from(KindColumns { role, is_tight, counted_tokens, worst_tokens }: KindColumns) -> Self {
         match role {
+            // The table has no column for the kind: the calls of this role are the jobs.
             Role::Researcher => Self::Job,
             role => Self::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }),
         }
@@ -101,7 +102,7 @@ impl From<KindColumns> for CallKind {
 }
 
 impl Call {
-    /// Returns the role that calls.
+    /// Returns the calling role.
     pub(crate) fn role(&self) -> Role {
         KindColumns::from(self.kind).role
     }
@@ -119,13 +120,13 @@ impl Call {
         }
     }
 
-    /// Returns the most that it can cost.
+    /// Returns its worst case.
     pub(crate) fn worst(&self) -> CallCost {
         CallCost { cost_nanos: self.worst_cost, tokens: self.prompt().map_or(0, |prompt| prompt.worst_tokens) }
     }
 }
 
-/// Where a call is in its life.
+/// State of a call.
 ///
 /// ```text
 /// Sent ─┬▶ Replied
@@ -146,9 +147,9 @@ pub(crate) enum CallState {
     Failed,
     /// The request may have been carried out. Charged at its worst case.
     Unknown,
-    /// There is certainly no reply, and something was charged: at worst the worst case.
+    /// There will be no reply. Charged at its cost, or at the worst case if that is unknown.
     Lost,
-    /// There was a reply, and the journal has lost it. That of a background job can be had again.
+    /// There was a reply, and the journal has lost it. That of a background job can be fetched again.
     Damaged,
 }
 
@@ -187,7 +188,6 @@ pub(crate) struct CallRow {
     pub(crate) call: Call,
     /// When it was sent.
     pub(crate) sent_at: Moment,
-    /// Where it stands.
     #[serde(rename = "outcome")]
     pub(crate) state: CallState,
     /// When it ended.
@@ -196,9 +196,9 @@ pub(crate) struct CallRow {
     pub(crate) reply: Option<Reply>,
     /// Why there is no reply.
     pub(crate) error: Option<String>,
-    /// Tokens it cost.
+    /// Tokens that were charged.
     pub(crate) usage: Option<Usage>,
-    /// What it cost, in billionths of a dollar.
+    /// Its actual cost, in billionths of a dollar.
     pub(crate) cost: Option<u64>,
     /// The background job it started.
     pub(crate) job: Option<JobId>,
@@ -207,7 +207,7 @@ pub(crate) struct CallRow {
     pub(crate) provider: Option<ProviderKind>,
 }
 
-/// A stored call is the call, and what became of it.
+/// A stored call can be used like the call itself.
 impl Deref for CallRow {
     type Target = Call;
 
@@ -217,7 +217,7 @@ impl Deref for CallRow {
 }
 
 impl CallRow {
-    /// Returns what this call is charged, in billionths of a dollar; `None` if the price is not known.
+    /// Returns the charge for this call in billionths of a dollar, or `None` if its price is not known.
     pub(crate) fn charged_cost(&self) -> Option<u64> {
         match self.state {
             CallState::Sent | CallState::Unknown => self.worst_cost,
@@ -237,7 +237,7 @@ impl CallRow {
     }
 
     /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its reply:
-    /// its report can be had from the provider again.
+    /// its report can be fetched from the provider again.
     pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
         self.job.as_ref().filter(|_| matches!(self.state, CallState::Sent | CallState::Damaged))
     }
@@ -280,11 +280,13 @@ impl LockedRun {
         let (state, reply, error, cost) = match outcome.clone() {
             CallOutcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
             CallOutcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
+            // Without a cost, the worst case in the row stays charged.
             CallOutcome::Unknown(error) => (CallState::Unknown, None, Some(error), None),
             CallOutcome::Lost(error, cost) => (CallState::Lost, None, Some(error), cost),
         };
         self.write(move |connection, run| {
             connection.execute(
+                // By run, too: ids are unique over all runs, but the lock covers one run only.
                 "UPDATE calls SET outcome = :outcome, ended_at = :ended_at, reply = :reply, error = :error, \
                  usage = :usage, cost = :cost WHERE id = :id AND run = :run",
                 named_params! {
@@ -340,7 +342,7 @@ impl Journal {
         }
     }
 
-    /// Returns the calls of a run that made this request, oldest first, under whatever key.
+    /// Returns the calls of a run that made this request under any key, oldest first.
     pub(crate) async fn calls_for(&self, run: &RunId, request: &ContentHash) -> Result<Vec<CallRow>, JournalError> {
         let params = [run.to_string(), request.as_str().to_owned()];
         self.calls_where("reply", "run = ?1 AND request_hash = ?2", params).await
@@ -368,6 +370,7 @@ impl Journal {
         condition: &'static str,
         params: [String; N],
     ) -> Result<Vec<CallRow>, JournalError> {
+        // Only literals are put into the statement; values are bound.
         let sql = format!("SELECT {CALL_COLUMNS}, {reply} FROM calls WHERE {condition} ORDER BY id");
         self.read(move |connection| rows(connection, &sql, params_from_iter(params), call_row)).await
     }

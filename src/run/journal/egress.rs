@@ -44,9 +44,7 @@ impl std::fmt::Display for EgressKind {
 pub(crate) struct EgressRow {
     /// The node it was sent for.
     pub(crate) node: NodeId,
-    /// When.
     pub(crate) at: Moment,
-    /// Its form.
     pub(crate) kind: EgressKind,
     /// The recipient.
     pub(crate) target: String,
@@ -64,6 +62,7 @@ const HASHED: &str = "run, node, at, kind, target, text, withheld";
 fn hash_of(row: &Row<'_>, previous: &str) -> rusqlite::Result<String> {
     let mut hasher = blake3::Hasher::new();
     let mut part = |kind: u8, bytes: &[u8]| {
+        // With type and length, so that no text can move from one column to the next unnoticed.
         hasher.update(&[kind]).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
     };
     part(0, previous.as_bytes());
@@ -118,6 +117,7 @@ impl LockedRun {
     pub(crate) async fn record_egress(&self, row: &EgressRow) -> Result<(), JournalError> {
         let row = row.clone();
         self.write(move |connection, run| {
+            // One commit: a row without its link would count as changed.
             let transaction = connection.unchecked_transaction()?;
             let inserted = transaction.execute(
                 "INSERT INTO egress (run, node, at, kind, target, text, withheld) \

@@ -9,7 +9,7 @@ use crate::base::id::RunId;
 use crate::research::node::NodeId;
 use crate::source::Label;
 
-/// What was asked of a source.
+/// The kind of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LookupTool {
     /// Passages of the knowledge base.
@@ -64,9 +64,9 @@ pub(crate) struct Lookup {
     pub(crate) query: String,
     /// The part of the source that was searched.
     pub(crate) scope: String,
-    /// Who may see the result.
+    /// Label of the result.
     pub(crate) label: Label,
-    /// What the result depends on besides the query.
+    /// Version of everything else that the result depends on.
     pub(crate) version: String,
 }
 
@@ -140,6 +140,7 @@ impl Journal {
     ) -> Result<Option<LookupRow>, JournalError> {
         let (run, lookup) = (run.to_string(), lookup.clone());
         self.read(move |connection| {
+            // The oldest one: it stays the same, however often the lookup is recorded later.
             let sql = "SELECT id, result FROM lookups WHERE tool = :tool AND version = :version AND \
                        query = :query AND scope = :scope AND label = :label AND result IS NOT NULL AND \
                        (run = :run OR :before IS NULL OR at < :before) ORDER BY id LIMIT 1";
@@ -172,6 +173,7 @@ impl Journal {
     ) -> Result<Vec<(i64, String)>, JournalError> {
         let (run, lookup, words) = (run.to_string(), lookup.clone(), words.to_owned());
         self.read(move |connection| {
+            // Rows that an earlier lookup answered have no result of their own, and are not compared.
             let sql = "SELECT id, query FROM lookups WHERE tool = :tool AND version = :version AND words = :words AND \
                        scope = :scope AND label = :label AND result IS NOT NULL AND \
                        (at < :before AND run <> :run OR run = :run AND node = :node) ORDER BY id";
@@ -233,8 +235,8 @@ impl Journal {
         .await
     }
 
-    /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered. Lists of tools are no
-    /// lookups of a worker.
+    /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered. Listings of tools do
+    /// not count: no worker asks for them.
     pub(crate) async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(NodeId, u64, u64)>, JournalError> {
         let params = (run.to_string(), Plain(LookupTool::McpTools));
         self.read(move |connection| {

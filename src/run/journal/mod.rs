@@ -6,8 +6,8 @@
 //! ```
 //!
 //! One SQLite database holds all runs of a project, in write-ahead mode with every commit flushed to disk, readable by
-//! its owner only. A call is stored before it is sent, and its raw reply before anything uses it; that is why no
-//! finished call is ever paid for twice, whatever instant the process dies at.
+//! its owner only. A call is stored before it is sent, and its raw reply before anything uses it, so no finished
+//! call is ever paid for twice, even if the process is killed at any instant.
 //!
 //! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file, holds
 //! it alone.
@@ -207,7 +207,7 @@ impl JournalError {
         }
     }
 
-    /// Returns whether what is stored is damaged, as opposed to a full disk or a busy database.
+    /// Returns whether the stored data is damaged, as opposed to a full disk or a busy database.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Database { source, .. } => is_damage(source),
@@ -295,9 +295,11 @@ impl Journal {
 
     fn of(mut connection: Connection, lock: Option<FileLock>) -> Result<Self, JournalError> {
         let failed = |action| move |source| JournalError::Database { action, source };
+        // First of all: a trigger or a view of a foreign database could take part in any later statement.
         harden(&connection).map_err(failed("open"))?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed("open"))?;
         let found = version(&connection).map_err(failed("read"))?;
+        // Before the parts are compared: those of a newer format are not known.
         if found > MIGRATIONS.len() {
             return Err(JournalError::TooNew { found, known: MIGRATIONS.len() });
         }
@@ -387,7 +389,8 @@ impl Drop for ReadOnly<'_> {
     }
 }
 
-/// Takes the lock that all processes share that have the database at `path` open. Completes a repair that was killed.
+/// Takes the lock that is shared by all processes that have the database at `path` open. Completes a repair that was
+/// killed.
 fn lock_of(path: &Path) -> Result<FileLock, JournalError> {
     let file = lock_file(path);
     loop {
@@ -439,7 +442,7 @@ fn make_writable(path: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(path, permissions)
 }
 
-/// Tells a value that cannot be read from a database that cannot be read.
+/// Distinguishes a value that cannot be read from a database that cannot be read.
 fn read_failed(error: rusqlite::Error) -> JournalError {
     match error {
         rusqlite::Error::FromSqlConversionFailure(_, _, source) => JournalError::Unreadable(source),

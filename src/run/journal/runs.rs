@@ -16,13 +16,12 @@ use crate::base::id::RunId;
 use crate::base::line::with_causes;
 use crate::run::event::{Event, Record};
 
-/// A run as lists show it.
+/// A run in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunRow {
     pub(crate) id: RunId,
     /// The question as asked.
     pub(crate) question: String,
-    /// When it began.
     pub(crate) started_at: Moment,
 }
 
@@ -71,7 +70,7 @@ impl LockedRun {
 
     /// Removes the run and all rows that belong to it; returns whether it existed.
     ///
-    /// What is removed is overwritten: in the database by zeros, and the write-ahead log is emptied.
+    /// Removed data is overwritten: with zeros in the database, and the write-ahead log is emptied.
     pub(crate) async fn remove(&self) -> Result<bool, JournalError> {
         self.write(|connection, run| {
             let mut removed = connection.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])?;
@@ -79,6 +78,7 @@ impl LockedRun {
             removed += connection.execute("DELETE FROM events WHERE run = ?1", [run.as_str()])?;
             if removed > 0 {
                 connection
+                    // `VACUUM` writes the remaining pages through the log, which is therefore emptied again.
                     .execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?;
             }
             Ok(removed > 0)
@@ -100,8 +100,8 @@ impl Journal {
         .await
     }
 
-    /// Returns the newest runs of the database at `path`, for the completion of a shell: nothing is created, migrated,
-    /// locked or waited for. `None` if they cannot be had that way.
+    /// Returns the newest runs of the database at `path`, for shell completion. Creates, migrates, locks and awaits
+    /// nothing; returns `None` if the runs cannot be read that way.
     pub(crate) fn glance(path: &Path) -> Option<Vec<RunRow>> {
         // A link here could lead to another file.
         if !path.symlink_metadata().ok()?.is_file() {
@@ -122,7 +122,7 @@ impl Journal {
             let mut list = RunList::default();
             if let Err(error) = read_list(connection, &mut list) {
                 let error = read_failed(error);
-                // Of a busy or unreadable file, nothing can be said.
+                // A busy file, for example, is an error; only a damaged one has a partial list.
                 if !error.is_damage() {
                     return Err(error);
                 }
@@ -163,6 +163,7 @@ fn read_list(connection: &Connection, list: &mut RunList) -> rusqlite::Result<()
             Ok(id) => list.runs.push(RunRow {
                 id,
                 question: lossy(row, "question"),
+                // A run with an unreadable time is listed all the same, as the oldest.
                 started_at: plain(row, "started_at").unwrap_or(Moment(0)),
             }),
             Err(error) => list.damage = Some(format!("id of a run cannot be read: {error}")),

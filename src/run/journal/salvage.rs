@@ -1,4 +1,4 @@
-//! Copies what SQLite can still read of a damaged journal into a new one.
+//! Copies everything that SQLite can still read of a damaged journal into a new one.
 //!
 //! ```text
 //! state.db ─copy─▶ header mended ─▶ rows, and events on scattered pages ─▶ new database ─▶ state.db.repaired ─▶ state.db
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A run keeps its events up to the first that is lost: that is a state it was once in, so it can be shown and resumed.
-//! Rows of the other tables are kept one by one. What is left of a run without its first event, which has its question and
+//! Rows of the other tables are kept one by one. The rest of a run without its first event, which has its question and
 //! settings, is written to a file of JSON lines beside the damaged database.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,12 +43,12 @@ const MAX_ATTEMPTS: usize = 20_000;
 /// Limit on the rows read from scattered pages. Pages of a forged database can lead to one another without end.
 const MAX_SCATTERED: usize = 2_000_000;
 
-/// Makes an unreadable call readable: by leaving out its reply, then also by what is known of a background job.
+/// Makes an unreadable call readable: without its reply, then also with the fixed columns of a background job.
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
 fn mends() -> [(String, &'static str); 3] {
-    // The role may be what cannot be read.
+    // By key, since the role may be the column that cannot be read.
     let is_job = format!("key = node || '/{JOB_STEP}'");
     [
         (
@@ -75,20 +75,20 @@ const FIND_JOB: &str = "UPDATE lookups SET result = coalesce((
         calls.node = lookups.node ORDER BY calls.id DESC LIMIT 1
     ), '')";
 
-/// What a salvage saved and what was lost.
+/// Result of a salvage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Salvaged {
     /// The damaged database, which is kept.
     pub(crate) damaged: PathBuf,
     /// Runs in the new journal.
     pub(crate) runs: usize,
-    /// What could not be saved, one line each.
+    /// Losses, one line each.
     pub(crate) lost: Vec<String>,
 }
 
 impl Journal {
     /// Replaces the database at `path` by a new one with all rows that can still be read. The damaged file stays beside
-    /// it. `is_run` tells whether events are those of a run.
+    /// it. `is_run` returns whether events are those of a run.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ struct Salvage {
     fresh: Connection,
     kept: BTreeSet<String>,
     lost: Vec<String>,
-    /// What can be read of the other runs, one line of JSON for each event and each row.
+    /// Readable events and rows of the other runs, one line of JSON each.
     remains: Vec<String>,
 }
 
@@ -183,8 +183,9 @@ impl Salvage {
         }
         let version = super::version(&damaged_db).unwrap_or(MIGRATIONS.len()).clamp(1, MIGRATIONS.len());
         migrate(&mut fresh, &MIGRATIONS[..version]).map_err(open)?;
+        // Rows may refer to others that are lost.
         fresh.pragma_update(None, "foreign_keys", false).map_err(open)?;
-        // One transaction: as many as there are rows would each be flushed to disk.
+        // One transaction: with one for each row, each would be flushed to disk.
         fresh.execute_batch("BEGIN").map_err(open)?;
         Ok(Self { damaged: damaged_db, fresh, kept: BTreeSet::new(), lost: Vec::new(), remains: Vec::new() })
     }
@@ -410,6 +411,7 @@ fn read_scattered(
         file.write_all(page)?;
         // A new connection has nothing in memory of the page before.
         let Ok(connection) = tolerant(&scratch) else { continue };
+        // From both ends: a read stops at the first damaged cell.
         for order in ["run, seq", "run DESC, seq DESC"] {
             let sql = format!("SELECT seq, at, body, run FROM events ORDER BY {order}");
             let Ok(mut statement) = connection.prepare(&sql) else { continue };
@@ -540,7 +542,7 @@ fn write_header(bytes: &mut [u8]) {
     // Page size 4096, write-ahead mode, and fixed fractions.
     bytes[16..24].copy_from_slice(&[0x10, 0, 2, 2, 0, 64, 32, 32]);
     bytes[28..32].copy_from_slice(&pages.to_be_bytes());
-    // No free pages: what is on them is not read.
+    // No free pages: their contents are not read.
     bytes[32..40].fill(0);
     bytes[44..48].copy_from_slice(&4_u32.to_be_bytes());
     // No automatic vacuum; text is UTF-8.
@@ -582,6 +584,7 @@ fn keep_damaged(path: &Path) -> std::io::Result<PathBuf> {
 
 /// Puts a complete database in the place of the one at `path`.
 fn replace_by(fresh: &Path, path: &Path) -> std::io::Result<()> {
+    // Flushed before it has the name by which it counts as complete.
     std::fs::OpenOptions::new().write(true).open(fresh)?.sync_all()?;
     std::fs::rename(fresh, side_file(path, REPAIRED))?;
     complete_repair(path)
@@ -594,7 +597,7 @@ pub(super) fn is_half_repaired(path: &Path) -> bool {
 
 /// Completes a repair, if its database is complete: removes the log of the damaged one, which belongs to no other, and
 /// then renames. A kill in between leaves a damaged database without its log, and the name from which the next process
-/// that opens the journal knows what to do. The caller holds the lock alone.
+/// that opens the journal can complete the repair. The caller holds the lock alone.
 pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
     if !is_half_repaired(path) {
         return Ok(());

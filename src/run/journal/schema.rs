@@ -1,7 +1,7 @@
 //! The tables of the journal, and the step from each version of the format to the next.
 //!
-//! A database may contain more than `dr` wrote: a trigger that changes what is inserted, or a view in place of a table. So
-//! such parts are disabled, and a database that has any is refused.
+//! A database may contain parts that `dr` did not write: a trigger that changes inserted rows, or a view in place of a
+//! table. They are disabled, and a database that has any is refused.
 
 use std::collections::BTreeMap;
 
@@ -110,8 +110,8 @@ pub(super) fn harden(connection: &Connection) -> rusqlite::Result<()> {
     settings.into_iter().try_for_each(|(setting, value)| connection.set_db_config(setting, value).map(drop))
 }
 
-/// Returns the differences between a database and what `dr` writes in its version of the format: parts that are there in
-/// addition, changed or missing. The version must be known.
+/// Returns the differences between a database and the parts that `dr` writes in its version of the format: additional,
+/// changed and missing parts. The version must be known.
 pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     // One transaction, because another process may be migrating.
     let transaction = connection.unchecked_transaction()?;
@@ -138,6 +138,7 @@ fn parts(connection: &Connection) -> rusqlite::Result<BTreeMap<(String, String),
     let mut statement = connection.prepare(sql)?;
     let parts = statement.query_map([], |row| {
         let sql: Option<String> = row.get(2)?;
+        // Spacing does not count, so a migration may be laid out anew.
         let words: Vec<_> = sql.iter().flat_map(|sql| sql.split_whitespace()).collect();
         Ok(((row.get(0)?, row.get(1)?), words.join(" ")))
     })?;

@@ -130,7 +130,9 @@ where
         if ended.is_none() {
             block_hopeless(board).await?;
             for id in next(board.tree(), &workers.running, pace.places()) {
+                // Stored before any work is done: a kill in between leaves a running node, which a resume sets back.
                 board.start(&id).await?;
+                // Built after the start, which stores the route that the work takes.
                 let future = work(board, &id);
                 workers.spawn(id, future);
             }
@@ -156,6 +158,7 @@ async fn block_hopeless<B: Board>(board: &mut B) -> Result<(), B::Error> {
 /// The running workers of a schedule. Dropping it aborts them.
 struct Workers<T> {
     tasks: JoinSet<T>,
+    /// By task, since a worker that panicked is known by the id of its task alone.
     nodes: HashMap<Id, NodeId>,
     running: BTreeSet<NodeId>,
 }
@@ -209,6 +212,7 @@ impl From<JoinError> for Lost {
 }
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {
+    // The payload of `panic!` is one of these: a literal, or a formatted message.
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason given").to_owned()

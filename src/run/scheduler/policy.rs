@@ -15,8 +15,10 @@ use crate::research::node::{Node, NodeId, NodeStatus, Tree};
 /// higher priority, lower depth, lower id. A node that must run alone starts only when no other runs. While it is first
 /// in order, nothing behind it starts; otherwise a steady supply of parallel nodes would starve it.
 pub(crate) fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize) -> Vec<NodeId> {
+    // A simulation does not mark its running nodes in the tree.
     let is_running = |node: &&Node| node.status == NodeStatus::Running || running.contains(&node.id);
     let busy: Vec<_> = tree.workers().filter(is_running).collect();
+    // At least one: a setting of 0 would start no node at all.
     let places = max_parallel.max(1).saturating_sub(busy.len());
     if places == 0 || busy.iter().any(|node| !node.parallelizable) {
         return Vec::new();
@@ -48,6 +50,7 @@ pub(crate) fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
     let graph = Graph::of(tree);
     let mut reasons: Vec<Option<String>> = vec![None; graph.nodes.len()];
     let order = graph.order();
+    // In topological order, so that one pass carries a reason to all dependants.
     for at in &order {
         reasons[*at] = graph.why_never(*at, &reasons);
     }
@@ -157,6 +160,7 @@ impl<'a> Graph<'a> {
                 return (!node.optional_dependencies).then(|| format!("{id} is not in the tree"));
             };
             match self.nodes[need].status {
+                // A divided root is answered by the report, after all nodes.
                 NodeStatus::Pending if !self.is_worker[need] => Some(format!("{id} is answered last")),
                 NodeStatus::Failed if !node.optional_dependencies => Some(format!("{id} failed")),
                 NodeStatus::Blocked if !node.optional_dependencies => Some(format!("{id} is blocked")),

@@ -1,4 +1,4 @@
-//! Results of tools: what text of them is used, and where it is kept.
+//! Results of tools: their text, and where it is kept.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const CUT: &str = "\n\n[cut: the result is longer]";
 /// Kind of the files of results.
 const KIND: &str = "answers";
 
-/// Results of tools, so that quotes can be checked after the server says something else:
+/// Stores results of tools, so that quotes can be checked after the answer of the server has changed:
 /// `answers/ab/<hash of the call and its text>.json`.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers(SealedFolder);
@@ -47,6 +47,7 @@ impl Answers {
     pub(crate) fn read(&self, place: &Place) -> SourceFile {
         let stored = name(place).and_then(|name| self.0.read::<StoredResult>(KIND, &name));
         match stored {
+            // The seal covers the contents and not the name: a sealed file may have been moved in place of another.
             Some(StoredResult { call, text })
                 if call == place.for_people()
                     && place.content_hash().is_some_and(|hash| ContentHash::of(text.as_bytes()) == *hash) =>
@@ -80,6 +81,7 @@ pub(super) fn text_of(result: &CallToolResult) -> String {
         _ => None,
     });
     let mut text = texts.collect::<Vec<_>>().join("\n\n");
+    // Servers repeat structured content as text, so it is needed only without text.
     if text.trim().is_empty()
         && let Some(structured) = &result.structured_content
     {

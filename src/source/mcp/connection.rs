@@ -78,7 +78,7 @@ impl Connection {
     /// Starts or reaches a server.
     pub(super) async fn open(settings: ServerSettings) -> Result<Self, ConnectionError> {
         let limit = settings.timeout;
-        // A task of its own: the handshake needs much of a stack, and a worker that waits for it has used some. Dropping
+        // A task of its own: the handshake needs a deep stack, and a waiting worker has used part of its own. Dropping
         // the set ends the task.
         let mut task = JoinSet::new();
         task.spawn(async move { Self::opened(&settings).await });
@@ -89,6 +89,7 @@ impl Connection {
     async fn opened(settings: &ServerSettings) -> Result<Self, ConnectionError> {
         let client =
             ClientConfig::new(ClientCapabilities::default(), Implementation::new("dr", env!("CARGO_PKG_VERSION")));
+        // Servers of older protocols expect `initialize`, which the current one no longer has.
         let era = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::LATEST],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
@@ -141,6 +142,7 @@ impl Connection {
         let reply = timeout(self.limit, reply).await.map_err(|_| ConnectionError::TimedOut(self.limit))?;
         reply.map_err(|error| match error {
             ServiceError::McpError(error) => ConnectionError::Refused(shortened(&error.message)),
+            // `Capped` ends the connection of a program, too.
             ServiceError::TransportClosed if self.process.is_some() => {
                 ConnectionError::Request("server ended, or sent too much".to_owned())
             }
@@ -201,7 +203,7 @@ impl Drop for Process {
     }
 }
 
-/// Logs what a program says on stderr. Its lines may contain anything, so they are debug output only.
+/// Logs the stderr of a program. Its lines may contain anything, so they are debug output only.
 async fn log(server: String, stderr: ChildStderr) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -242,6 +244,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Capped<R> {
             None => self.line + new.len(),
         };
         if self.line > MAX_MESSAGE {
+            // A read that fails must not have filled anything.
             buffer.set_filled(before);
             return Poll::Ready(Err(std::io::Error::other("message is too large")));
         }

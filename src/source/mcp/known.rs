@@ -1,7 +1,7 @@
-//! What the user has accepted of each server: the hash of each tool's description and schema.
+//! The tools of each server that the user has accepted, as hashes of their descriptions and schemas.
 //!
-//! A server may change what a tool says of itself after it was allowed, so that a model is told something else. The first
-//! use of a tool accepts what it says then; later changes need `dr trust --mcp NAME`.
+//! A server may change the description of a tool after the user has allowed it, and so instruct a model. The first
+//! use of a tool accepts its description; later changes need `dr trust --mcp NAME`.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -27,14 +27,14 @@ struct Record {
     tools: BTreeMap<String, ContentHash>,
 }
 
-/// What is on record of a tool.
+/// How a tool compares with its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// It was never used.
     New,
-    /// It says what it said when it was accepted.
+    /// Its description is the accepted one.
     Same,
-    /// It says something else, or the record cannot be read.
+    /// Its description differs, or the record cannot be read.
     Changed,
 }
 
@@ -58,6 +58,7 @@ impl KnownTools {
     pub(super) fn compare(&self, server: &str, tools: &[(&str, &ContentHash)]) -> Vec<Known> {
         let record = self.read(server);
         let known = |(name, hash): &(&str, &ContentHash)| match &record {
+            // Not `New`, which the first use would accept: the user decides.
             Err(_) => Known::Changed,
             Ok(record) => match record.tools.get(*name) {
                 None => Known::New,
@@ -68,7 +69,7 @@ impl KnownTools {
         tools.iter().map(known).collect()
     }
 
-    /// Accepts what tools of a server say. A record that cannot be read is replaced.
+    /// Accepts the descriptions of a server's tools. A record that cannot be read is replaced.
     ///
     /// # Errors
     ///

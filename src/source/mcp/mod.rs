@@ -6,12 +6,12 @@
 //!                                   └──call──▶ Passage            its text is kept, sealed, so that quotes can be checked
 //! ```
 //!
-//! A server is started with the first listing or call, and ended with its run. What it says is data: descriptions and
+//! A server is started with the first listing or call, and ended with its run. Its messages are data: descriptions and
 //! results are limited in size and shown to a model as such, and arguments are checked against the tool's schema before
 //! they are sent.
 //!
-//! The label of a server decides who words its arguments. Those of an internal server are any text, those of a public one
-//! [`Outbound`]:
+//! The label of a server decides the type of its arguments: any text for an internal server, [`Outbound`] for a public
+//! one:
 //!
 //! ```compile_fail,E0308
 //! fn leak(server: &dyn dr::source::Source<dr::base::outbound::Outbound>) {
@@ -44,7 +44,7 @@ use crate::base::clock::Clock;
 use crate::base::outbound::Outbound;
 use crate::source::Label;
 
-/// The servers of a run, by who words their arguments.
+/// The servers of a run, by their label.
 #[derive(Clone, Default)]
 pub struct McpServers {
     /// Called by workers inside.
@@ -79,7 +79,7 @@ impl McpServers {
         join(internal, public).await;
     }
 
-    /// Returns what a run records of them.
+    /// Returns the notes on them that a run records.
     pub(crate) fn notes(&self) -> Vec<ServerNote> {
         let internal = self.internal.iter().map(|server| server.settings().note());
         internal.chain(self.public.iter().map(|server| server.settings().note())).collect()

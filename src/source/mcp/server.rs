@@ -27,6 +27,7 @@ pub(crate) struct Server<Q: ?Sized> {
     clock: Arc<dyn Clock>,
     /// The lock makes calls wait for each other: many servers cannot do two things at once.
     connected: Mutex<Option<Connected>>,
+    // A function type, since a server takes a `Q` and holds none.
     takes: PhantomData<fn(&Q)>,
 }
 
@@ -46,13 +47,13 @@ pub(crate) struct ListedTool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToolState {
     Offered,
-    /// It is offered once a run uses it: that accepts what it says of itself.
+    /// Not used yet. The first use accepts its description.
     New,
     /// The settings do not allow it.
     NotAllowed,
-    /// The server does not say that it changes nothing.
+    /// The server does not mark it as read-only.
     NotReadOnly,
-    /// It says something else of itself than when it was accepted.
+    /// Its description is not the accepted one.
     Changed,
     Unusable {
         why: String,
@@ -67,7 +68,7 @@ pub enum ServerError {
     Failed { name: String, reason: String },
     #[error("server `{name}` is not asked, since `dr` is offline")]
     Offline { name: String },
-    /// What the user has accepted cannot be noted.
+    /// The accepted tools cannot be recorded.
     #[error(transparent)]
     Known(#[from] KnownToolsError),
 }
@@ -87,7 +88,7 @@ impl<Q: ?Sized> Server<Q> {
         format!("mcp:{}", self.settings.name)
     }
 
-    /// Lists the tools, and starts the server for that.
+    /// Lists the tools, starting the server if necessary.
     ///
     /// # Errors
     ///
@@ -98,11 +99,11 @@ impl<Q: ?Sized> Server<Q> {
         Ok(tools)
     }
 
-    /// Accepts what the allowed tools of the server say of themselves now. Returns these tools.
+    /// Accepts the current descriptions of the allowed tools, and returns these tools.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server cannot be reached, or the accepted tools cannot be noted.
+    /// Returns an error if the server cannot be reached, or the accepted tools cannot be recorded.
     pub(crate) async fn accept(&self) -> Result<Vec<OfferedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
@@ -120,7 +121,7 @@ impl<Q: ?Sized> Server<Q> {
             .collect())
     }
 
-    /// Lists the tools that are offered. The first use of a tool accepts what it says of itself.
+    /// Lists the tools. The first use of an allowed tool accepts its description.
     ///
     /// # Errors
     ///
@@ -128,6 +129,7 @@ impl<Q: ?Sized> Server<Q> {
     pub(crate) async fn offered(&self) -> Result<Vec<ListedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        // Recorded before any of them is offered: if that fails, the next use would accept another description.
         let new: Vec<_> = tools.iter_mut().filter(|listed| listed.state == ToolState::New).collect();
         if !new.is_empty() {
             let hashes: Vec<_> = new.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
@@ -155,6 +157,7 @@ impl<Q: ?Sized> Server<Q> {
         let mut connected = self.connected.lock().await;
         let result = async {
             let Connected { connection, tools } = self.connect(&mut connected).await?;
+            // Compared at each call: a server that was started again may describe its tools otherwise.
             let is_same = |listed: &ListedTool| listed.tool == *tool && listed.state == ToolState::Offered;
             if !tools.iter().any(is_same) {
                 let why = "says something else of itself than when it was offered";

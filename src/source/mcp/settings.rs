@@ -44,7 +44,7 @@ pub(crate) struct McpOptions {
     pub(crate) command: Vec<String>,
     /// The address, for a server on HTTP.
     pub(crate) url: Option<String>,
-    /// Who may see its results, and who words its arguments.
+    /// Label of its results, which decides which workers may call it.
     pub(crate) label: Option<Label>,
     /// Tools that may be called.
     pub(crate) tools: Vec<String>,
@@ -88,12 +88,12 @@ pub(crate) struct ServerSettings {
     pub(crate) max_calls: u32,
 }
 
-/// What a run records of a server.
+/// A server as a run records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerNote {
     pub(crate) name: String,
     pub(crate) label: Label,
-    /// What its results depend on besides tool and arguments.
+    /// Hash of everything but tool and arguments that its results depend on.
     pub(crate) version: String,
 }
 
@@ -161,11 +161,13 @@ impl ServerSettings {
         options: &McpOptions,
         environment: &Environment,
     ) -> Result<Self, McpSettingsError> {
+        // The name is part of a file name and, before a dot, of the names of the server's tools.
         let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_part) {
             return Err(McpSettingsError::Name { name: shown(name) });
         }
         let name = name.to_owned();
+        // No default: the label decides which texts the server may see, which only the user can know.
         let label = options.label.ok_or_else(|| McpSettingsError::Label { name: name.clone() })?;
         let key = environment.key_in(options.key_env.as_deref());
         let key = key.map_err(|source| McpSettingsError::Key { name: name.clone(), source })?;
@@ -210,12 +212,12 @@ impl ServerSettings {
         }
     }
 
-    /// Returns what a run records of it. Keys are left out: they are not kept.
+    /// Returns its note for the record of a run, without keys, which are never kept.
     pub(super) fn note(&self) -> ServerNote {
         ServerNote { name: self.name.clone(), label: self.label, version: self.version() }
     }
 
-    /// Returns a hash of what its results depend on besides tool and arguments.
+    /// Returns a hash of everything but tool and arguments that its results depend on.
     pub(crate) fn version(&self) -> String {
         let reach = match &self.reach {
             Reach::Program { program, arguments, .. } => format!("{program}\0{}", arguments.join("\0")),
@@ -226,7 +228,7 @@ impl ServerSettings {
         ContentHash::of(text.as_bytes()).as_str()[..16].to_owned()
     }
 
-    /// Removes the key of the server from a text that the server said.
+    /// Removes the key of the server from one of its messages.
     pub(crate) fn scrub(&self, text: &str) -> String {
         self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text))
     }

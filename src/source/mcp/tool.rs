@@ -28,11 +28,11 @@ const MAX_COMPLAINTS: usize = 3;
 pub struct OfferedTool {
     /// Server and tool: `tickets.read`.
     pub(crate) name: String,
-    /// What its server says of it, on one line, cut.
+    /// The server's description of it, on one line, cut.
     pub(crate) description: String,
     /// JSON Schema of its arguments.
     pub(crate) schema: Value,
-    /// Hash of everything its server says of it.
+    /// Hash of its whole description and its schema.
     pub(crate) hash: ContentHash,
 }
 
@@ -68,6 +68,7 @@ impl OfferedTool {
             return Err("`arguments` is not a JSON object".to_owned());
         };
         let (schema, value) = (self.schema.clone(), Value::Object(arguments.clone()));
+        // Both come from outside: the schema from the server, the arguments from a model.
         let complaints = within_async(CHECK_TIME, move || {
             let validator = compile(&schema)?;
             let complaints = validator.iter_errors(&value).take(MAX_COMPLAINTS);
@@ -90,14 +91,15 @@ impl OfferedTool {
     }
 }
 
-/// Returns the hash of everything a model sees of a tool.
+/// Returns the hash of a tool's name, title, description and schema, whole, although a model is shown a cut
+/// description. The read-only mark is left out, since it is checked at each listing.
 fn hash(tool: &Tool) -> ContentHash {
     let Tool { name, title, description, input_schema, .. } = tool;
     let said = json!({ "name": name, "title": title, "description": description, "schema": input_schema });
     ContentHash::of(said.to_string().as_bytes())
 }
 
-/// Returns whether the server says that a tool changes nothing.
+/// Returns whether the server marks a tool as read-only.
 pub(super) fn is_read_only(tool: &Tool) -> bool {
     tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint) == Some(true)
 }

@@ -142,6 +142,7 @@ impl FromStr for AllowedHost {
         // The colons of an IPv6 address are not a port.
         let bracketed = if text.parse::<Ipv6Addr>().is_ok() { format!("[{text}]") } else { text.to_owned() };
         let has_port = bracketed.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        // As the host of an address, so that it is normalised like those it is compared with.
         let url: WebUrl = format!("http://{bracketed}/").parse().map_err(|_| wrong())?;
         if url.url().path() != "/" || url.url().query().is_some() || url.host().is_empty() {
             return Err(wrong());
@@ -217,6 +218,7 @@ impl Resolve for HostRules {
         Box::pin(async move {
             let host = name.as_str().to_ascii_lowercase();
             let host = host.trim_end_matches('.');
+            // The client puts the port of the request in place of 0.
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let admitted = gate.admitted(host, found);
             if admitted.is_empty() {
@@ -244,6 +246,7 @@ pub(super) fn is_public(number: IpAddr) -> bool {
         IpAddr::V6(number) => match embedded(number) {
             Some(number) => is_public(IpAddr::V4(number)),
             None => {
+                // Only `2000::/3` is assigned for public use, so the rest of IPv6 is closed without being listed.
                 let is_in_use = number.segments()[0] & 0xe000 == 0x2000;
                 is_in_use && !CLOSED_V6.iter().any(|(start, bits)| Ipv6Net::new_assert(*start, *bits).contains(&number))
             }

@@ -60,6 +60,7 @@ impl SearchProvider for Arxiv {
 /// Returns the query in the engine's language: any of the words, best matches first, within the dates.
 fn asked(query: &WebQuery) -> String {
     let words = WordSplitter::default().without_stop_words(query.text.as_str());
+    // Quotes, brackets and colons have a meaning in the engine's language.
     let words = words.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let any = words.take(MAX_WORDS).map(|word| format!("all:{word}")).collect::<Vec<_>>().join(" OR ");
     if let (None, None) = (query.dates.since, query.dates.until) {

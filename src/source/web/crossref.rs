@@ -1,4 +1,4 @@
-//! Crossref: what publishers register of scholarly works, without a key.
+//! Crossref: scholarly works as registered by their publishers, without a key.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "crossref";
 /// Its public address.
 const ADDRESS: &str = "https://api.crossref.org";
 
-/// Its public pool takes one request a second for lists.
+/// Its public pool allows one request a second for lists.
 static PACE: Pace = Pace::new(Duration::from_secs(1));
 
 /// Most results per search.
@@ -56,6 +56,7 @@ impl SearchProvider for Crossref {
             let until = query.dates.until.map(|day| format!("until-pub-date:{day}"));
             let dates: Vec<_> = since.into_iter().chain(until).collect();
             words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+            // Crossref asks for it, and may limit requests without.
             let mail = self.contact.as_ref().and_then(Contact::mail);
             words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
             let reply = self.endpoint.send(self.endpoint.get("/works").query(&words)).await?;

@@ -82,6 +82,7 @@ impl Dom {
             }
             parser.finish()
         };
+        // Safe to unwind: parser and tree are inside the closure, and gone afterwards.
         catch_unwind(AssertUnwindSafe(parse)).map_err(|_| Tangled)
     }
 
@@ -187,6 +188,7 @@ impl Builder {
                 let mut nodes = self.nodes.borrow_mut();
                 let before = at.unwrap_or(nodes[parent].children.len()).checked_sub(1);
                 let before = before.and_then(|before| nodes[parent].children.get(before).copied());
+                // The parser hands over text in pieces and expects adjacent ones to be joined.
                 if let Some(Data::Text(known)) = before.map(|before| &mut nodes[before].data) {
                     known.push_str(&text);
                     return;
@@ -241,6 +243,7 @@ impl TreeSink for Builder {
 
     fn elem_name<'a>(&'a self, target: &'a Handle) -> &'a QualName {
         self.step(1);
+        // The parser asks for names of elements only. If it does not, a page must not cause a panic.
         target.name.as_deref().unwrap_or(&self.nameless)
     }
 
@@ -296,6 +299,7 @@ impl TreeSink for Builder {
     fn set_quirks_mode(&self, _mode: QuirksMode) {}
 
     fn append_before_sibling(&self, sibling: &Handle, child: NodeOrText<Handle>) {
+        // Detached first: if it is a sibling, this changes the place.
         if let NodeOrText::AppendNode(node) = &child {
             self.detach(node.node);
         }

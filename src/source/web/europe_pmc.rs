@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "europepmc";
 /// Its public address.
 const ADDRESS: &str = "https://www.ebi.ac.uk";
 
-/// It takes ten requests a second and asks for restraint.
+/// It allows ten requests a second and asks for restraint.
 static PACE: Pace = Pace::new(Duration::from_millis(200));
 
 /// Most results per search.
@@ -72,6 +72,7 @@ fn read(entry: &Value) -> Work {
     let authors = text("/authorString");
     let published = text("/firstPublicationDate");
     Work {
+        // A work with a DOI is listed under that, as by other engines.
         url: own.filter(|_| doi.is_empty()),
         title: text("/title"),
         authors: authors.trim_end_matches('.').split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect(),

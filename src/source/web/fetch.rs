@@ -179,7 +179,9 @@ impl Fetcher {
         let client = Client::builder()
             .user_agent(USER_AGENT)
             .connect_timeout(CONNECT_TIMEOUT.min(options.timeout))
+            // `follow` follows redirects, and checks each target before it is requested.
             .redirect(redirect::Policy::none())
+            // `Policy::PAGE` decides about retries.
             .retry(reqwest::retry::never())
             .referer(false)
             .no_proxy()
@@ -246,6 +248,7 @@ impl Fetcher {
             if asks_robots {
                 self.ask_robots(&url).await?;
             }
+            // The client does not unpack. If a server packs all the same, `body` unpacks within the limit.
             let request = self.client.get(url.url().clone()).header(ACCEPT, WANTED).header(ACCEPT_ENCODING, "identity");
             let response = request.send().await.map_err(|error| without_answer(&error))?;
             let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
@@ -289,7 +292,7 @@ impl Fetcher {
                 Ok(body) => Robots::read(&String::from_utf8_lossy(&body)),
                 Err(_) => Robots::Unknown,
             },
-            // As RFC 9309 says, 4xx means that there are no rules. 429 says nothing about them.
+            // By RFC 9309, 4xx means that there are no rules. 429 is only about the rate of requests.
             429 => Robots::Unknown,
             400..=499 => Robots::silent(),
             _ => Robots::Unknown,
@@ -375,6 +378,7 @@ impl Kind {
             said => said,
         };
         let text = decode(body, content_type, kind);
+        // Binary data that was sent as text.
         if text.contains('\0') {
             return Err(FetchError::ContentType { found: "application/octet-stream".into() });
         }

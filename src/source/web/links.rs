@@ -14,7 +14,7 @@ const MAX_LINKS: usize = 100;
 /// Most links shown with a page.
 const MAX_SHOWN: usize = 8;
 
-/// Bytes at the start of a text that are searched for addresses in plain sight. Bounds the time a hostile page takes.
+/// Bytes at the start of a text that are searched for addresses outside of links. Bounds the time a hostile page takes.
 const MAX_TEXT_BYTES: usize = 100_000;
 
 /// A link of a page.
@@ -22,7 +22,7 @@ const MAX_TEXT_BYTES: usize = 100_000;
 pub(crate) struct Link {
     /// The words that are linked, on one line.
     pub(crate) text: String,
-    /// Where they lead.
+    /// The target.
     pub(crate) url: WebUrl,
 }
 

@@ -99,7 +99,8 @@ use crate::base::word::WordSplitter;
 /// Hits of one site in one search, if there are several sites to choose from.
 const PER_DOMAIN: usize = 2;
 
-/// Added to the place of a hit in the ranking of one engine, whose reciprocal is its score among several.
+/// Added to the place of a hit in the ranking of one engine, whose reciprocal is its score among several. 60 is the
+/// value of the paper, see [`merged`].
 const RANK_OFFSET: f32 = 60.0;
 
 /// Factor by which more hits are requested than needed, since some are dropped.
@@ -128,7 +129,7 @@ pub(crate) struct OpenedPage {
 /// A page could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// Whether its site says that it does not exist any more.
+    /// Whether its site reports that it does not exist any more.
     pub(crate) is_gone: bool,
     pub(crate) reason: String,
 }
@@ -146,14 +147,13 @@ pub struct WebSource {
     given: Mutex<HashMap<WebUrl, Given>>,
 }
 
-/// A search engine, and whether it still answers. Beside one that does, one that is down would delay every search by its
-/// retries.
+/// A search engine with its breaker. Without one, an engine that is down would delay every search by its retries.
 struct Engine {
     provider: Arc<dyn SearchProvider>,
     breaker: Breaker,
 }
 
-/// What a search engine says of a page.
+/// A page as a search engine reports it.
 #[derive(Clone, Debug)]
 struct Given {
     /// Address in the engine's form. Some sites respond only to that.
@@ -205,6 +205,7 @@ impl WebSource {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Unread { is_gone: error.is_gone(), reason: format!("`{}`: {error}{hint}", url.canonical()) }
         })?;
+        // Stored before it is read: quotes are checked against the stored page, so others cannot be quoted.
         let (pages, kept) = (self.pages.clone(), page.clone());
         let put = tokio::task::spawn_blocking(move || pages.put(&kept)).await;
         put.map_err(|error| failed(with_causes(&error)))?.map_err(|error| failed(with_causes(&error)))?;
@@ -285,7 +286,7 @@ impl WebSource {
         self.engines.iter().map(|engine| engine.provider.name()).collect::<Vec<_>>().join(between)
     }
 
-    /// Returns what results depend on besides the query: the engines and the range of days.
+    /// Returns the version of everything that results depend on besides the query: the engines and the range of days.
     pub(crate) fn version(&self) -> String {
         let day = |day: Option<jiff::civil::Date>| day.map(|day| day.to_string()).unwrap_or_default();
         format!("{}:{}..{}", self.names("+"), day(self.dates.since), day(self.dates.until))
@@ -348,6 +349,7 @@ impl WebSource {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
+        // A page that no engine has found is requested as it was named.
         let Given { url, published } = given.unwrap_or(Given { url, published: None });
         let mut page = self.page(&url).await.map_err(|unread| failed(unread.reason))?;
         page.published = page.published.or(published);
@@ -383,6 +385,7 @@ fn merged(rankings: Vec<Vec<WebHit>>) -> Vec<WebHit> {
             *scores.entry(hit.url.canonical()).or_default() += 1.0 / (RANK_OFFSET + f32::from(place));
         }
     }
+    // Duplicates stay: `passages` takes each page once.
     let mut hits: Vec<WebHit> = rankings.into_iter().flatten().collect();
     let score = |hit: &WebHit| scores.get(&hit.url.canonical()).copied().unwrap_or_default();
     hits.sort_by(|a, b| score(b).total_cmp(&score(a)));

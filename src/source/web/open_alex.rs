@@ -1,4 +1,4 @@
-//! `OpenAlex`: an open index of scholarly works. Without a key it takes a few searches a day.
+//! `OpenAlex`: an open index of scholarly works. Without a key it allows a few searches a day.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) const VARIABLE: &str = "OPENALEX_API_KEY";
 /// Its public address.
 const ADDRESS: &str = "https://api.openalex.org";
 
-/// It takes many requests a second and counts them by the day.
+/// It allows many requests a second and limits their number by the day.
 static PACE: Pace = Pace::new(Duration::from_millis(100));
 
 /// Most results per search.
@@ -80,6 +80,7 @@ impl SearchProvider for OpenAlex {
 fn read(entry: &Value) -> Work {
     let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
     let name = |author: &Value| author.pointer("/author/display_name").and_then(Value::as_str).map(str::to_owned);
+    // An open copy can be read and quoted; the page behind a DOI may be closed.
     let open = text("/best_oa_location/landing_page_url");
     Work {
         url: (!open.is_empty()).then_some(open),

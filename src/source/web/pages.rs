@@ -58,6 +58,7 @@ impl PageStore {
             self.0.write("pages", &hash, &page)?;
         }
         let note = WebPage { text: String::new(), ..page };
+        // Last: after a kill before this, the page is stored, but cannot be found by its address.
         for url in [&note.url, &note.requested] {
             self.0.write("urls", &key(url), &note)?;
         }
@@ -67,6 +68,7 @@ impl PageStore {
     /// Returns a stored page, or `None` if it is missing, its text does not match the hash, or this user did not fetch it.
     pub(crate) fn get(&self, hash: &ContentHash) -> Option<WebPage> {
         let page: WebPage = self.0.read("pages", hash)?;
+        // The seal covers the contents and not the name: a sealed file may have been moved in place of another.
         (ContentHash::of(page.text.as_bytes()) == *hash && page.content_hash == *hash).then_some(page)
     }
 

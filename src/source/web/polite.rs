@@ -1,4 +1,4 @@
-//! What engines without a key ask of programs: a contact, and one request at a time, some time apart.
+//! Rules of engines without a key: a contact, and one request at a time, some time apart.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,6 +28,7 @@ impl FromStr for Contact {
 
     fn from_str(text: &str) -> Result<Self, ParseContactError> {
         let is_sendable = text.len() <= MAX_CONTACT && text.chars().all(|letter| letter.is_ascii_graphic());
+        // It stands in parentheses in the agent string, and must not close them.
         let has_marks = text.contains(['(', ')', '"', '<', '>']);
         let is_page = text.starts_with("https://") || text.starts_with("http://");
         let is_mail = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
@@ -62,7 +63,8 @@ pub(super) fn agent(contact: Option<&Contact>) -> HeaderValue {
     HeaderValue::from_str(&agent).expect("a contact has graphic ASCII letters only")
 }
 
-/// One request at a time to one engine, each some time after the one before.
+/// One request at a time to one engine, each some time after the one before. Each engine has one as a static, so it
+/// holds for all runs of a process.
 #[derive(Debug)]
 pub(super) struct Pace {
     apart: Duration,

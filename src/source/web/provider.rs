@@ -285,7 +285,7 @@ impl Endpoint {
         Ok((Self { agent: Some(agent(contact)), pace, ..endpoint }, address))
     }
 
-    /// Removes a key from what the engine answers.
+    /// Removes a key from the answers of the engine.
     pub(super) fn hiding(self, key: Option<Secret>) -> Self {
         Self { key, ..self }
     }
@@ -320,6 +320,7 @@ impl Endpoint {
             Some(agent) => request.header(USER_AGENT, agent),
             None => request,
         };
+        // Taken before the time-out begins, which is for the answer alone.
         let _turn = match self.pace {
             Some(pace) => Some(pace.turn(&*self.clock).await),
             None => None,
@@ -330,6 +331,7 @@ impl Endpoint {
             NoReply::Failed(cause) | NoReply::Body(BodyError::Broken(cause)) => self.transient(None, &innermost(cause)),
             NoReply::Body(BodyError::TooLarge { .. }) => self.bad_reply(&error.to_string()),
         })?;
+        // Answers are stored and shown, so a key that the engine repeats must not be in them.
         let text = self.scrubbed(&String::from_utf8_lossy(&body));
         if status.is_success() { Ok(text) } else { Err(self.answered(status, &headers, &text)) }
     }
@@ -366,6 +368,7 @@ impl Endpoint {
         } else {
             format!("status {}: {said}", status.as_u16())
         };
+        // Some engines answer 429 in both cases, so that only their words tell a quota from a rate.
         let names_quota =
             ["quota", "credits", "usage limit", "plan limit"].iter().any(|word| said.to_lowercase().contains(word));
         match status.as_u16() {
@@ -379,6 +382,7 @@ impl Endpoint {
             429 => WebError::RateLimited { provider, retry_after: retry_after(headers) },
             400 | 413 | 414 | 422 => WebError::BadQuery { provider, reason },
             408 | 409 | 500..=599 => self.transient(retry_after(headers), &reason),
+            // Not followed: it would carry the query, and the key, to another host.
             300..=399 => {
                 let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
                 self.refused(format!("it redirects to `{}`", shortened(&self.scrubbed(place))))
@@ -441,6 +445,7 @@ pub(super) fn without_markup(text: &str) -> String {
     }
     words.push_str(rest);
     for (entity, letter) in
+        // `&amp;` last: `&amp;lt;` is the text `&lt;`, not `<`.
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
     {
         words = words.replace(entity, letter);

@@ -82,7 +82,7 @@ pub(super) struct Readable {
     pub(super) text: String,
     /// Linked words on one line, and the target as the page gives it.
     pub(super) references: Vec<(String, String)>,
-    /// What targets are relative to, if not to the page.
+    /// Base address of the targets, if it is not that of the page.
     pub(super) base: Option<String>,
 }
 
@@ -94,6 +94,7 @@ pub(super) fn readable(html: &str) -> Result<Readable, Tangled> {
         Some(root) => (write(&dom, root, &[]), references(&dom, root, &[])),
         None => {
             let text = write(&dom, 0, &FRAME);
+            // A page may have all of its text in such elements.
             let left_out: &[&str] = if text.trim().is_empty() { &[] } else { &FRAME };
             let text = if left_out.is_empty() { write(&dom, 0, left_out) } else { text };
             (text, references(&dom, 0, left_out))
@@ -162,7 +163,7 @@ fn references(dom: &Dom, root: usize, left_out: &[&str]) -> Vec<(String, String)
 /// Names of the metadata that hold the day of publication, best first.
 const PUBLISHED: [&str; 4] = ["article:published_time", "datePublished", "dc.date", "date"];
 
-/// Returns the day of publication, if the metadata of the page say one.
+/// Returns the day of publication, if the metadata of the page have one.
 fn published(dom: &Dom) -> Option<String> {
     let metas: Vec<_> = dom.inside(0).filter(|node| dom.name(*node) == Some("meta")).collect();
     let said = |wanted: &&str| {
@@ -189,8 +190,8 @@ fn title(dom: &Dom) -> String {
 fn main_part(dom: &Dom) -> Option<usize> {
     let mut mains = Vec::new();
     let mut articles = Vec::new();
-    // Hidden elements and what is inside another candidate of its kind are not candidates: each is written to be measured,
-    // which takes quadratic time if they are nested.
+    // Hidden elements and elements inside another candidate of their kind are no candidates: each is written to be
+    // measured, which takes quadratic time if they are nested.
     let mut open = vec![(0, false)];
     while let Some((node, is_in_main)) = open.pop() {
         if is_hidden(dom, node) {
@@ -220,6 +221,7 @@ fn main_part(dom: &Dom) -> Option<usize> {
 fn is_hidden(dom: &Dom, node: usize) -> bool {
     let Some(name) = dom.name(node) else { return false };
     let is_unseen = |classes: &str| classes.split_ascii_whitespace().any(|class| UNSEEN_CLASSES.contains(&class));
+    // The title is no part of the text, but is read on its own.
     (DROPPED.contains(&name) && !matches!(name, "title" | "head"))
         || dom.attribute(node, "hidden").is_some()
         || dom.attribute(node, "aria-hidden").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
@@ -260,6 +262,7 @@ fn write(dom: &Dom, root: usize, left_out: &[&str]) -> String {
         Leave(usize),
     }
     let mut writer = Writer::default();
+    // A stack instead of recursion: pages may be nested as deeply as the parser allows.
     let mut steps = vec![Step::Enter(root)];
     while let Some(step) = steps.pop() {
         match step {
@@ -423,6 +426,7 @@ impl Writer {
     }
 
     fn finish(mut self) -> String {
+        // Inside a row, the end of a line would only be a space.
         self.rows.clear();
         self.end_line(0);
         printable(&self.written)

@@ -89,6 +89,7 @@ fn cut(text: &str, mut paragraph: Range<usize>, pieces: &mut Vec<Range<usize>>) 
         let Some((limit, _)) = rest.char_indices().nth(MAX_PIECE_CHARS) else { break };
         let head = &rest[..limit];
         let ends = ["\n", ". ", "! ", "? ", "; ", " "];
+        // An end in the first third would leave a fragment; the next weaker kind of end is taken then.
         let at = ends.iter().find_map(|end| head.rfind(end).filter(|at| *at > limit / 3).map(|at| at + end.len()));
         let at = at.unwrap_or(limit);
         pieces.push(paragraph.start..paragraph.start + head[..at].trim_end().len());

@@ -39,6 +39,7 @@ impl Robots {
             let Some((key, value)) = line.split('#').next().unwrap_or_default().split_once(':') else { continue };
             let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
             if key == "user-agent" {
+                // Consecutive names share the rules that follow; the first name after a rule begins another group.
                 if !in_names {
                     (is_own, is_common, in_names) = (false, false, true);
                 }

@@ -185,6 +185,7 @@ impl WebOptions {
             SearchEngine::Wikipedia => Arc::new(Wikipedia::new(own, contact)?),
             SearchEngine::Arxiv => Arc::new(Arxiv::new(own, contact)?),
             SearchEngine::OpenAlex => {
+                // A key that a setting names must be there; without one, the engine answers all the same.
                 let has_key = self.key_env.is_some() || environment.get(open_alex::VARIABLE).is_some();
                 let key = has_key.then(|| key(open_alex::VARIABLE)).transpose()?;
                 Arc::new(OpenAlex::new(key, own, contact)?)

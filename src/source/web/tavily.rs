@@ -46,6 +46,7 @@ impl SearchProvider for Tavily {
             let mut body = json!({
                 "query": cut(query.text.as_str(), MAX_QUERY_CHARS),
                 "max_results": query.limit.clamp(1, MAX_RESULTS),
+                // `advanced` costs more.
                 "search_depth": "basic",
                 "include_answer": false,
             });

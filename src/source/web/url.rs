@@ -100,6 +100,7 @@ impl WebUrl {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(ParseWebUrlError::HasUser);
         }
+        // A fragment is never sent, so it does not distinguish pages.
         url.set_fragment(None);
         let is_fit = url.as_str().len() <= MAX_URL_BYTES && url.host_str().is_some_and(|host| !host.is_empty());
         if is_fit { Ok(Self(url)) } else { Err(ParseWebUrlError::NotAnAddress) }

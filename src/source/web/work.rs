@@ -1,4 +1,4 @@
-//! Scholarly works, as Crossref, `OpenAlex`, Europe PMC and arXiv know them, and how they are named in a list of sources.
+//! Scholarly works as Crossref, `OpenAlex`, Europe PMC and arXiv report them, with their titles for a list of sources.
 
 use super::provider::{WebHit, page};
 
@@ -8,7 +8,7 @@ const MAX_AUTHORS: usize = 3;
 /// Longest title, in characters, so that what follows it fits into a hit's title.
 const MAX_TITLE_CHARS: usize = 180;
 
-/// A scholarly work. What an engine does not say is empty.
+/// A scholarly work. Fields that an engine does not report are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Work {
     /// Address of a page about it, if it has another than its DOI's.
