@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, EvidenceId, count_lines};
 use super::extract::{check, is_hit};
-use super::locate::{locate, whole_sentences};
+use super::locate::{locate, shown_at, whole_sentences};
 use super::node::Tool;
 use super::question::AspectId;
 use super::skim::Answer;
-use super::worker::{Conversation, Task};
+use super::task::{Conversation, Task};
 use crate::base::line::{counted, one_line};
 use crate::base::word::count_words;
 use crate::llm::call::CallError;
@@ -559,11 +559,6 @@ fn call(draft: &ActionDraft) -> String {
     };
     // Every later prompt repeats it, and the model chose its length.
     call.chars().take(200).collect()
-}
-
-/// Returns the index of the passage that an id names: `p1` is the first.
-pub(super) fn shown_at(id: &str) -> Option<usize> {
-    id.trim().trim_matches(['[', ']']).strip_prefix('p')?.parse::<usize>().ok()?.checked_sub(1)
 }
 
 fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {

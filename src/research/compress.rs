@@ -14,7 +14,8 @@ use super::memory::branch_text;
 use super::prompt::{Template, ends_run, failure, fitted, room, room_beside, shorten_longest};
 use super::question::AspectId;
 use super::report::strike;
-use super::worker::{Gathered, PromptEntry, Task, conclusions};
+use super::task::Task;
+use super::worker::{Gathered, PromptEntry, conclusions};
 use crate::base::line::one_line;
 use crate::llm::call::{CallError, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -121,7 +122,7 @@ pub(crate) async fn compress<Q: ?Sized + AsRef<str> + Sync>(
 /// Returns the ids that a report may cite: the notes, and the checked quotes of the dependencies.
 fn received(task: &Task<'_>, noted: &[Note]) -> BTreeSet<EvidenceId> {
     let own = noted.iter().map(|note| &note.evidence);
-    let given = task.conclusions.iter().flat_map(|conclusion| &conclusion.branch().evidence);
+    let given = task.conclusions.iter().flat_map(|conclusion| &conclusion.branch.evidence);
     own.chain(given).filter(|quote| quote.checked).map(|quote| quote.id.clone()).collect()
 }
 
@@ -266,7 +267,7 @@ pub(super) fn output_prompt(caller: &dyn Caller, question: &str, mut findings: S
 
 fn branch(task: &Task<'_>, gathered: Gathered, report: BranchReport, notes: Vec<String>) -> Branch {
     let evidence: Vec<Evidence> = gathered.notes.into_iter().map(|note| note.evidence).collect();
-    let given = task.conclusions.iter().map(|conclusion| conclusion.branch().support).max().unwrap_or(Support::None);
+    let given = task.conclusions.iter().map(|conclusion| conclusion.branch.support).max().unwrap_or(Support::None);
     let support = match (report.findings.is_empty(), evidence.is_empty()) {
         (true, _) => gathered.support,
         // Concluded from dependencies alone: supported as well as the best of them.

@@ -1,4 +1,4 @@
-//! Locates a model's quote in the passage it names, so that the source's own bytes are cited.
+//! Locates the passage a model names and its quote there, so that the source's own bytes are cited.
 
 use std::ops::Range;
 
@@ -146,6 +146,11 @@ fn with_emphasis(passage: &str, range: Range<usize>) -> Range<usize> {
             && passage[range.clone()].matches("**").count().is_multiple_of(2)
     };
     [range.clone(), before..range.end, range.start..after, before..after].into_iter().find(is_whole).unwrap_or(range)
+}
+
+/// Returns the index of the passage that an id names: `p1` is the first.
+pub(super) fn shown_at(id: &str) -> Option<usize> {
+    id.trim().trim_matches(['[', ']']).strip_prefix('p')?.parse::<usize>().ok()?.checked_sub(1)
 }
 
 #[cfg(test)]

@@ -51,13 +51,15 @@ pub(crate) mod planner;
 
 mod locate;
 
-mod action;
-
 pub mod digest;
+
+pub(crate) mod skim;
+
+pub(crate) mod task;
 
 pub(crate) mod outward;
 
-pub(crate) mod skim;
+mod action;
 
 pub(crate) mod worker;
 

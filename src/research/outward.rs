@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::prompt::Template;
 use super::question::AspectId;
-use super::worker::TaskAspect;
+use super::task::TaskAspect;
 use crate::base::outbound::Outbound;
 use crate::llm::call::Caller;
 

@@ -9,11 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::action::shown_at;
 use super::cut::cut;
 use super::evidence::Evidence;
 use super::extract::{Pick, search_and_pick};
-use super::locate::locate;
+use super::locate::{locate, shown_at};
 use super::node::NodeId;
 use super::pick::Picked;
 use super::prompt::{Template, ends_run, failure, fitted, room};

@@ -9,7 +9,8 @@ use crate::research::node::{Node, NodeId, Tool, Tree};
 use crate::research::question::{Aspect, AspectId};
 use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
 use crate::research::skim::Answer;
-use crate::research::worker::{Conclusion, Conversation, TaskAspect, WorkError, WorkerLimits, gather};
+use crate::research::task::{Conclusion, Conversation, TaskAspect, WorkerLimits};
+use crate::research::worker::{WorkError, gather};
 use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
 const LOCKS: &str = "The **writer lock** is a file.\nIt is held while\nwriting.\n\nReaders take no lock at all.";

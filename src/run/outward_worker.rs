@@ -14,7 +14,8 @@ use crate::research::extract::{Pick, extract};
 use crate::research::node::Node;
 use crate::research::outward::OutwardTask;
 use crate::research::question::AspectId;
-use crate::research::worker::{Conclusion, Conversation, Gathered, Task, TaskAspect, WorkError, WorkerLimits, gather};
+use crate::research::task::{Conclusion, Conversation, Task, TaskAspect, WorkerLimits};
+use crate::research::worker::{Gathered, WorkError, gather};
 
 /// Returns what a worker outside is given: of the planned node its id and tools, and else outbound text alone.
 fn shown<'a>(

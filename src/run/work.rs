@@ -29,7 +29,8 @@ use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId, Brief};
 use crate::research::route::{NoWay, Route};
 use crate::research::skim::{self, Answer, Skim};
-use crate::research::worker::{Conclusion, Conversation, Gathered, Task, TaskAspect, WorkerLimits, gather};
+use crate::research::task::{Conclusion, Conversation, Task, TaskAspect, WorkerLimits};
+use crate::research::worker::{Gathered, gather};
 use crate::source::{Documents, SourceError, Support};
 use crate::traces::attach;
 

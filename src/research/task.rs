@@ -1,0 +1,157 @@
+//! The task of a worker, and the conversation in which it is shown.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::branch::Branch;
+use super::memory::PublicBranch;
+use super::node::{Node, NodeId, Tool};
+use super::question::{Aspect, AspectId};
+use super::skim::Answer;
+use crate::base::outbound::Outbound;
+use crate::llm::call::CallKey;
+use crate::source::Source;
+
+/// Limits on the steps of a worker and the size of its prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkerLimits {
+    /// Most steps.
+    pub(crate) max_steps: u32,
+    /// Most tokens of its steps, sent and received.
+    pub(crate) max_tokens: u64,
+    /// Passages shown of each search.
+    pub(crate) passages_per_search: usize,
+    /// Tokens shown of each hit.
+    pub(crate) snippet_tokens: u64,
+    /// Tokens shown of each opened passage.
+    pub(crate) open_tokens: u64,
+}
+
+impl Default for WorkerLimits {
+    fn default() -> Self {
+        Self { max_steps: 8, max_tokens: 60_000, passages_per_search: 8, snippet_tokens: 200, open_tokens: 1_500 }
+    }
+}
+
+/// Conclusions of a node, as shown to a worker.
+#[derive(Debug)]
+pub(crate) struct Conclusion<'a, Q: ?Sized = str> {
+    pub(super) id: &'a NodeId,
+    pub(super) question: &'a Q,
+    pub(super) branch: &'a Branch,
+}
+
+impl<'a> Conclusion<'a> {
+    /// Returns the conclusions of a node for a worker inside.
+    pub(crate) fn of(node: &'a Node, branch: &'a Branch) -> Self {
+        Self { id: &node.id, question: node.question.as_str(), branch }
+    }
+}
+
+impl<'a> Conclusion<'a, Outbound> {
+    /// Returns the conclusions of a node for a worker that faces outward.
+    pub(crate) fn public(id: &'a NodeId, question: &'a Outbound, branch: &'a PublicBranch) -> Self {
+        Self { id, question, branch: branch.as_branch() }
+    }
+}
+
+/// An aspect, as shown to a worker.
+#[derive(Debug, Serialize)]
+pub(crate) struct TaskAspect<'a, Q: ?Sized = str> {
+    pub(crate) id: &'a AspectId,
+    pub(crate) text: &'a Q,
+}
+
+impl<'a> From<&'a Aspect> for TaskAspect<'a> {
+    fn from(Aspect { id, text }: &'a Aspect) -> Self {
+        Self { id, text }
+    }
+}
+
+/// The input of a worker, all of whose text is a `Q`: any text inside, [`Outbound`] for a worker that faces outward.
+#[derive(Debug)]
+pub(crate) struct Task<'a, Q: ?Sized = str> {
+    /// The node to work on.
+    pub(crate) id: &'a NodeId,
+    /// Actions that the worker may take.
+    pub(crate) tools: &'a [Tool],
+    /// JSON Schema of the node's result. No step shows it: it shapes the report, after everything was gathered.
+    pub(crate) output_schema: Option<&'a Value>,
+    /// Prefix of the keys of its calls.
+    pub(crate) key: CallKey,
+    /// The question of the node.
+    pub(crate) question: &'a Q,
+    /// The aspects it serves.
+    pub(crate) aspects: Vec<TaskAspect<'a, Q>>,
+    /// Conclusions of the nodes it depends on.
+    pub(crate) conclusions: Vec<Conclusion<'a, Q>>,
+    /// The slice of the global summary that this node may see.
+    pub(crate) context: &'a Q,
+    /// Its limits.
+    pub(crate) limits: WorkerLimits,
+}
+
+impl<Q: ?Sized + AsRef<str>> Task<'_, Q> {
+    /// Returns the same task as text of any origin.
+    pub(super) fn plain(&self) -> Task<'_> {
+        let Self { id, tools, output_schema, limits, .. } = *self;
+        let aspects = self.aspects.iter().map(|aspect| TaskAspect { id: aspect.id, text: aspect.text.as_ref() });
+        let conclusions = self.conclusions.iter().map(|Conclusion { id, question, branch }| Conclusion {
+            id,
+            question: question.as_ref(),
+            branch,
+        });
+        Task {
+            id,
+            tools,
+            output_schema,
+            key: self.key.clone(),
+            question: self.question.as_ref(),
+            aspects: aspects.collect(),
+            conclusions: conclusions.collect(),
+            context: self.context.as_ref(),
+            limits,
+        }
+    }
+}
+
+/// A conversation with a worker: the task it is shown, the source it searches, and the conversion of its words into
+/// queries.
+///
+/// The three belong together: a source that takes outbound text is searched only in a conversation that shows the
+/// worker outbound text alone, which makes the worker's own words outbound text, too.
+pub(crate) struct Conversation<'a, Q: ?Sized = str> {
+    pub(super) task: &'a Task<'a, Q>,
+    pub(super) source: &'a dyn Source<Q>,
+    /// The units that answer the aspects, if the knowledge base was skimmed.
+    pub(super) answers: Option<Vec<&'a Answer>>,
+    /// Converts words that the worker chose into a query.
+    pub(super) query: fn(String) -> Box<Q>,
+    pub(super) goes_on_outside: bool,
+}
+
+impl<'a> Conversation<'a> {
+    /// Returns the conversation with a worker whose queries may be any text. `answers` are the units that answer its
+    /// aspects, if the knowledge base was skimmed.
+    pub(crate) fn inside(task: &'a Task<'a>, source: &'a dyn Source, answers: Option<Vec<&'a Answer>>) -> Self {
+        Self { task, source, answers, query: String::into_boxed_str, goes_on_outside: false }
+    }
+
+    /// Tells the worker that another one searches the web afterwards, for the aspects that it leaves open.
+    #[must_use]
+    pub(crate) fn before_outside(self) -> Self {
+        Self { goes_on_outside: true, ..self }
+    }
+}
+
+impl<'a> Conversation<'a, Outbound> {
+    /// Returns the conversation with a worker that faces outward.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a worker that is shown an outbound task and public passages has nothing else to word queries from"
+    )]
+    pub(crate) fn outside(task: &'a Task<'a, Outbound>, source: &'a dyn Source<Outbound>) -> Self {
+        let query = |words| Box::new(Outbound::vouched(words));
+        Self { task, source, answers: None, query, goes_on_outside: false }
+    }
+}
