@@ -269,7 +269,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 self.action(draft)
             } else {
                 self.repeats += 1;
-                Err("you made this call before: its result is above; look from another side, or be done".to_owned())
+                Err("you made this call before: its result is above; try a different search, or finish".to_owned())
             });
         }
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
@@ -426,7 +426,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                         self.noted_from(&page, range, text, aspect).await
                     }
                     None => Done::Refused(format!(
-                        "the page behind p{} does not say this word for word: open it, and quote from it",
+                        "the page behind p{} does not contain these words: open it, and quote from it",
                         at + 1
                     )),
                 }
@@ -442,7 +442,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         if evidence.checked {
             Done::Noted(Note { evidence, text, aspect }, remarks)
         } else {
-            Done::Refused("the document does not say this any more".to_owned())
+            Done::Refused("the document no longer contains this quote".to_owned())
         }
     }
 

@@ -410,7 +410,7 @@ impl<'a> Writer<'a> {
             () if self.has_own_address(&plain) => {
                 Err("it has an address that is not in any quote: cite ids only".to_owned())
             }
-            () if said > 0 && share < MIN_SHARED => Err("it is not about what was found".to_owned()),
+            () if said > 0 && share < MIN_SHARED => Err("it is not about the findings".to_owned()),
             () => Ok(()),
         }
     }
