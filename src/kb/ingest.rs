@@ -545,7 +545,7 @@ impl Run<'_> {
         if !self.cancel.is_cancelled() {
             self.writer.finish_vector_index().await?;
             // An unchanged folder costs no more than its listing, so old versions wait for a run that writes.
-            if self.has_written() {
+            if self.has_written() || self.writer.has_old_generation() {
                 self.writer.prune().await?;
             }
         }

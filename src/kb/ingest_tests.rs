@@ -268,6 +268,18 @@ async fn rebuild_killed_at_any_step_leaves_the_old_index_or_the_new_one() {
 }
 
 #[tokio::test]
+async fn reader_of_an_index_that_is_rebuilt_goes_on_with_the_old_one() {
+    let world = World::new();
+    world.ingest(&vectors(), None).await.unwrap();
+    let searcher = Searcher::new(Index::open(&world.location()).await.unwrap(), Ok(Arc::clone(&world.embedder)));
+    world.edit();
+    world.ingest(&IngestOptions { rebuild: Rebuild::All, ..vectors() }, None).await.unwrap();
+    world.ingest(&vectors(), None).await.unwrap();
+    let found = searcher.search("opening first closing", &SearchOptions::default()).await.unwrap();
+    assert!(found.hits.iter().any(|hit| hit.path == "c.md"), "it is removed since");
+}
+
+#[tokio::test]
 async fn embedding_killed_at_any_step_is_finished_by_the_next_run() {
     let steps = survives(Some(&text()), nothing, &vectors()).await;
     assert!(steps >= 1, "{steps} steps");
