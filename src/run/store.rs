@@ -60,6 +60,15 @@ pub enum StoreError {
         #[source]
         source: JournalError,
     },
+    /// The run is removed, and its text is still in a file of the journal.
+    #[error("run `{run}` is removed, but its text is still in the log of the journal")]
+    InLog {
+        /// The run.
+        run: RunId,
+        /// The error of the journal.
+        #[source]
+        source: JournalError,
+    },
     /// The id matches no run.
     #[error("no run `{0}`")]
     Missing(String),
@@ -109,6 +118,7 @@ impl StoreError {
             Self::Empty { had_runs: false } => Some("`dr ask \"<QUESTION>\"` starts one".into()),
             Self::Empty { had_runs: true } => Some("there were runs; `dr doctor` names them".into()),
             Self::Busy { .. } => Some("wait until it is done, or end that process".into()),
+            Self::InLog { .. } => Some("the log is emptied when the last `dr` that uses the journal ends".into()),
             Self::Folder { path, source } => in_the_way(path, source),
             Self::Lock(_) | Self::ReadOnly => None,
         }
@@ -224,6 +234,10 @@ impl Store {
     }
 
     /// Removes a run.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::InLog`] if it is removed and the log of the journal still has its text.
     pub(crate) async fn remove(&self, run: LockedRun) -> Result<(), StoreError> {
         if !run.remove().await? {
             return Err(StoreError::Missing(run.id().to_string()));
@@ -232,7 +246,7 @@ impl Store {
             // A leftover lock file is harmless, so a failure to remove it is ignored.
             let _ = std::fs::remove_file(lock_file(locks, run.id()));
         }
-        Ok(())
+        self.journal.scrub().await.map_err(|source| StoreError::InLog { run: run.id().clone(), source })
     }
 
     /// Returns a run as JSON lines: its events, its calls with their raw replies, and the texts that left for it.
