@@ -566,7 +566,7 @@ mod tests {
             assert_eq!((linked.text.as_str(), linked.id.as_str()), ("They close at nine.", LINKED));
         }
         let error = outside.open(NAMED).await.unwrap_err().to_string();
-        assert!(error.contains("pages are not fetched"), "{error}");
+        assert!(error.contains("fetching pages is disabled"), "{error}");
         for id in [WITH_SLASH, WITH_SLASH.trim_end_matches('/')] {
             outside.open(id).await.unwrap_err();
             let asked = store.journal().egress(&RunId::random(1)).await.unwrap();
@@ -625,7 +625,7 @@ mod tests {
         let cited = pages(&report);
         for url in [&opened[0], INTERNAL] {
             let error = cited.open(url).await.unwrap_err().to_string();
-            assert!(error.contains("pages are not fetched"), "{error}");
+            assert!(error.contains("fetching pages is disabled"), "{error}");
         }
         assert_eq!(cited.open(NAMED).await, unknown(NAMED));
         report.had_server = true;

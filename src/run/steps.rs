@@ -35,7 +35,7 @@ use crate::research::planner::{self, Outlook};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason, quotes_of};
 use crate::research::route::{JobWay, NoWay, Ways};
-use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
+use crate::research::rules::{BY_RULES, brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::skim::Skim;
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
@@ -245,22 +245,22 @@ impl Steps {
     async fn first_plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let source = state.settings.request.source;
         let check = |draft: &PlanDraft| checked(draft, state, brief, 1, &|hint| directed_to(hint, source));
-        let by_rules = |why: String| {
-            // An empty plan leaves the root, which is then worked on as a single node.
-            let plan = check(&plan_by_rules(brief)).unwrap_or_default();
-            Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
-        };
-        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules(String::new())) };
+        // An empty plan leaves the root, which is then worked on as a single node.
+        let by_rules = || check(&plan_by_rules(brief)).unwrap_or_default();
+        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         if brief.mode != Mode::Deep {
             // The root alone; its wording selects the source.
-            return Ok(Plan { reasoning: String::new(), ..by_rules(String::new()) });
+            return Ok(Plan { reasoning: String::new(), ..by_rules() });
         }
         let key = CallKey::of_run("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         match planner::plan(desk, &key, brief, &state.tree, self.outlook(state), &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { complaint }) => {
-                Ok(by_rules(format!("the planner's plan was refused ({complaint}), so rules planned: ")))
+                let plan = by_rules();
+                let reasoning = plan.reasoning.trim_start_matches(BY_RULES);
+                let why = format!("the planner's plan was refused ({complaint}); planned by rules instead: ");
+                Ok(Plan { reasoning: why + reasoning, ..plan })
             }
             Err(error) => Err(error.into()),
         }
@@ -381,7 +381,7 @@ impl Steps {
         let Some(recall) = &self.recall else { return };
         let new = state.unfolded().flat_map(|(node, branch)| entries(&node.id, branch));
         if let Err(error) = recall.add(&self.run, new.collect()).await {
-            tracing::warn!(%error, "memory of runs is not complete");
+            tracing::warn!(%error, "failed to update the research memory");
         }
     }
 
@@ -405,7 +405,7 @@ impl Steps {
         let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
         if let (None, Some(_)) = (self.desk.as_deref(), schema) {
             draft.is_makeshift = true;
-            draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
+            draft.limitations.push("the requested schema cannot be filled without a model".to_owned());
         }
         if let (Some(desk), Some(schema)) = (self.desk.as_deref(), schema) {
             let key = CallKey::of_run("output");
@@ -414,7 +414,7 @@ impl Steps {
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),
                 Err(error) => {
                     draft.is_makeshift = true;
-                    draft.limitations.push(format!("the form that was asked for could not be filled: {error}"));
+                    draft.limitations.push(format!("the requested schema could not be filled: {error}"));
                 }
             }
         }
@@ -458,7 +458,7 @@ impl Steps {
             let kind = Some(EntryKind::Quote);
             let query = RecallQuery { run: Some(&self.run), kind, ..RecallQuery::of(query, RECALLED) };
             let found = recall.search(&query).await;
-            let found = found.inspect_err(|error| tracing::warn!(%error, "memory of runs could not be searched"));
+            let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
             for (id, score) in found.unwrap_or_default().into_iter().map(|found| (found.entry.id, found.similarity)) {
                 if let Ok(id) = id.parse() {
                     let best = scores.entry(id).or_insert(score);

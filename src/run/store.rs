@@ -82,7 +82,7 @@ pub enum StoreError {
         had_runs: bool,
     },
     /// Another process holds the lock of the run.
-    #[error("run `{run}` is being worked on by {holder}")]
+    #[error("run `{run}` is in use by {holder}")]
     Busy {
         /// The run.
         run: RunId,
@@ -93,7 +93,7 @@ pub enum StoreError {
     #[error(transparent)]
     Lock(FileLockError),
     /// The folder is read-only, so no run can be locked.
-    #[error("runs are in a folder that cannot be written to")]
+    #[error("folder of the runs is read-only")]
     ReadOnly,
     /// The folder of the lock files could not be created.
     #[error("failed to create `{path}`")]
@@ -116,7 +116,7 @@ impl StoreError {
             }
             Self::Missing(_) | Self::Ambiguous(_) => Some("`dr runs` lists the runs and their ids".into()),
             Self::Empty { had_runs: false } => Some("`dr ask \"<QUESTION>\"` starts one".into()),
-            Self::Empty { had_runs: true } => Some("there were runs; `dr doctor` names them".into()),
+            Self::Empty { had_runs: true } => Some("the journal was deleted; `dr doctor` lists its runs".into()),
             Self::Busy { .. } => Some("wait until it is done, or end that process".into()),
             Self::InLog { .. } => Some("the log is emptied when the last `dr` that uses the journal ends".into()),
             Self::Folder { path, source } => in_the_way(path, source),

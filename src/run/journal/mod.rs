@@ -164,7 +164,7 @@ pub enum JournalError {
         holder: String,
     },
     /// A newer `dr` wrote the journal.
-    #[error("journal has format {found}, and this version of dr knows {known}")]
+    #[error("journal has format {found}, but this version of dr supports up to {known}")]
     TooNew {
         /// The format of the file.
         found: usize,
@@ -172,7 +172,7 @@ pub enum JournalError {
         known: usize,
     },
     /// The database has parts that `dr` does not write, or lacks some.
-    #[error("journal is not as dr writes it: {}", parts.join(", "))]
+    #[error("journal has unexpected parts: {}", parts.join(", "))]
     Altered {
         /// Kind and name of each, for example ``trigger `x` ``.
         parts: Vec<String>,
@@ -824,6 +824,6 @@ pub(super) mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 8");
+        assert_eq!(error.to_string(), "journal has format 99, but this version of dr supports up to 8");
     }
 }

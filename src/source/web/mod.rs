@@ -200,7 +200,7 @@ impl WebSource {
             return Ok(page);
         }
         let failed = |reason: String| Unread { is_gone: false, reason };
-        let fetcher = self.fetcher.as_ref().ok_or_else(|| failed("pages are not fetched".to_owned()))?;
+        let fetcher = self.fetcher.as_ref().ok_or_else(|| failed("fetching pages is disabled".to_owned()))?;
         let page = fetcher.fetch(url).await.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Unread { is_gone: error.is_gone(), reason: format!("`{}`: {error}{hint}", url.canonical()) }
