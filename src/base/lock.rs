@@ -3,9 +3,17 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// A holder of a lock that has left no note.
 const ANOTHER: &str = "another process";
+
+/// Time between two attempts to take a lock.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Attempts to take a lock that others share: [`FileLock::holder`] shares it for a moment.
+const ATTEMPTS: u32 = 5;
 
 /// A lock on a file, exclusive or shared. Released on drop; the system releases it if the process is killed.
 #[derive(Debug)]
@@ -37,23 +45,32 @@ pub enum FileLockError {
 }
 
 impl FileLock {
-    /// Acquires the lock at `path` without waiting, creating the file if necessary.
+    /// Acquires the lock at `path` without waiting for the process that holds it, creating the file if necessary.
     ///
     /// # Errors
     ///
     /// Returns [`FileLockError::Held`] with the process id and start time of the holder.
     pub fn take(path: &Path) -> Result<Self, FileLockError> {
+        Self::take_with(path, || sleep(PAUSE))
+    }
+
+    fn take_with(path: &Path, mut pause: impl FnMut()) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
+        let held = |holder| FileLockError::Held { path: path.to_path_buf(), holder };
         let mut file = open(path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        let mut attempts = 1..ATTEMPTS;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if file.try_lock_shared().is_err() => return Err(held(note(&mut file))),
+                Err(TryLockError::WouldBlock) if attempts.next().is_some() => {
+                    file.unlock().map_err(failed)?;
+                    pause();
+                }
                 // Processes that share the lock leave no note, so the note in the file is that of an earlier holder.
-                let is_shared = file.try_lock_shared().is_ok();
-                let holder = if is_shared { ANOTHER.to_owned() } else { note(&mut file) };
-                return Err(FileLockError::Held { path: path.to_path_buf(), holder });
+                Err(TryLockError::WouldBlock) => return Err(held(ANOTHER.to_owned())),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         let note = format!("process {} since {}", std::process::id(), jiff::Timestamp::now().strftime("%FT%TZ"));
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
@@ -74,6 +91,24 @@ impl FileLock {
                 Err(FileLockError::Held { path: path.to_path_buf(), holder: note(&mut file) })
             }
             Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    /// Repeats an attempt to take or share a lock that is held for moments only. Blocks for up to `patience`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the last attempt.
+    pub(crate) fn wait(
+        patience: Duration,
+        attempt: impl Fn() -> Result<Self, FileLockError>,
+    ) -> Result<Self, FileLockError> {
+        let began = Instant::now();
+        loop {
+            match attempt() {
+                Err(FileLockError::Held { .. }) if began.elapsed() < patience => sleep(PAUSE),
+                done => return done,
+            }
         }
     }
 
@@ -126,6 +161,15 @@ mod tests {
         assert!(FileLock::holder(&path).is_none());
         FileLock::take(&path).unwrap();
     }
+
+    #[test]
+    fn lock_is_taken_although_another_process_looks_who_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        let mut looking = Some(FileLock::share(&path).unwrap());
+        FileLock::take_with(&path, || drop(looking.take())).unwrap();
+    }
+
     #[test]
     fn shared_lock_excludes_one_that_is_held_alone_and_no_other() {
         let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ use crate::run::budget::BudgetLimits;
 use crate::run::event::{Followed, Record, RunSettings};
 use crate::run::journal::{EgressRow, JournalError, RunList, RunRow};
 use crate::run::phase::{Phase, Stage};
-use crate::run::recall::Recall;
+use crate::run::recall::{Recall, RecallError};
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
@@ -257,14 +257,17 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error if the run does not exist, or a process is working on it.
+    /// Returns an error if the run does not exist, or a process is working on it or uses the memory all the time.
     pub(crate) async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
         let store = self.known_runs()?;
         let locked = store.lock(run)?;
         let folder = self.runs_folder();
-        let forgotten = Recall::forget(&folder, run).await;
-        // The memory only makes later runs better. If it is damaged, it goes as a whole, and the run is removed still.
-        let forgotten = forgotten.or_else(|_| Recall::discard(&folder));
+        let forgotten = match Recall::forget(&folder, run).await {
+            Err(error @ RecallError::Lock(_)) => return Err(error.into()),
+            // The memory only makes later runs better. If it is damaged, it goes as a whole, and the run is removed still.
+            Err(_) => Recall::discard(&folder),
+            Ok(()) => Ok(()),
+        };
         store.remove(locked).await?;
         forgotten.map_err(|source| EngineError::Folder { action: "remove", path: Recall::folder(&folder), source })
     }

@@ -277,27 +277,33 @@ impl Document {
         self.has_own_title = false;
     }
 
-    /// Returns the first heading of level 1. A heading below names a section: a note that has no other is titled by its
-    /// file name.
+    /// Returns the first heading of level 1 that is not part of a quote, a list or a footnote. A heading below names a
+    /// section: a note that has no other is titled by its file name.
     fn first_heading(&self) -> Option<String> {
         if self.is_plain_text() {
             return None;
         }
         let mut text = String::new();
         let mut inside = false;
+        // Open elements. A heading below one, such as a quote, is not that of the document.
+        let mut depth = 0_usize;
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             match event {
-                Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => {
+                Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) if depth == 0 => {
                     text.clear();
                     inside = true;
+                    depth += 1;
                 }
-                Event::End(TagEnd::Heading(HeadingLevel::H1)) => {
+                Event::End(TagEnd::Heading(HeadingLevel::H1)) if inside => {
                     inside = false;
+                    depth -= 1;
                     let title = shorten(&text);
                     if !title.is_empty() {
                         return Some(title);
                     }
                 }
+                Event::Start(_) => depth += 1,
+                Event::End(_) => depth -= 1,
                 event if inside => push_plain(&mut text, &event),
                 _ => {}
             }
@@ -627,6 +633,13 @@ mod tests {
     fn title_is_the_first_heading_of_level_one_as_read() {
         let document = parse("## Before\n\n```\n# not this\n```\n\nA *fine* `title` & more\n===\n");
         assert_eq!(document.own_title(), Some("A fine title & more"));
+        for (text, title) in [
+            ("> # A quote\n\n# Own\n", Some("Own")),
+            ("- # An item\n\nText[^1]\n\n[^1]:\n    # A note\n", None),
+            ("- item\n\n# After *a* list\n", Some("After a list")),
+        ] {
+            assert_eq!(parse(text).own_title(), title, "{text}");
+        }
     }
 
     #[test]

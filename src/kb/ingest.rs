@@ -311,13 +311,13 @@ pub async fn ingest(
     cancel: &CancellationToken,
 ) -> Result<IngestSummary, IngestError> {
     let started = Instant::now();
-    let writer = open_writer(location, embedder, choice, options).await?;
+    let mut summary = IngestSummary::default();
+    let writer = open_writer(location, embedder, choice, options, &mut summary).await?;
     // Opened after the writer, whose lock keeps other runs from replacing it.
     let donor = match options.rebuild {
         Rebuild::Text | Rebuild::Embedder => Some(Index::open(location).await?),
         Rebuild::No | Rebuild::All => None,
     };
-    let summary = IngestSummary::default();
     let languages = BTreeMap::new();
     // The embedder of a process that serves has counted earlier operations.
     let sent_before = embedder.sent();
@@ -331,6 +331,7 @@ async fn open_writer(
     embedder: &Arc<dyn Embedder>,
     choice: &str,
     options: &IngestOptions,
+    summary: &mut IngestSummary,
 ) -> Result<IndexWriter, IngestError> {
     let wanted = manifest(embedder, choice);
     let mut writer = match options.rebuild {
@@ -349,6 +350,14 @@ async fn open_writer(
         }
     };
     let named = with_sources(location, writer.index().manifest().clone(), options)?;
+    // Before the manifest: text of a collection that it does not name would stay searchable, and the rules of the
+    // collection, such as `local_only`, would not be looked up for it.
+    for name in &options.forget {
+        let rows = writer.index().documents(Some(name)).await?;
+        let gone: Vec<_> = rows.into_iter().map(|row| row.id).collect();
+        writer.remove(&gone).await?;
+        summary.removed += gone.len();
+    }
     if named != *writer.index().manifest() {
         set_manifest(&mut writer, named, options.rebuild).await?;
     }
@@ -514,19 +523,12 @@ impl Run<'_> {
             }
             self.update_collection(source).await?;
         }
-        for name in &self.options.forget {
-            let gone: Vec<_> = self.writer.index().documents(Some(name)).await?.into_iter().map(|row| row.id).collect();
-            self.writer.remove(&gone).await?;
-            self.summary.removed += gone.len();
-        }
         // A batch rarely changes which of the known languages are frequent, so their counts are saved once.
         if !self.languages.is_empty() {
             self.save_languages().await?;
         }
         if !self.cancel.is_cancelled() {
-            let known = self.writer.index().documents(None).await?.into_iter().map(|row| row.id).collect();
-            let strays = self.writer.strays(&known);
-            self.writer.remove(&strays).await?;
+            self.remove_strays().await?;
             self.writer.compact().await?;
             if self.has_written() {
                 (self.listener)(IngestEvent::IndexingText);
@@ -543,7 +545,7 @@ impl Run<'_> {
         if !self.cancel.is_cancelled() {
             self.writer.finish_vector_index().await?;
             // An unchanged folder costs no more than its listing, so old versions wait for a run that writes.
-            if self.has_written() {
+            if self.has_written() || self.writer.has_old_generation() {
                 self.writer.prune().await?;
             }
         }
@@ -555,6 +557,21 @@ impl Run<'_> {
         self.summary.interrupted = self.cancel.is_cancelled();
         self.summary.seconds = started.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// Removes what killed runs left behind: chunks without a document, and documents of collections that the manifest
+    /// does not name, which earlier versions left when they were killed while they forgot one.
+    async fn remove_strays(&mut self) -> Result<(), IngestError> {
+        let index = self.writer.index();
+        let documents = index.documents(None).await?;
+        let is_named = |row: &DocumentRow| index.manifest().collections.contains_key(&row.collection);
+        let (known, nameless): (Vec<_>, Vec<_>) = documents.into_iter().partition(is_named);
+        let nameless: Vec<_> = nameless.into_iter().map(|row| row.id).collect();
+        self.writer.remove(&nameless).await?;
+        self.summary.removed += nameless.len();
+        let known = known.into_iter().map(|row| row.id).collect();
+        let strays = self.writer.strays(&known);
+        Ok(self.writer.remove(&strays).await?)
     }
 
     fn has_written(&self) -> bool {
@@ -868,12 +885,10 @@ pub(super) async fn differences(
     let listing = tokio::task::spawn_blocking(move || walk(&root, &include)).await.map_err(IngestError::Task)?;
     let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
     let known_count = known.len();
-    for Skipped { path, reason } in &listing.skipped {
-        // Not found, and not gone: its text stays in the index until the file can be read.
-        if reason.is_passing() {
-            known.remove(path);
-        }
-    }
+    // Not found, and not gone: their text stays in the index until they can be read.
+    let passing = listing.skipped.iter().filter(|skipped| skipped.reason.is_passing());
+    let unread = passing.map(|skipped| Path::new(&skipped.path)).collect();
+    known.retain(|path, _| !is_unread(path, &unread));
     let (mut to_read, mut unchanged) = (Vec::new(), 0);
     for file in listing.files {
         let row = known.remove(&file.path);
@@ -911,6 +926,11 @@ pub(super) async fn differences(
         return Err(would_remove(lost, known_count));
     }
     Ok(Differences { to_read, gone, renamed, skipped: listing.skipped, unchanged })
+}
+
+/// Returns whether a file or a folder that it is in could not be read. The path of the root is empty.
+fn is_unread(path: &str, unread: &HashSet<&Path>) -> bool {
+    !unread.is_empty() && Path::new(path).ancestors().any(|above| unread.contains(above))
 }
 
 /// Finds new files with the content of gone documents. Reads only files whose size equals that of a gone document.

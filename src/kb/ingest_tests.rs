@@ -75,13 +75,15 @@ struct State {
 }
 
 impl World {
-    /// Creates four notes with modification times old enough to be trusted.
+    /// Creates four notes, and one in another folder, with modification times old enough to be trusted.
     fn new() -> Self {
         let world = Self { folder: tempfile::tempdir().unwrap(), embedder: Arc::new(HashEmbedder) };
         fs::create_dir_all(world.notes().join("sub")).unwrap();
         for name in ["a.md", "b.md", "c.md", "sub/d.md"] {
             world.write(1, name, &note(name, "first"));
         }
+        fs::create_dir(world.folder.path().join("private")).unwrap();
+        world.write(1, "../private/p.md", &note("p.md", "first"));
         world
     }
 
@@ -108,10 +110,14 @@ impl World {
         self.write(2, "f.md", &note("f.md", "first"));
     }
 
-    /// Runs an ingest of at most `steps` steps; `None` for no limit.
+    /// Runs an ingest of the notes and `options.sources`, whose roots are relative, of at most `steps` steps; `None` for no
+    /// limit.
     async fn ingest(&self, options: &IngestOptions, steps: Option<usize>) -> Result<IngestSummary, IngestError> {
         let source = CollectionSource { name: "notes".into(), root: self.notes(), include: Include::default() };
-        let options = IngestOptions { sources: vec![source], ..options.clone() };
+        let others = options.sources.iter();
+        let others =
+            others.map(|other| CollectionSource { root: self.folder.path().join(&other.root), ..other.clone() });
+        let options = IngestOptions { sources: std::iter::once(source).chain(others).collect(), ..options.clone() };
         STEPS_LEFT.set(steps);
         let cancel = CancellationToken::new();
         let result = ingest(&self.location(), &self.embedder, "hash", &options, &|_| {}, &cancel).await;
@@ -127,6 +133,10 @@ impl World {
             Err(error) => panic!("stopped after {at} steps, the index does not open: {error:?}"),
         };
         let has_chunks = index.stats().await.unwrap().chunks > 0;
+        for row in index.documents(None).await.unwrap() {
+            let is_named = index.manifest().collections.contains_key(&row.collection);
+            assert!(is_named, "stopped after {at} steps, {} is of no collection", row.path);
+        }
         let searcher = Searcher::new(index, Ok(Arc::clone(&self.embedder)));
         for mode in [SearchMode::Lexical, SearchMode::Hybrid] {
             let options = SearchOptions { mode, ..SearchOptions::default() };
@@ -224,6 +234,12 @@ async fn survives(first: Option<&IngestOptions>, prepare: Preparation, options: 
 
 fn nothing(_: &World) {}
 
+/// The options of a run that indexes the private folder, too.
+fn with_private() -> IngestOptions {
+    let private = CollectionSource { name: "private".into(), root: "private".into(), include: Include::default() };
+    IngestOptions { sources: vec![private], ..text() }
+}
+
 fn text() -> IngestOptions {
     IngestOptions::default()
 }
@@ -252,6 +268,18 @@ async fn rebuild_killed_at_any_step_leaves_the_old_index_or_the_new_one() {
 }
 
 #[tokio::test]
+async fn reader_of_an_index_that_is_rebuilt_goes_on_with_the_old_one() {
+    let world = World::new();
+    world.ingest(&vectors(), None).await.unwrap();
+    let searcher = Searcher::new(Index::open(&world.location()).await.unwrap(), Ok(Arc::clone(&world.embedder)));
+    world.edit();
+    world.ingest(&IngestOptions { rebuild: Rebuild::All, ..vectors() }, None).await.unwrap();
+    world.ingest(&vectors(), None).await.unwrap();
+    let found = searcher.search("opening first closing", &SearchOptions::default()).await.unwrap();
+    assert!(found.hits.iter().any(|hit| hit.path == "c.md"), "it is removed since");
+}
+
+#[tokio::test]
 async fn embedding_killed_at_any_step_is_finished_by_the_next_run() {
     let steps = survives(Some(&text()), nothing, &vectors()).await;
     assert!(steps >= 1, "{steps} steps");
@@ -261,6 +289,39 @@ async fn embedding_killed_at_any_step_is_finished_by_the_next_run() {
 async fn fresh_index_with_vectors_killed_at_any_step_is_finished_by_the_next_run() {
     let steps = survives(None, nothing, &vectors()).await;
     assert!(steps >= 9, "{steps} steps");
+}
+
+#[tokio::test]
+async fn forgetting_killed_at_any_step_leaves_no_text_of_an_unknown_collection() {
+    let forget = IngestOptions { forget: vec!["private".into()], ..vectors() };
+    let steps = survives(Some(&with_private()), nothing, &forget).await;
+    assert!(steps >= 5, "{steps} steps");
+}
+
+#[tokio::test]
+async fn text_of_a_collection_that_the_manifest_does_not_name_is_removed_before_anything_is_embedded() {
+    let world = World::new();
+    world.ingest(&with_private(), None).await.unwrap();
+    // As an earlier version left it.
+    let mut writer = IndexWriter::open(&world.location(), &manifest(&world.embedder, "hash")).await.unwrap();
+    let mut named = writer.index().manifest().clone();
+    named.collections.remove("private").unwrap();
+    writer.save_manifest(named).await.unwrap();
+    drop(writer);
+    let summary = world.ingest(&vectors(), None).await.unwrap();
+    let State { documents, chunks, .. } = world.state().await;
+    assert_eq!((documents.len(), summary.removed, summary.embedded), (4, 1, chunks.len()));
+}
+
+#[test]
+fn files_below_a_folder_that_cannot_be_read_are_not_gone() {
+    let unread = |folder| HashSet::from([Path::new(folder)]);
+    for path in ["sub/d.md", "sub/deeper/e.md", "sub"] {
+        assert!(is_unread(path, &unread("sub")) && is_unread(path, &unread("")), "{path}");
+    }
+    for path in ["a.md", "subway.md", "other/sub/d.md"] {
+        assert!(!is_unread(path, &unread("sub")) && !is_unread(path, &HashSet::new()), "{path}");
+    }
 }
 
 #[test]

@@ -206,7 +206,8 @@ fn modified_ns(metadata: &std::fs::Metadata) -> i64 {
 }
 
 fn walk_error(root: &Path, error: ignore::Error) -> Skipped {
-    let path = error_path(&error).map(|path| relative(root, &path).to_string_lossy().into_owned()).unwrap_or_default();
+    let path = error_path(&error);
+    let path = path.map(|path| relative(root, &path).to_string_lossy().replace('\\', "/")).unwrap_or_default();
     let source = std::io::Error::other(error);
     Skipped { path, reason: SkipReason::Unreadable { source } }
 }

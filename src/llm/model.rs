@@ -112,7 +112,7 @@ pub enum ModelError {
     },
 
     /// A background research job could not be started or ended without a result.
-    #[error("Deep Research brought nothing: {reason}")]
+    #[error("Deep Research gave no result: {reason}")]
     NoResearch {
         /// The failure in words.
         reason: String,

@@ -23,9 +23,9 @@ pub(crate) struct Probe {
     pub(crate) form: Option<Result<Conformance, ModelError>>,
     /// The endpoint's message if it refused to enforce the schema, which then was part of the prompt.
     pub(crate) refused_schema: Option<String>,
-    /// Tokens of both requests.
+    /// Tokens of both requests; `None` if the endpoint reported none for a reply.
     pub(crate) usage: Option<Usage>,
-    /// Cost of both in billionths of a dollar; `None` if the price is unknown.
+    /// Cost of both in billionths of a dollar; `None` if the tokens or the price is unknown.
     pub(crate) cost_nanos: Option<u64>,
     /// Input tokens of the second prompt: our upper bound and the endpoint's count. llama.cpp compiles a schema into a
     /// grammar, which is not part of the prompt, so a count far below ours does not mean that the prompt was cut.
@@ -79,18 +79,21 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
     let prompt = Prompt::new(Role::Worker, "You answer with JSON.", task, MAX_OUTPUT_TOKENS)
         .with_schema("answer", schema::of::<Answer>());
     let second = model.send(&prompt).await;
+    let theirs = second.as_ref().ok().and_then(|reply| reply.usage).map(|usage| usage.input_tokens);
     // The second request may have failed; its tokens are then unknown and left out.
-    let usages = [Some(&first), second.as_ref().ok()].map(|reply| reply.and_then(|reply| reply.usage));
-    let mut usage = Usage::default();
-    usages.into_iter().flatten().for_each(|each| usage += each);
-    let costs = usages.into_iter().flatten().map(|usage| model.cost_nanos(&usage));
-    let theirs = usages[1].map(|usage| usage.input_tokens);
+    let replies = std::iter::once(&first).chain(second.as_ref().ok());
+    let usages: Option<Vec<Usage>> = replies.map(|reply| reply.usage).collect();
     Probe {
         plain: Ok(()),
         refused_schema: model.refused_schema(),
         form: Some(second.map(|reply| form(&reply))),
-        usage: usages[0].map(|_| usage),
-        cost_nanos: usages[0].and_then(|_| costs.sum()),
+        cost_nanos: usages.as_ref().and_then(|usages| usages.iter().map(|usage| model.cost_nanos(usage)).sum()),
+        usage: usages.and_then(|usages| {
+            usages.into_iter().reduce(|mut sum, each| {
+                sum += each;
+                sum
+            })
+        }),
         counts: theirs.map(|theirs| (model.count_sent(&prompt), theirs)),
     }
 }

@@ -191,12 +191,19 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     if let Some(items) = schema.get("items") {
         form.insert("items".into(), tightened(items)?.into());
     }
+    let has_choices = form.contains_key("anyOf");
     if is_type(schema, "object") {
-        form.extend(members(schema)?);
+        match schema.contains_key("properties") {
+            // The choices have the properties.
+            false if has_choices => {}
+            // Neither side allows properties of the other, so no object would fit.
+            true if has_choices => return None,
+            _ => form.extend(members(schema)?),
+        }
     }
     // A schema without a constraint, or a list of anything, is nothing that can be enforced.
     let says_something = ["type", "enum", "const", "anyOf"].iter().any(|key| form.contains_key(*key));
-    let is_whole = !is_type(schema, "array") || form.contains_key("items");
+    let is_whole = !is_type(schema, "array") || has_choices || form.contains_key("items");
     (says_something && is_whole).then_some(form)
 }
 
@@ -427,6 +434,21 @@ mod tests {
         assert_eq!(strict["properties"]["a"], json!({ "type": "string" }));
         assert_eq!(strict["properties"]["b"], json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] }));
         assert_eq!(strict["properties"]["c"], json!({ "type": "array", "items": { "type": "string" } }));
+    }
+
+    #[test]
+    fn choices_may_have_the_properties_of_an_object() {
+        let choice =
+            |name: &str| json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] });
+        let of = |more: Value| {
+            let mut either = json!({ "type": "object", "anyOf": [choice("a"), choice("b")] });
+            either.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            strict(&json!({ "type": "object", "properties": { "either": either }, "required": ["either"] }))
+        };
+        let strict = of(json!({})).unwrap();
+        let choices = strict.pointer("/properties/either/anyOf").unwrap();
+        assert_eq!(choices[0]["required"], json!(["a"]), "{strict:#}");
+        assert_eq!(of(json!({ "properties": { "c": { "type": "string" } } })), None, "no choice allows `c`");
     }
 
     #[test]

@@ -5,13 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::prompt::Template;
-use super::question::{Aspect, Brief, MAX_ASPECTS, Mode, Question};
+use super::question::{Aspect, Brief, MAX_ASPECTS, MAX_TASK_CHARACTERS, Mode, Question};
 use crate::base::line::one_line;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::structured::{StructuredError, structured, structured_checked};
-
-/// Longest task, in characters.
-const MAX_TASK_CHARACTERS: usize = 8_000;
 
 /// Whether the user should be asked something before the work begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

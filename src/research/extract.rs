@@ -71,7 +71,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
         }
     }
     if lost > 0 {
-        notes.push(format!("{} not found in the source and left out", counted(lost, "quote")));
+        notes.push(format!("{} left out: not found in the source", counted(lost, "quote")));
     }
     let is_empty = evidence.is_empty();
     let report = BranchReport {

@@ -12,6 +12,9 @@ use crate::base::line::one_line;
 /// prompt.
 const MAX_CHARACTERS: usize = 4_000;
 
+/// Longest task of a brief, in characters.
+pub(super) const MAX_TASK_CHARACTERS: usize = 8_000;
+
 /// A validated question: one line, at least one letter or digit, at most [`MAX_CHARACTERS`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -242,7 +245,7 @@ impl Brief {
             found if found > limit => Err(BriefError { what, found: format!("{found} characters"), limit }),
             _ => Ok(()),
         };
-        length("task", &self.task, MAX_CHARACTERS)?;
+        length("task", &self.task, MAX_TASK_CHARACTERS)?;
         let (found, limit) = (self.aspects.len(), MAX_REQUIRED + MAX_ASPECTS);
         if found > limit {
             return Err(BriefError { what: "list of aspects", found: format!("{found} entries"), limit });
@@ -264,6 +267,19 @@ mod tests {
     fn question_is_one_line_without_control_characters() {
         let question: Question = " what\n is\u{1b}[2J it? ".parse().unwrap();
         assert_eq!(question.as_str(), "what is [2J it?");
+    }
+
+    #[test]
+    fn task_of_a_brief_may_be_as_long_as_one_that_a_model_writes() {
+        let brief = |characters| Brief {
+            question: "why?".parse().unwrap(),
+            task: "é".repeat(characters),
+            aspects: Vec::new(),
+            mode: Mode::Quick,
+        };
+        assert_eq!(brief(MAX_TASK_CHARACTERS).check(), Ok(()));
+        let error = brief(MAX_TASK_CHARACTERS + 1).check().unwrap_err().to_string();
+        assert_eq!(error, "task of the brief has 8001 characters (at most 8000)");
     }
 
     #[test]

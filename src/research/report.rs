@@ -310,7 +310,7 @@ impl Report {
                 stop if stop.is_natural() => {
                     format!("Nothing in the knowledge base answers the question (searched: {searched}).")
                 }
-                _ => "The run ended before anything was found.".to_owned(),
+                _ => "The run ended before it found any evidence.".to_owned(),
             };
             report.limitations.insert(0, summary);
             if report.open_questions.is_empty() {
@@ -463,7 +463,7 @@ fn refusal_of_failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> &'stat
     match (branches.is_empty(), has_failed) {
         (false, _) => "Some nodes failed, and the others found no evidence.",
         (true, true) => "Every node failed.",
-        (true, false) => "Nothing was searched: none of the sources this question needs is available.",
+        (true, false) => "Nothing was searched: no source for this question is available.",
     }
 }
 

@@ -74,14 +74,14 @@ pub enum NoWay {
     #[error("`dr` is offline")]
     Offline,
     /// No source for the web is set up.
-    #[error("no search engine is set up, and no Deep Research may be used")]
+    #[error("no search engine is set up, and Deep Research is not available")]
     Nothing,
     /// The limit of jobs is reached.
-    #[error("no search engine is set up, and as many jobs were started as may be (`--deep-research-max`)")]
+    #[error("no search engine is set up, and the limit of Deep Research jobs is reached (`--deep-research-max`)")]
     UsedUp,
     /// The cap of a job exceeds the remaining cost limit.
     #[error(
-        "no search engine is set up, and the cap of a Deep Research job (`max_cost`) is more than is left of the money \
+        "no search engine is set up, and the cap of a Deep Research job (`max_cost`) exceeds what is left of the cost limit \
          (`--max-cost`)"
     )]
     TooDear,
@@ -123,7 +123,7 @@ pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
         }
         (SourceHint::Web, Ways { web: true, .. }) => way(Route::Web, "planned for the web"),
         (SourceHint::Web, Ways { is_strict: true, .. }) => Err(ways.no_way()),
-        (SourceHint::Web, _) => inside("planned for the web, to which no way leads"),
+        (SourceHint::Web, _) => inside("planned for the web, but no source for it is available"),
         (SourceHint::Mixed, Ways { web: true, .. }) => {
             way(Route::Mixed, "planned for both: the knowledge base first, then the web for what it leaves open")
         }
@@ -131,7 +131,7 @@ pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
             Route::MixedDeepResearch,
             "planned for both: the knowledge base first, then Deep Research for what it leaves open",
         ),
-        (SourceHint::Mixed, _) => inside("planned for both, and no way leads to the web"),
+        (SourceHint::Mixed, _) => inside("planned for both, but no source for the web is available"),
     }
 }
 

@@ -18,6 +18,9 @@ use shape::{Part, Shape, mask};
 const INTERNAL_WORDS: &str = "our|ours|we decided|we decide|did we|do we|have we|we use|internal|internally|the notes\
     |my notes|the handbook|knowledge base|the docs";
 
+/// Begins the reasoning of a plan by rules.
+pub(crate) const BY_RULES: &str = "by rules: ";
+
 /// Phrases that ask for public sources.
 const WEB_WORDS: &str = "latest|current state of|on the web|on the internet|online|industry|landscape|recent trends\
     |state of the art|best practice|best practices|recent developments|news|market";
@@ -62,7 +65,7 @@ pub fn plan_by_rules(brief: &Brief) -> PlanDraft {
     });
     let mut new_nodes: Vec<NodeDraft> = drafts.collect();
     let what = if shape.is_comparison { "compares" } else { "asks" };
-    let reasoning = format!("by rules: the question {what} {} things, each looked for by itself", new_nodes.len());
+    let reasoning = format!("{BY_RULES}the question {what} {} things; each is searched separately", new_nodes.len());
     if shape.is_comparison {
         let depends_on = new_nodes.iter().map(|node| node.id.clone()).collect();
         let question = brief.question.to_string();
@@ -92,7 +95,7 @@ pub(crate) fn replan_by_rules(brief: &Brief, tree: &Tree, missing: &[AspectId]) 
         let why = format!("nothing was found for aspect {}", aspect.id);
         new_nodes.push(draft(id, query, Some(&aspect.id), hint, &why));
     }
-    PlanDraft { reasoning: "by rules: what is missing, in other words".into(), new_nodes, updates: Vec::new() }
+    PlanDraft { reasoning: format!("{BY_RULES}the missing aspects, reworded"), new_nodes, updates: Vec::new() }
 }
 
 /// Returns a plan without nodes. It sets the source of the root if the wording names one.
@@ -100,7 +103,7 @@ fn root_alone(hint: Option<SourceHint>) -> PlanDraft {
     let hint = hint.filter(|hint| *hint != SourceHint::default());
     let update = |hint| UpdateDraft { id: "n1".into(), source_hint: Some(hint), ..UpdateDraft::default() };
     let updates = hint.map(update).into_iter().collect();
-    PlanDraft { reasoning: "by rules: one thing is asked".into(), new_nodes: Vec::new(), updates }
+    PlanDraft { reasoning: format!("{BY_RULES}the question has a single part"), new_nodes: Vec::new(), updates }
 }
 
 fn draft(id: String, question: String, aspect: Option<&AspectId>, hint: Option<SourceHint>, why: &str) -> NodeDraft {

@@ -39,7 +39,7 @@ pub(crate) enum Tripped {
     #[error("text shares {RUN_WORDS} words in a row with internal text")]
     Run,
     /// A number, code or address.
-    #[error("text has a number, code or address of internal text")]
+    #[error("text contains a number, code or address from internal text")]
     Token,
 }
 

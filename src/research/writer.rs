@@ -52,7 +52,10 @@ const MIN_SHARED: f32 = 0.15;
 const SUMMED_UP_SHARE: f32 = 0.6;
 
 /// Phrases that mark an unfinished text.
-const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "your answer here", "insert answer"];
+const PLACEHOLDERS: [&str; 4] = ["lorem ipsum", "placeholder", "your answer here", "insert answer"];
+
+/// Marks of an unfinished text. In capitals alone: `todo` is a common word of Spanish and Portuguese.
+const PLACEHOLDER_MARKS: [&str; 2] = ["TODO", "TBD"];
 
 /// Input of [`draft`].
 #[derive(Clone)]
@@ -397,7 +400,7 @@ impl<'a> Writer<'a> {
         match () {
             () if count_words(&plain) < MIN_WORDS => Err("it is too short to be an answer".to_owned()),
             // Sources may be about placeholders themselves.
-            () if PLACEHOLDERS.iter().any(|known| find_words(&lower, known).is_some() && !self.is_found(known)) => {
+            () if self.has_placeholder(&lower, &PLACEHOLDERS) || self.has_placeholder(&plain, &PLACEHOLDER_MARKS) => {
                 Err("it is a placeholder, not an answer".to_owned())
             }
             () if !marks(&text).iter().any(|(_, id)| self.is_citable(id)) => {
@@ -430,6 +433,10 @@ impl<'a> Writer<'a> {
         #[expect(clippy::cast_precision_loss, reason = "a line is short")]
         let share = found as f32 / wanted.len().max(1) as f32;
         share >= SUMMED_UP_SHARE && wanted.iter().filter(has_figure).all(|figure| known.contains(figure))
+    }
+
+    fn has_placeholder(&self, text: &str, placeholders: &[&str]) -> bool {
+        placeholders.iter().any(|known| find_words(text, known).is_some() && !self.is_found(known))
     }
 
     fn is_found(&self, words: &str) -> bool {

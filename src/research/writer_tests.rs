@@ -95,6 +95,14 @@ async fn placeholder_is_refused_and_retried_before_rules_assemble_the_answer() {
 }
 
 #[tokio::test]
+async fn spanish_word_is_no_placeholder() {
+    let world = World::of(1, 2);
+    let caller = Scripted::replying(answer("En todo caso, apple 0 weighs 0 stones [n2e1].", &json!([])));
+    world.draft(&caller).await.unwrap();
+    assert_eq!(caller.keys(), ["write/answer"]);
+}
+
+#[tokio::test]
 async fn findings_survive_a_writer_that_fails() {
     let world = World::of(2, 2);
     let draft = world.draft(&Scripted::replying(json!({})).failing_at(1, broken("time-out"))).await.unwrap();

@@ -321,6 +321,6 @@ impl Caller for Desk {
 
 /// Returns the identity of a request: the model and all of the prompt.
 fn request_hash(model: &dyn Model, prompt: &Prompt) -> ContentHash {
-    let prompt = serde_json::to_string(prompt).unwrap_or_default();
+    let prompt = serde_json::to_string(prompt).expect("a prompt of texts, numbers and a schema is always JSON");
     ContentHash::of(format!("{}\n{prompt}", model.name()).as_bytes())
 }

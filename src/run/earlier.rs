@@ -168,7 +168,7 @@ impl Earlier {
         let mut candidates: Vec<EarlierQuote> = Vec::new();
         for question in questions {
             let found = quotes(&self.recall, &self.store, question.as_str(), MAX_CANDIDATES).await;
-            let found = found.inspect_err(|error| tracing::warn!(%error, "memory of runs could not be searched"));
+            let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
             candidates.extend(found.unwrap_or_default().into_iter().filter(|found| {
                 found.similarity >= OFFERED_SIMILARITY && matches!(found.quote.source, Place::Kb { .. })
             }));

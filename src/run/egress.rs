@@ -16,6 +16,7 @@ use crate::base::line::one_line;
 use crate::base::outbound::Outbound;
 use crate::research::memory::{branch_text, label};
 use crate::research::node::NodeId;
+use crate::research::skim::Excerpt;
 use crate::research::tripwire::Tripwire;
 use crate::source::{Found, Label, Passage, Place, SourceError};
 
@@ -42,6 +43,7 @@ impl<'a> Leaving<'a> {
 enum Answer {
     Found(Found),
     Opened(Passage),
+    Recalled(Vec<Excerpt>),
 }
 
 /// Records outgoing texts, and withholds those that trip the wire.
@@ -76,6 +78,7 @@ impl Egress {
             match answer {
                 Answer::Found(found) => self.shown(&found.passages),
                 Answer::Opened(passage) => self.shown(&[passage]),
+                Answer::Recalled(excerpts) => excerpts.into_iter().for_each(|excerpt| self.shown(&[excerpt.passage])),
             }
         }
     }
@@ -192,6 +195,37 @@ fn learn(tripwire: &mut Tripwire, label: Label, text: &str, place: &Place) {
         match label {
             Label::Public => tripwire.may_leave(text),
             Label::Internal => tripwire.read(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::base::clock::ManualClock;
+    use crate::base::id::{ContentHash, RunId};
+    use crate::run::store::Store;
+
+    #[test]
+    fn tripwire_learns_each_kind_of_stored_result_when_a_run_is_resumed() {
+        let passage = |text: &str| {
+            let place = json!({
+                "kind": "kb", "collection": "notes", "path": "a.md", "title": "A", "heading_path": [], "line_start": 1,
+                "line_end": 1, "content_hash": ContentHash::of(b"a"), "byte_start": 0, "byte_end": 9,
+            });
+            json!({ "id": "c1", "label": "internal", "snippet": text, "text": text, "score": 1.0, "place": place })
+        };
+        let found =
+            json!({ "passages": [passage("The customer pays 48,731 euros.")], "support": "strong", "notes": [] });
+        let recalled = json!([{ "passage": passage("Write to ottoline@acme.example."), "origin": null }]);
+        let results = [found, passage("Ticket CANARY-7f3a9c is open."), recalled, json!([]), json!(7)];
+        let run = Store::in_memory().unwrap().lock(&RunId::random(1)).unwrap();
+        let egress = Egress::new(run, Arc::new(ManualClock::default()), false);
+        egress.recall(&results.map(|result| result.to_string()));
+        for text in ["48731", "ottoline@acme.example", "CANARY-7f3a9c"] {
+            assert!(egress.tripwire().check(text).is_err(), "{text}");
         }
     }
 }

@@ -222,8 +222,8 @@ impl TooSmall {
     /// Returns the flag that would do.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::Tokens { enough, .. } => format!("`--max-tokens {enough}` would do for a short answer"),
-            Self::Cost { enough, .. } => format!("`--max-cost {}` would do for a short answer", cents_text(*enough)),
+            Self::Tokens { enough, .. } => format!("`--max-tokens {enough}` is enough for a short answer"),
+            Self::Cost { enough, .. } => format!("`--max-cost {}` is enough for a short answer", cents_text(*enough)),
         }
     }
 }
@@ -231,8 +231,8 @@ impl TooSmall {
 impl fmt::Display for TooSmall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tokens { limit, .. } => write!(f, "{limit} tokens are fewer than one call may use"),
-            Self::Cost { limit, .. } => write!(f, "{} is less than one call may cost", dollars_text(*limit)),
+            Self::Tokens { limit, .. } => write!(f, "a single call may use more than {limit} tokens"),
+            Self::Cost { limit, .. } => write!(f, "a single call may cost more than {}", dollars_text(*limit)),
         }
     }
 }

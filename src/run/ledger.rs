@@ -278,8 +278,9 @@ impl Ticket {
     /// Stores the reply and settles its cost; an unknown cost is settled at the worst case.
     pub(crate) async fn replied(self, reply: Reply, cost: CallCost) -> Result<(), JournalError> {
         self.end(CallOutcome::Replied(Box::new(reply), cost.cost_nanos)).await?;
-        (self.listener)(&CallNotice::Replied(self.key.clone(), self.role));
+        // Before the notice, whose receiver reads what the run has spent.
         self.reservation.settle(cost);
+        (self.listener)(&CallNotice::Replied(self.key, self.role));
         Ok(())
     }
 

@@ -25,7 +25,7 @@ use crate::base::breaker::Breaker;
 use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
-use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
+use crate::source::web::{Link, OpenedPage, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::traces::attach;
 
@@ -286,8 +286,9 @@ impl Documents for WebPages {
             self.egress.shown(std::slice::from_ref(&passage));
             // Links of a public page are public: a worker may use their words and addresses in a query.
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
-            for address in links.iter().map(|link| link.url.canonical().to_string()) {
-                self.permit(address.clone(), address);
+            for Link { url, .. } in links {
+                // In the form of the page: some sites answer only to that.
+                self.permit(url.canonical().to_string(), url.to_string());
             }
             Ok(passage)
         };
@@ -494,6 +495,8 @@ mod tests {
     const INTERNAL: &str = "https://notes.example/project-ferreira";
     const NAMED: &str = "https://example.org/named";
     const LINKED: &str = "https://example.org/more?page=2";
+    /// A linked page that is not stored. Some sites answer only to the address with the slash.
+    const WITH_SLASH: &str = "https://example.org/imprint/";
 
     /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can be
     /// fetched.
@@ -503,7 +506,7 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment(1)));
         let pages = PageStore::new(folder.join("pages"), folder.join("key"));
         let link = |text: &str, url: &str| Link { text: text.into(), url: url.parse().unwrap() };
-        let links = vec![link("more on when valves open", LINKED), link("imprint", "https://example.org/imprint")];
+        let links = vec![link("more on when valves open", LINKED), link("imprint", WITH_SLASH)];
         for (url, text, links) in [(FOUND, "Valves open at six.", links), (LINKED, "They close at nine.", Vec::new())] {
             let page = WebPage {
                 url: url.parse().unwrap(),
@@ -563,7 +566,12 @@ mod tests {
             assert_eq!((linked.text.as_str(), linked.id.as_str()), ("They close at nine.", LINKED));
         }
         let error = outside.open(NAMED).await.unwrap_err().to_string();
-        assert!(error.contains("pages are not fetched"), "{error}");
+        assert!(error.contains("fetching pages is disabled"), "{error}");
+        for id in [WITH_SLASH, WITH_SLASH.trim_end_matches('/')] {
+            outside.open(id).await.unwrap_err();
+            let asked = store.journal().egress(&RunId::random(1)).await.unwrap();
+            assert_eq!(asked.last().unwrap().text, WITH_SLASH, "asked for as the page has it");
+        }
         for id in [
             "https://example.org/beds?leak=secret",
             "https://example.org/more?page=3",
@@ -617,7 +625,7 @@ mod tests {
         let cited = pages(&report);
         for url in [&opened[0], INTERNAL] {
             let error = cited.open(url).await.unwrap_err().to_string();
-            assert!(error.contains("pages are not fetched"), "{error}");
+            assert!(error.contains("fetching pages is disabled"), "{error}");
         }
         assert_eq!(cited.open(NAMED).await, unknown(NAMED));
         report.had_server = true;

@@ -142,7 +142,7 @@ pub enum RunError {
         complaints: String,
     },
     /// A run that began with models is resumed without them, or the other way round.
-    #[error("run was begun {} a model", if *by_rules { "without" } else { "with" })]
+    #[error("run was started {} a model", if *by_rules { "without" } else { "with" })]
     OtherMind {
         /// Whether it began without a model.
         by_rules: bool,
@@ -168,10 +168,10 @@ impl RunError {
             Self::Journal(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::OtherMind { by_rules: false } => Some("configure a model, as it was when the run began".into()),
-            Self::OtherMind { by_rules: true } => Some("add `--offline` to go on without a model".into()),
+            Self::OtherMind { by_rules: true } => Some("add `--offline` to continue without a model".into()),
             Self::Plan { .. } => Some("`dr plan --save FILE` writes a plan that can be used".into()),
             Self::Call { source: CallError::Model(ModelError::Authentication), .. } => {
-                Some("check the key; `dr doctor --model` asks the endpoint".into())
+                Some("check the key; `dr doctor --model` tests it".into())
             }
             Self::Call { source: CallError::Journal { hint: Some(hint), .. }, .. } => Some(hint.clone()),
             Self::Call { .. } | Self::Source { .. } => {
@@ -388,7 +388,7 @@ impl Orchestrator {
         let asked = match self.steps.clarify(&self.state).instrument(self.span.clone()).await {
             // The run ends for the same reason right after this, and reports it.
             Err(StepError::Call(CallError::Cancelled | CallError::Limit(_))) => None,
-            asked => asked.map_err(|error| error.during("look at the question"))?,
+            asked => asked.map_err(|error| error.during("check whether the question needs clarification"))?,
         };
         let Some(question) = asked.map(|clarification| clarification.question) else { return Ok(()) };
         let from = self.resources.clock.now();

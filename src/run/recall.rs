@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::bounded::caught;
 use crate::base::id::{ContentHash, RunId};
+use crate::base::lock::{FileLock, FileLockError};
 use crate::kb::embed::{EmbedError, Embedder};
 use crate::research::branch::Branch;
 use crate::research::evidence::Evidence;
@@ -40,10 +41,19 @@ const MAX_SMALL_FRAGMENTS: usize = 32;
 /// How long old versions of the table are kept for processes that may still read them, in hours.
 const KEPT_VERSIONS_HOURS: i64 = 1;
 
+/// Lock file beside the memory. Runs share it while they read or write; it is taken alone to delete files that a write in
+/// progress may need.
+const LOCK: &str = "memory.lock";
+
+/// How long the lock is waited for. Reading and writing take moments.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// The memory of all runs, for one embedder.
 #[derive(Clone)]
 pub struct Recall {
     table: Table,
+    /// The file of [`LOCK`].
+    lock: PathBuf,
     embedder: Arc<dyn Embedder>,
     failures: Arc<Failures>,
 }
@@ -184,6 +194,9 @@ pub enum RecallError {
     /// The embedder failed.
     #[error("failed to embed for the research memory")]
     Embed(#[from] EmbedError),
+    /// The lock was not free in time, or its file cannot be used.
+    #[error("failed to lock the research memory")]
+    Lock(#[from] FileLockError),
     /// The blocking task panicked.
     #[error("failed to embed for the research memory")]
     Task(#[from] tokio::task::JoinError),
@@ -194,7 +207,8 @@ impl RecallError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Embed(error) => error.hint(),
-            Self::Task(_) => None,
+            Self::Lock(FileLockError::Held { .. }) => Some("try again".into()),
+            Self::Lock(FileLockError::File { .. }) | Self::Task(_) => None,
             Self::Table { .. } | Self::Batch(_) | Self::Tag(_) | Self::Damaged(_) => {
                 Some("run `dr doctor --repair`, which removes it; later runs fill it again".into())
             }
@@ -214,7 +228,7 @@ impl Recall {
     pub(crate) async fn open(folder: &Path, embedder: Arc<dyn Embedder>, on_failure: OnFailure) -> Option<Self> {
         let failures = Arc::new(Failures { was_told: AtomicBool::new(false), tell: on_failure });
         let table = failures.note(steady(Self::table(folder, &embedder)).await).ok()?;
-        Some(Self { table, embedder, failures })
+        Some(Self { table, lock: folder.join(LOCK), embedder, failures })
     }
 
     /// Opens the memory beside the journal in `folder` for reading. Returns `None` if there is none for this embedder.
@@ -232,7 +246,7 @@ impl Recall {
         });
         // Errors are returned to the caller, who does not go on without the memory.
         let failures = Arc::new(Failures { was_told: AtomicBool::new(false), tell: Arc::new(|_| ()) });
-        Ok(opened.await?.map(|table| Self { table, embedder, failures }))
+        Ok(opened.await?.map(|table| Self { table, lock: folder.join(LOCK), embedder, failures }))
     }
 
     async fn table(folder: &Path, embedder: &Arc<dyn Embedder>) -> Result<Table, RecallError> {
@@ -262,12 +276,18 @@ impl Recall {
             Ok::<_, RecallError>(batch(&run, &entries, &vectors, embedder.dimension())?)
         });
         let batch = batch.await??;
+        let _lock = self.share().await?;
         let schema = batch.schema();
         let mut merge = self.table.merge_insert(&["key"]);
         merge.when_matched_update_all(None).when_not_matched_insert_all();
         let reader = Box::new(RecordBatchIterator::new([Ok(batch)], schema));
         merge.execute(reader).await.map_err(during("write"))?;
         self.tidy().await
+    }
+
+    /// Waits until no process deletes files of the memory, and keeps others from it.
+    async fn share(&self) -> Result<FileLock, RecallError> {
+        locked(self.lock.clone(), FileLock::share).await
     }
 
     /// Compacts the small fragments that each round of each run leaves. If another run writes at the same time this may
@@ -297,6 +317,8 @@ impl Recall {
     async fn nearest(&self, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
         let (embedder, text) = (Arc::clone(&self.embedder), query.text.to_owned());
         let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
+        // Without it if the folder is read-only: nothing is deleted there.
+        let _lock = self.share().await.ok();
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
         let mut nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index();
         if let Some(filter) = query.filter() {
@@ -326,17 +348,21 @@ impl Recall {
     }
 
     /// Removes the entries of a run from the tables of all embedders, and the files that hold them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RecallError::Lock`] if others use the memory all the time; nothing is removed then.
     pub(crate) async fn forget(runs: &Path, run: &RunId) -> Result<(), RecallError> {
         steady(Self::remove(runs, run)).await
     }
 
     async fn remove(runs: &Path, run: &RunId) -> Result<(), RecallError> {
+        if Self::folder(runs).symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let _lock = locked(runs.join(LOCK), FileLock::take).await?;
         for table in tables(runs).await? {
-            let filter = format!("run = '{run}'");
-            if table.count_rows(Some(filter.clone())).await.map_err(during("read"))? == 0 {
-                continue;
-            }
-            table.delete(&filter).await.map_err(during("write"))?;
+            table.delete(&format!("run = '{run}'")).await.map_err(during("write"))?;
             // A deleted row stays in its file until the file is rewritten and the versions that refer to it are gone.
             let options = CompactionOptions {
                 materialize_deletions: true,
@@ -347,7 +373,8 @@ impl Recall {
             table.optimize(compact).await.map_err(during("compact"))?;
             let prune = OptimizeAction::Prune {
                 older_than: Some(Duration::zero()),
-                // Otherwise files younger than seven days stay, in case a write in progress needs them.
+                // Otherwise files younger than seven days that no version names stay, in case a write in progress needs
+                // them: those of a write that was killed have text of its run. The lock excludes a write in progress.
                 delete_unverified: Some(true),
                 error_if_tagged_old_versions: Some(false),
             };
@@ -374,8 +401,19 @@ impl Recall {
     }
 }
 
+/// Waits for the lock on the memory.
+async fn locked(
+    file: PathBuf,
+    attempt: impl Fn(&Path) -> Result<FileLock, FileLockError> + Send + 'static,
+) -> Result<FileLock, RecallError> {
+    let lock = tokio::task::spawn_blocking(move || FileLock::wait(PATIENCE, || attempt(&file)));
+    Ok(lock.await??)
+}
+
 async fn connect(runs: &Path) -> Result<Connection, RecallError> {
-    lancedb::connect(&Recall::folder(runs).to_string_lossy()).execute().await.map_err(during("open"))
+    // Each operation looks for the latest version: a run that is removed takes the earlier ones with it.
+    let connection = lancedb::connect(&Recall::folder(runs).to_string_lossy());
+    connection.read_consistency_interval(std::time::Duration::ZERO).execute().await.map_err(during("open"))
 }
 
 /// Returns the name of the table of an embedder. Vectors of different embedders never meet.
@@ -558,6 +596,42 @@ mod tests {
         let recall = Recall::known(folder.path(), builtin_for_tests()).await.unwrap().unwrap();
         let found = recall.search(&RecallQuery::of("cats", 5)).await.unwrap();
         assert_eq!(found.iter().map(|found| &found.run).collect::<Vec<_>>(), [&other]);
+    }
+
+    #[tokio::test]
+    async fn removed_run_leaves_no_file_with_its_text_and_others_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let recall = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
+        let (run, other) = (RunId::random(1), RunId::random(2));
+        recall.add(&run, vec![entry("n1e1", "Ottoline sleeps all day long.")]).await.unwrap();
+        recall.add(&other, vec![entry("n1e1", "Cats sleep all day long.")]).await.unwrap();
+        let held = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
+        // As a write leaves it that is killed before its commit.
+        let killed = tables(folder.path()).await.unwrap().remove(0).name().to_owned();
+        let killed = Recall::folder(folder.path()).join(format!("{killed}.lance/data/killed.lance"));
+        std::fs::write(&killed, "Ottoline").unwrap();
+
+        let lock = FileLock::share(&folder.path().join(LOCK)).unwrap();
+        let (runs, removed) = (folder.path().to_owned(), run.clone());
+        let forgetting = tokio::spawn(async move { Recall::forget(&runs, &removed).await });
+        drop(lock);
+        forgetting.await.unwrap().unwrap();
+        let mut folders = vec![Recall::folder(folder.path())];
+        while let Some(at) = folders.pop() {
+            for file in at.read_dir().unwrap().map(|file| file.unwrap().path()) {
+                if file.is_dir() {
+                    folders.push(file);
+                } else {
+                    let bytes = std::fs::read(&file).unwrap();
+                    assert!(!bytes.windows(8).any(|part| part == b"Ottoline"), "{}", file.display());
+                }
+            }
+        }
+        held.add(&other, vec![entry("n1e2", "Dogs sleep at night.")]).await.unwrap();
+        for recall in [held, recall] {
+            let found = recall.search(&RecallQuery::of("Who sleeps?", 5)).await.unwrap();
+            assert_eq!(found.iter().map(|found| &found.run).collect::<Vec<_>>(), [&other, &other]);
+        }
     }
 
     #[tokio::test]

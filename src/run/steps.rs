@@ -35,7 +35,7 @@ use crate::research::planner::{self, Outlook};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason, quotes_of};
 use crate::research::route::{JobWay, NoWay, Ways};
-use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
+use crate::research::rules::{BY_RULES, brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::skim::Skim;
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
@@ -245,22 +245,22 @@ impl Steps {
     async fn first_plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let source = state.settings.request.source;
         let check = |draft: &PlanDraft| checked(draft, state, brief, 1, &|hint| directed_to(hint, source));
-        let by_rules = |why: String| {
-            // An empty plan leaves the root, which is then worked on as a single node.
-            let plan = check(&plan_by_rules(brief)).unwrap_or_default();
-            Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
-        };
-        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules(String::new())) };
+        // An empty plan leaves the root, which is then worked on as a single node.
+        let by_rules = || check(&plan_by_rules(brief)).unwrap_or_default();
+        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         if brief.mode != Mode::Deep {
             // The root alone; its wording selects the source.
-            return Ok(Plan { reasoning: String::new(), ..by_rules(String::new()) });
+            return Ok(Plan { reasoning: String::new(), ..by_rules() });
         }
         let key = CallKey::of_run("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         match planner::plan(desk, &key, brief, &state.tree, self.outlook(state), &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { complaint }) => {
-                Ok(by_rules(format!("the planner's plan was refused ({complaint}), so rules planned: ")))
+                let plan = by_rules();
+                let reasoning = plan.reasoning.trim_start_matches(BY_RULES);
+                let why = format!("the planner's plan was refused ({complaint}); planned by rules instead: ");
+                Ok(Plan { reasoning: why + reasoning, ..plan })
             }
             Err(error) => Err(error.into()),
         }
@@ -270,9 +270,7 @@ impl Steps {
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "replan"))]
     pub(crate) async fn replan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
         let mut plan = self.next_plan(state, judged).await?;
-        if let Some(hint) = state.settings.request.source {
-            plan.nodes.iter_mut().for_each(|node| node.source_hint = hint);
-        }
+        direct(&mut plan, state.settings.request.source);
         Ok(plan)
     }
 
@@ -280,7 +278,7 @@ impl Steps {
         let Judged { rounds: Rounds { briefs: Briefs { brief, .. }, number, .. }, verdict, .. } = judged;
         let round = number + 1;
         let source = state.settings.request.source;
-        let check = |draft: &PlanDraft| checked(draft, state, brief, round, &|hint| source.unwrap_or(hint));
+        let check = |draft: &PlanDraft| checked(draft, state, brief, round, &|hint| directed_to(hint, source));
         let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let key = CallKey::of_run(format!("plan/{round}"));
@@ -383,7 +381,7 @@ impl Steps {
         let Some(recall) = &self.recall else { return };
         let new = state.unfolded().flat_map(|(node, branch)| entries(&node.id, branch));
         if let Err(error) = recall.add(&self.run, new.collect()).await {
-            tracing::warn!(%error, "memory of runs is not complete");
+            tracing::warn!(%error, "failed to update the research memory");
         }
     }
 
@@ -407,7 +405,7 @@ impl Steps {
         let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
         if let (None, Some(_)) = (self.desk.as_deref(), schema) {
             draft.is_makeshift = true;
-            draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
+            draft.limitations.push("the requested schema cannot be filled without a model".to_owned());
         }
         if let (Some(desk), Some(schema)) = (self.desk.as_deref(), schema) {
             let key = CallKey::of_run("output");
@@ -416,7 +414,7 @@ impl Steps {
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),
                 Err(error) => {
                     draft.is_makeshift = true;
-                    draft.limitations.push(format!("the form that was asked for could not be filled: {error}"));
+                    draft.limitations.push(format!("the requested schema could not be filled: {error}"));
                 }
             }
         }
@@ -460,7 +458,7 @@ impl Steps {
             let kind = Some(EntryKind::Quote);
             let query = RecallQuery { run: Some(&self.run), kind, ..RecallQuery::of(query, RECALLED) };
             let found = recall.search(&query).await;
-            let found = found.inspect_err(|error| tracing::warn!(%error, "memory of runs could not be searched"));
+            let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
             for (id, score) in found.unwrap_or_default().into_iter().map(|found| (found.entry.id, found.similarity)) {
                 if let Ok(id) = id.parse() {
                     let best = scores.entry(id).or_insert(score);
@@ -490,18 +488,24 @@ fn judged_quotes<'a>(state: &'a RunState, draft: &Draft, others: Vec<&'a Evidenc
     quotes
 }
 
-/// Returns the source of a node of the first plan: the one the user selected. If that is both, a node planned for the
+/// Returns the source of a node of a plan: the one the user selected. If that is both, a node planned for the
 /// web alone stays there, since nothing about it is expected in the knowledge base.
 fn directed_to(planned: SourceHint, source: Option<SourceHint>) -> SourceHint {
     source.filter(|hint| (*hint, planned) != (SourceHint::Mixed, SourceHint::Web)).unwrap_or(planned)
 }
 
-/// Sets the source of every node of the first plan, see [`directed_to`], and that of the root.
+/// Sets the source of every node that a plan adds or changes, see [`directed_to`].
+fn direct(plan: &mut Plan, source: Option<SourceHint>) {
+    let changed = plan.updates.iter_mut().filter_map(|update| update.source_hint.as_mut());
+    for hint in plan.nodes.iter_mut().map(|node| &mut node.source_hint).chain(changed) {
+        *hint = directed_to(*hint, source);
+    }
+}
+
+/// Sets the source of every node of the first plan, see [`direct`], and that of the root.
 fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
     let Some(hint) = source else { return plan };
-    for node in &mut plan.nodes {
-        node.source_hint = directed_to(node.source_hint, source);
-    }
+    direct(&mut plan, source);
     match plan.updates.iter_mut().find(|update| update.id == *root) {
         Some(update) => update.source_hint = Some(hint),
         None => plan.updates.push(Update {
@@ -569,12 +573,23 @@ mod tests {
                 Node::new(NodeId::numbered(number), Some(tree.root.clone()), "What do others do?".parse().unwrap(), 1);
             Node { source_hint: hint, ..node }
         };
-        let plan = Plan { nodes: hints.into_iter().zip(2..).map(node).collect(), ..Plan::default() };
+        let change = Update {
+            id: NodeId::numbered(9),
+            question: None,
+            priority: None,
+            source_hint: Some(SourceHint::Web),
+            drop: false,
+        };
+        let plan =
+            Plan { nodes: hints.into_iter().zip(2..).map(node).collect(), updates: vec![change], ..Plan::default() };
         let directed_to = |source| -> Vec<_> {
             directed(plan.clone(), source, &tree.root).nodes.iter().map(|node| node.source_hint).collect()
         };
         assert_eq!(directed_to(Some(SourceHint::Mixed)), [SourceHint::Mixed, SourceHint::Mixed, SourceHint::Web]);
         assert_eq!(directed_to(Some(SourceHint::Internal)), [SourceHint::Internal; 3]);
         assert_eq!(directed_to(None), hints);
+        let changed_to = |source| directed(plan.clone(), source, &tree.root).updates[0].source_hint.unwrap();
+        assert_eq!(changed_to(Some(SourceHint::Internal)), SourceHint::Internal);
+        assert_eq!(changed_to(Some(SourceHint::Mixed)), SourceHint::Web);
     }
 }

@@ -60,6 +60,15 @@ pub enum StoreError {
         #[source]
         source: JournalError,
     },
+    /// The run is removed, and its text is still in a file of the journal.
+    #[error("run `{run}` is removed, but its text is still in the log of the journal")]
+    InLog {
+        /// The run.
+        run: RunId,
+        /// The error of the journal.
+        #[source]
+        source: JournalError,
+    },
     /// The id matches no run.
     #[error("no run `{0}`")]
     Missing(String),
@@ -73,7 +82,7 @@ pub enum StoreError {
         had_runs: bool,
     },
     /// Another process holds the lock of the run.
-    #[error("run `{run}` is being worked on by {holder}")]
+    #[error("run `{run}` is in use by {holder}")]
     Busy {
         /// The run.
         run: RunId,
@@ -84,7 +93,7 @@ pub enum StoreError {
     #[error(transparent)]
     Lock(FileLockError),
     /// The folder is read-only, so no run can be locked.
-    #[error("runs are in a folder that cannot be written to")]
+    #[error("folder of the runs is read-only")]
     ReadOnly,
     /// The folder of the lock files could not be created.
     #[error("failed to create `{path}`")]
@@ -107,8 +116,9 @@ impl StoreError {
             }
             Self::Missing(_) | Self::Ambiguous(_) => Some("`dr runs` lists the runs and their ids".into()),
             Self::Empty { had_runs: false } => Some("`dr ask \"<QUESTION>\"` starts one".into()),
-            Self::Empty { had_runs: true } => Some("there were runs; `dr doctor` names them".into()),
+            Self::Empty { had_runs: true } => Some("the journal was deleted; `dr doctor` lists its runs".into()),
             Self::Busy { .. } => Some("wait until it is done, or end that process".into()),
+            Self::InLog { .. } => Some("the log is emptied when the last `dr` that uses the journal ends".into()),
             Self::Folder { path, source } => in_the_way(path, source),
             Self::Lock(_) | Self::ReadOnly => None,
         }
@@ -224,6 +234,10 @@ impl Store {
     }
 
     /// Removes a run.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::InLog`] if it is removed and the log of the journal still has its text.
     pub(crate) async fn remove(&self, run: LockedRun) -> Result<(), StoreError> {
         if !run.remove().await? {
             return Err(StoreError::Missing(run.id().to_string()));
@@ -232,7 +246,7 @@ impl Store {
             // A leftover lock file is harmless, so a failure to remove it is ignored.
             let _ = std::fs::remove_file(lock_file(locks, run.id()));
         }
-        Ok(())
+        self.journal.scrub().await.map_err(|source| StoreError::InLog { run: run.id().clone(), source })
     }
 
     /// Returns a run as JSON lines: its events, its calls with their raw replies, and the texts that left for it.

@@ -289,7 +289,7 @@ impl RunState {
         for Update { id, question, priority, source_hint, drop } in &plan.updates {
             let node = self.tree.get_mut(id).ok_or_else(|| format!("there is no node `{id}`"))?;
             if node.status != NodeStatus::Pending {
-                return Err(format!("node `{id}` does not wait any more"));
+                return Err(format!("node `{id}` is no longer pending"));
             }
             node.question = question.clone().unwrap_or_else(|| node.question.clone());
             node.priority = priority.unwrap_or(node.priority);
@@ -398,7 +398,7 @@ impl RunState {
     fn end_round(&mut self, round: u32, memory: &Memory, draft: &Draft, verdict: &Verdict) -> Result<(), String> {
         let Phase::Open(Stage::Planned(rounds)) = &self.phase else { return Err(self.not_due()) };
         if round != rounds.number {
-            return Err(format!("round {} is the one under way", rounds.number));
+            return Err(format!("round {} is in progress", rounds.number));
         }
         let before = self.folded.clone();
         let quotes = self.branches.values().flat_map(|branch| &branch.evidence);

@@ -30,7 +30,7 @@ struct Sealed<T> {
 
 /// A file could not be stored.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to keep `{path}`")]
+#[error("failed to store `{path}`")]
 pub(crate) struct SealedFolderError {
     path: PathBuf,
     /// The error from the file system.

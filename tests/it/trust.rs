@@ -393,7 +393,7 @@ fn trigger_in_a_journal_lets_nothing_leave_and_hides_nothing() {
     let before = server.count();
     for command in [&plan[..], &["resume"], &["ask", "--offline", QUESTION], &["show", "--egress"], &["runs"]] {
         let run = world.dr(command);
-        assert_refused(&run, "journal is not as dr writes it: trigger `forgets`, trigger `opens`");
+        assert_refused(&run, "journal has unexpected parts: trigger `forgets`, trigger `opens`");
     }
     assert!(world.dr(["doctor"]).stdout.contains("trigger `forgets`, trigger `opens`"));
     assert_eq!(server.count(), before, "nothing was sent");
@@ -415,7 +415,7 @@ fn journal_with_parts_that_dr_does_not_write_is_refused_by_their_names() {
         ("DROP INDEX egress_by_run", "index `egress_by_run` (missing)"),
     ] {
         alter(&world, sql);
-        assert_refused(&world.dr(["runs"]), &format!("journal is not as dr writes it: {named}\n"));
+        assert_refused(&world.dr(["runs"]), &format!("journal has unexpected parts: {named}\n"));
         fs::write(world.path(".dr/state.db"), &kept).unwrap();
         world.dr(["runs"]).succeeded();
     }

@@ -3,9 +3,12 @@
 //! Rows that an index does not cover yet are found by a scan. Maintenance affects speed, not results, so a crash
 //! between two steps costs time only.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
 
 use super::indexes::{TEXT_INDEX, VECTOR_INDEX, build_text_index, build_vector_index};
+use super::write::drop_unnamed_generations;
 use super::{During, IndexError, IndexWriter, step};
 
 /// Vectors from which a vector index pays; comparing fewer one by one is as fast.
@@ -22,8 +25,8 @@ const ROWS_PER_FRAGMENT: usize = 32_768;
 /// fragments.
 const MAX_SMALL_FRAGMENTS: usize = 16;
 
-/// Minutes that superseded versions are kept for readers that have them open.
-const KEPT_VERSIONS_MINUTES: i64 = 10;
+/// Milliseconds that superseded versions, and a generation before a rebuild, are kept for readers that have them open.
+const KEPT_VERSIONS_MS: i64 = 10 * 60 * 1_000;
 
 impl IndexWriter {
     /// Creates the text index if there is none. It has to exist before the first search, since unindexed rows are
@@ -89,14 +92,20 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Deletes versions older than [`KEPT_VERSIONS_MINUTES`].
+    /// Deletes versions that were superseded longer than [`KEPT_VERSIONS_MS`] ago, and the generations that only such
+    /// versions of the manifest name.
     pub(crate) async fn prune(&self) -> Result<(), IndexError> {
         let action = "drop old versions of the index";
         step(action)?;
         let manifest = self.index().connection.open_table(super::MANIFEST_TABLE).execute().await.during(action)?;
         for table in [&self.index().chunks, &self.index().documents, &manifest] {
+            let versions = table.list_versions().await.during(action)?;
+            let made_ms: Vec<_> = versions.iter().map(|version| version.timestamp.timestamp_millis()).collect();
+            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
             let prune = OptimizeAction::Prune {
-                older_than: Some(Duration::minutes(KEPT_VERSIONS_MINUTES)),
+                // A second more, since the engine subtracts the age from a later time.
+                older_than: Some(Duration::milliseconds(now_ms - oldest_kept_ms(&made_ms, now_ms) + 1_000)),
                 // Unverified files may belong to a transaction in flight. The writer lock excludes one; object stores
                 // have no lock.
                 delete_unverified: Some(self.index().location().folder().is_some()),
@@ -104,7 +113,7 @@ impl IndexWriter {
             };
             table.optimize(prune).await.during(action)?;
         }
-        Ok(())
+        drop_unnamed_generations(&self.index().connection, Some(self.index().manifest())).await.map(drop)
     }
 
     async fn index_parts(&self, name: &str) -> Result<Option<IndexParts>, IndexError> {
@@ -115,6 +124,13 @@ impl IndexWriter {
             count: stats.num_indices.unwrap_or(1),
         }))
     }
+}
+
+/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS_MS`] ago. By its own time
+/// alone, a version of yesterday would be deleted a moment after it was superseded.
+fn oldest_kept_ms(made_ms: &[i64], now_ms: i64) -> i64 {
+    let limit = now_ms.saturating_sub(KEPT_VERSIONS_MS);
+    made_ms.iter().copied().filter(|made| *made <= limit).max().unwrap_or(limit)
 }
 
 /// How many rows of the table an index covers, and in how many parts.
@@ -229,6 +245,16 @@ mod tests {
             assert!((best.0 - best.1).abs() < 1e-5, "scores are not those of the vectors: {best:?}");
         }
         found
+    }
+
+    #[test]
+    fn version_is_kept_until_it_was_superseded_for_ten_minutes() {
+        let minutes = |minutes: i64| minutes * 60_000;
+        let made = [0, 5, 50, 58].map(minutes);
+        for (now, oldest) in [(14, 0), (15, 5), (59, 5), (60, 50), (67, 50), (68, 58), (999, 58)] {
+            assert_eq!(oldest_kept_ms(&made, minutes(now)), minutes(oldest), "after {now} minutes");
+        }
+        assert_eq!(oldest_kept_ms(&made[2..], minutes(55)), minutes(45), "all are younger");
     }
 
     #[tokio::test]

@@ -474,11 +474,16 @@ async fn read_manifest(location: &IndexLocation, connection: &Connection) -> Res
             return Err(IndexError::Storage { action: "open the index manifest", source: Box::new(source) });
         }
     };
-    let stream = table.query().limit(usize::MAX >> 1).execute().await.during("read the index manifest")?;
-    let entries = collect(stream, "read the index manifest", |columns| columns.manifest()).await?;
-    let manifest = Manifest::from_entries(entries)
-        .map_err(|source| IndexError::Manifest { location: location.to_string(), source })?;
-    Ok(Some(manifest))
+    let manifest = manifest_in(&table).await?;
+    manifest.map(Some).map_err(|source| IndexError::Manifest { location: location.to_string(), source })
+}
+
+/// Reads the manifest of the version that a table is opened at.
+async fn manifest_in(table: &Table) -> Result<Result<Manifest, ManifestError>, IndexError> {
+    let action = "read the index manifest";
+    let stream = table.query().limit(usize::MAX >> 1).execute().await.during(action)?;
+    let entries = collect(stream, action, |columns| columns.manifest()).await?;
+    Ok(Manifest::from_entries(entries))
 }
 
 async fn collect<T>(

@@ -21,7 +21,7 @@ use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::{
     ChunkRow, DocumentRow, During, Filter, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, connect,
-    read_manifest, step,
+    manifest_in, read_manifest, step,
 };
 use crate::base::folder::create_private;
 use crate::base::id::{ChunkId, DocumentId};
@@ -42,6 +42,8 @@ pub(crate) struct IndexWriter {
     index: Index,
     /// Documents that have chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
+    /// Whether tables of an earlier generation are kept for its readers.
+    has_old_generation: bool,
     _lock: Option<FileLock>,
 }
 
@@ -70,13 +72,14 @@ impl IndexWriter {
         let connection = connect(location).await?;
         match read_manifest(location, &connection).await? {
             Some(manifest) => {
-                drop_other_generations(&connection, Some(&manifest)).await?;
+                let has_old_generation = drop_unnamed_generations(&connection, Some(&manifest)).await?;
                 let writer = Self::over(Index::open_tables(location, connection, manifest).await?, lock).await?;
+                let writer = Self { has_old_generation, ..writer };
                 writer.copy_manifest()?;
                 Ok(writer)
             }
             None => {
-                drop_other_generations(&connection, None).await?;
+                drop_unnamed_generations(&connection, None).await?;
                 create_generation(&connection, fresh).await?;
                 let writer = Self::over(Index::open_tables(location, connection, fresh.clone()).await?, lock).await?;
                 // The manifest comes last: readers consider an index with a manifest complete.
@@ -103,7 +106,7 @@ impl IndexWriter {
 
     async fn over(index: Index, lock: Option<FileLock>) -> Result<Self, IndexError> {
         let chunked = index.chunked_documents(&Filter::default()).await?;
-        Ok(Self { index, chunked, _lock: lock })
+        Ok(Self { index, chunked, has_old_generation: false, _lock: lock })
     }
 
     /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
@@ -124,18 +127,18 @@ impl IndexWriter {
         Self::over(Index::open_tables(location, connection, manifest).await?, lock).await
     }
 
-    /// Makes this writer's generation the current one and drops all others.
+    /// Makes this writer's generation the current one. Others are kept for their readers as long as superseded versions.
     pub(crate) async fn publish(&mut self) -> Result<(), IndexError> {
         let manifest = self.index.manifest.clone();
         if attempt(self.save_manifest(manifest)).await? == Done::Damaged {
             self.replace_manifest().await?;
         }
-        drop_other_generations(&self.index.connection, Some(&self.index.manifest)).await?;
         // Damage in an earlier version of the manifest shows only when the versions are listed.
-        match attempt(self.prune()).await? {
-            Done::Yes => Ok(()),
-            Done::Damaged => self.replace_manifest().await,
+        if attempt(self.prune()).await? == Done::Damaged {
+            self.replace_manifest().await?;
+            drop_unnamed_generations(&self.index.connection, Some(&self.index.manifest)).await?;
         }
+        Ok(())
     }
 
     async fn replace_manifest(&self) -> Result<(), IndexError> {
@@ -146,6 +149,11 @@ impl IndexWriter {
             dropped => dropped.during(action)?,
         }
         self.create_manifest().await
+    }
+
+    /// Returns whether tables of an earlier generation were kept when the index was opened.
+    pub(crate) fn has_old_generation(&self) -> bool {
+        self.has_old_generation
     }
 
     /// Returns the index including this writer's commits.
@@ -381,16 +389,47 @@ fn generation_of(table: &str) -> Option<u32> {
     table.strip_prefix("chunks_").or_else(|| table.strip_prefix("documents_"))?.parse().ok()
 }
 
-/// Drops the tables of other generations: the one before `--rebuild`, or an incomplete one.
-async fn drop_other_generations(connection: &Connection, current: Option<&Manifest>) -> Result<(), IndexError> {
+/// Drops the tables of generations that no version of the manifest names: those of a rebuild that was killed, and those
+/// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether an
+/// earlier generation is left.
+pub(super) async fn drop_unnamed_generations(
+    connection: &Connection,
+    current: Option<&Manifest>,
+) -> Result<bool, IndexError> {
     let action = "remove old tables of the index";
-    let kept = current.map(|manifest| [manifest.chunks_table(), manifest.documents_table(), MANIFEST_TABLE.to_owned()]);
-    for name in connection.table_names().execute().await.during(action)? {
-        let is_ours = name == MANIFEST_TABLE || name.starts_with("chunks_") || name.starts_with("documents_");
-        if is_ours && !kept.iter().flatten().any(|kept| *kept == name) {
+    let names = connection.table_names().execute().await.during(action)?;
+    let mut named: Vec<u32> = current.iter().map(|manifest| manifest.generation).collect();
+    let is_other = |name: &String| generation_of(name).is_some_and(|number| !named.contains(&number));
+    if current.is_some() && names.iter().any(is_other) {
+        // Damage can make the storage engine panic. What such a version names is not opened any more.
+        let earlier = AssertUnwindSafe(named_generations(connection)).catch_unwind().await;
+        named.extend(earlier.ok().and_then(Result::ok).unwrap_or_default());
+    }
+    let mut has_old_generation = false;
+    for name in names {
+        let is_dropped = match generation_of(&name) {
+            Some(number) => !named.contains(&number),
+            None => name == MANIFEST_TABLE && current.is_none(),
+        };
+        if is_dropped {
             step(action)?;
             connection.drop_table(&name, &[]).await.during(action)?;
+        } else {
+            has_old_generation |=
+                current.is_some_and(|current| generation_of(&name).is_some_and(|number| number != current.generation));
         }
     }
-    Ok(())
+    Ok(has_old_generation)
+}
+
+/// Returns the generations that the versions of the manifest name.
+async fn named_generations(connection: &Connection) -> Result<Vec<u32>, IndexError> {
+    let action = "read earlier versions of the index manifest";
+    let table = connection.open_table(MANIFEST_TABLE).execute().await.during(action)?;
+    let mut named = Vec::new();
+    for version in table.list_versions().await.during(action)? {
+        table.checkout(version.version).await.during(action)?;
+        named.extend(manifest_in(&table).await?.ok().map(|manifest| manifest.generation));
+    }
+    Ok(named)
 }

@@ -88,10 +88,9 @@ pub(crate) enum SchemaSupport {
 pub(crate) fn reasons(model: &str) -> bool {
     // Routers put the name of the provider in front: `openai/gpt-5`.
     let model = model.rsplit('/').next().unwrap_or(model);
-    // Wider than [`KNOWN`]: open models need room for their reasoning, too.
-    ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
-        .iter()
-        .any(|family| model.starts_with(family))
+    // Open models need room for their reasoning, too.
+    let is_open = || ["gpt-oss", "deepseek-r1", "magistral", "qwq"].iter().any(|family| model.starts_with(family));
+    known(model).map_or_else(is_open, |known| known.reasons)
 }
 
 /// Properties of an OpenAI model, known by its name wherever it is served: a gateway passes the parameters on.
@@ -105,11 +104,16 @@ pub(crate) struct KnownModel {
 }
 
 /// Families of OpenAI's models, the more specific name first.
-const KNOWN: [(&str, KnownModel); 11] = [
+const KNOWN: [(&str, KnownModel); 15] = [
     ("gpt-3.5", KnownModel { reasons: false, max_output_tokens: Some(4_096) }),
     ("gpt-4.1", KnownModel { reasons: false, max_output_tokens: Some(32_768) }),
     ("gpt-4o", KnownModel { reasons: false, max_output_tokens: Some(16_384) }),
-    ("gpt-4-", KnownModel { reasons: false, max_output_tokens: Some(8_192) }),
+    ("gpt-4.5", KnownModel { reasons: false, max_output_tokens: Some(16_384) }),
+    ("gpt-4-turbo", KnownModel { reasons: false, max_output_tokens: Some(4_096) }),
+    // Previews of GPT-4 Turbo: `gpt-4-1106-preview` and `gpt-4-0125-preview`.
+    ("gpt-4-1106", KnownModel { reasons: false, max_output_tokens: Some(4_096) }),
+    ("gpt-4-0125", KnownModel { reasons: false, max_output_tokens: Some(4_096) }),
+    ("gpt-4", KnownModel { reasons: false, max_output_tokens: Some(8_192) }),
     ("gpt-5-chat", KnownModel { reasons: false, max_output_tokens: Some(16_384) }),
     ("gpt-5", KnownModel { reasons: true, max_output_tokens: Some(128_000) }),
     ("gpt-6", KnownModel { reasons: true, max_output_tokens: None }),

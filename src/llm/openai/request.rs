@@ -122,7 +122,7 @@ fn temperature(settings: &OpenAiSettings, prompt: &Prompt) -> Option<f32> {
 /// Returns the key by which OpenAI routes requests that begin alike to the same cache. Other servers cache without one,
 /// and strict ones refuse parameters they do not know.
 fn cache_key(settings: &OpenAiSettings, prompt: &Prompt) -> Option<String> {
-    prompt.cache_key.clone().filter(|_| settings.address.host().ends_with("openai.com"))
+    prompt.cache_key.clone().filter(|_| settings.address.is_openai())
 }
 
 fn responses(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> CreateResponse {
@@ -171,8 +171,7 @@ fn chat(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> C
     };
     let max_tokens = max_tokens(settings, prompt);
     // OpenAI's reasoning models accept only the new name, behind a gateway too; many other servers only the old one.
-    let is_openai =
-        settings.address.host().ends_with("openai.com") || known(&settings.model).is_some_and(|known| known.reasons);
+    let is_openai = settings.address.is_openai() || known(&settings.model).is_some_and(|known| known.reasons);
     #[allow(deprecated, reason = "the old name is what local servers know")]
     CreateChatCompletionRequest {
         model: settings.model.clone(),

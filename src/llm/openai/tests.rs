@@ -6,6 +6,7 @@ use super::*;
 use crate::base::http::client_for;
 use crate::base::token::Encoding;
 use crate::llm::message::{Message, Role, Speaker};
+use crate::llm::probe::probe;
 use crate::model_server::{ModelServer, Response, chat_reply, responses_reply};
 
 fn settings(server: &ModelServer, api: Api) -> OpenAiSettings {
@@ -92,10 +93,51 @@ async fn responses_api_is_asked_and_read() {
 }
 
 #[test]
+fn known_model_reasons_as_its_family_does() {
+    for (model, is_reasoning, max_output_tokens) in [
+        ("gpt-5-chat-latest", false, Some(16_384)),
+        ("openai/gpt-5.4", true, Some(128_000)),
+        ("gpt-4", false, Some(8_192)),
+        ("gpt-4-0613", false, Some(8_192)),
+        ("gpt-4-turbo-2024-04-09", false, Some(4_096)),
+        ("gpt-4-1106-preview", false, Some(4_096)),
+        ("gpt-4o-mini", false, Some(16_384)),
+        ("gpt-oss:20b", true, None),
+        ("qwen3:8b", false, None),
+    ] {
+        let known = known(model);
+        assert_eq!(reasons(model), is_reasoning, "{model}");
+        assert!(known.is_none_or(|known| known.reasons == is_reasoning), "{model}");
+        assert_eq!(known.and_then(|known| known.max_output_tokens), max_output_tokens, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn probe_shows_no_cost_if_a_reply_has_none() {
+    let with_usage = chat_reply(r#"{"larger": 71, "numbers": [17, 71]}"#, 20, 3);
+    let without = json!({ "choices": [{ "index": 0, "message": { "role": "assistant", "content": "{}" }, "finish_reason": "stop" }] });
+    for (second, is_known) in [(with_usage.clone(), true), (Response::json(200, &without), false)] {
+        let first = with_usage.clone();
+        let is_first = std::sync::atomic::AtomicBool::new(true);
+        let server = ModelServer::start(move |_| {
+            if is_first.swap(false, std::sync::atomic::Ordering::SeqCst) { first.clone() } else { second.clone() }
+        });
+        let probe = probe(&model(settings(&server, Api::Chat))).await;
+        assert_eq!(probe.usage.map(|usage| usage.tokens()), is_known.then_some(46));
+        assert_eq!(probe.cost_nanos, is_known.then_some(0));
+    }
+}
+
+#[test]
 fn only_openai_is_told_which_prompts_begin_alike() {
     let server = ModelServer::always(chat_reply("", 1, 1));
     let prompt = Prompt { cache_key: Some("k1".into()), ..prompt() };
-    for (address, key) in [("https://api.openai.com/v1", json!("k1")), (&*server.url(), Value::Null)] {
+    let addresses = [
+        ("https://api.openai.com/v1", json!("k1")),
+        ("https://notopenai.com/v1", Value::Null),
+        (&*server.url(), Value::Null),
+    ];
+    for (address, key) in addresses {
         for api in [Api::Responses, Api::Chat] {
             let settings = OpenAiSettings { address: address.parse().unwrap(), ..settings(&server, api) };
             let body = serde_json::to_value(request::body(&settings, settings.schema, &prompt)).unwrap();

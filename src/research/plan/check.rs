@@ -123,13 +123,14 @@ impl<'a> Check<'a> {
             let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
             words.map(str::to_lowercase).collect()
         };
-        let done = |node: &&Node| node.status == NodeStatus::Done && node.id != self.tree.root;
+        // A root without a worker has looked nothing up.
+        let done = |node: &&Node| node.status == NodeStatus::Done;
         let mut repeats = Vec::new();
         for node in &self.draft.new_nodes {
             let asks_the_same = |done: &&Node| {
                 done.source_hint == node.source_hint && words(done.question.as_str()) == words(&node.question)
             };
-            if let Some(done) = self.tree.nodes.iter().filter(done).find(asks_the_same) {
+            if let Some(done) = self.tree.workers().filter(done).find(asks_the_same) {
                 let id = shown(&node.id);
                 repeats.push(format!(
                     "`{id}` asks what `{}` has already answered; ask something else or leave it out",

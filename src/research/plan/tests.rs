@@ -284,6 +284,19 @@ fn node_that_repeats_a_finished_one_is_refused() {
     assert!(check(&draft([again]), &tree).is_ok(), "it has no answer");
 }
 
+#[test]
+fn question_of_the_root_is_asked_again_only_if_the_root_had_no_worker() {
+    let mut tree = tree();
+    tree.nodes[0].status = NodeStatus::Done;
+    let question = tree.nodes[0].question.as_str().to_owned();
+    let again = NodeDraft { question, source_hint: tree.nodes[0].source_hint, ..new("a") };
+    let complaint = "`a` asks what `n1` has already answered; ask something else or leave it out";
+    assert_eq!(complaints(&draft([again.clone()]), &tree), [complaint]);
+    let of_first_round = Node::new(NodeId::numbered(2), Some(tree.root.clone()), "Which?".parse().unwrap(), 1);
+    tree.nodes.push(of_first_round);
+    assert!(check(&draft([again]), &tree).is_ok());
+}
+
 prop_compose! {
     /// A draft whose nodes depend on and are children of earlier ones only, shuffled.
     fn valid_draft()(

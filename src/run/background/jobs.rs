@@ -297,7 +297,9 @@ impl Jobs {
         let (ticket, job) = started.map_err(|error| match error {
             StartError::Job(error) => call_error(error),
             // Not a limit error, which would end the research: smaller calls may still fit.
-            StartError::Call(CallError::Limit(Limit::Cost)) => no_research("its cap is more than is left of the money"),
+            StartError::Call(CallError::Limit(Limit::Cost)) => {
+                no_research("its cap exceeds what is left of the cost limit")
+            }
             StartError::Call(error) => error,
         })?;
         self.poller().follow(ticket, &model, job).await

@@ -164,7 +164,7 @@ pub enum JournalError {
         holder: String,
     },
     /// A newer `dr` wrote the journal.
-    #[error("journal has format {found}, and this version of dr knows {known}")]
+    #[error("journal has format {found}, but this version of dr supports up to {known}")]
     TooNew {
         /// The format of the file.
         found: usize,
@@ -172,7 +172,7 @@ pub enum JournalError {
         known: usize,
     },
     /// The database has parts that `dr` does not write, or lacks some.
-    #[error("journal is not as dr writes it: {}", parts.join(", "))]
+    #[error("journal has unexpected parts: {}", parts.join(", "))]
     Altered {
         /// Kind and name of each, for example ``trigger `x` ``.
         parts: Vec<String>,
@@ -614,6 +614,25 @@ pub(super) mod tests {
         assert_eq!(journal.check().await.unwrap(), "");
     }
 
+    #[tokio::test]
+    async fn run_is_removed_although_its_text_stays_in_a_log_that_another_process_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let run = store.lock(&RunId::random(5)).unwrap();
+        run.create("Where is Ottoline?", &started()).await.unwrap();
+        store.journal().write(|connection| connection.busy_timeout(Duration::ZERO)).await.unwrap();
+        let reader = Connection::open(folder.path().join("state.db")).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM runs;").unwrap();
+        let error = store.remove(run).await.unwrap_err();
+        assert!(matches!(error, StoreError::InLog { .. }), "{error:?}");
+        assert!(store.journal().runs().await.unwrap().runs.is_empty() && Store::worked_on(folder.path()).is_empty());
+        drop((reader, store));
+        std::fs::remove_dir(folder.path().join("runs")).unwrap();
+        for (file, bytes) in files(folder.path()) {
+            assert!(!bytes.windows(8).any(|part| part == b"Ottoline"), "{}", file.display());
+        }
+    }
+
     /// Returns the files of a folder.
     fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -805,6 +824,6 @@ pub(super) mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 8");
+        assert_eq!(error.to_string(), "journal has format 99, but this version of dr supports up to 8");
     }
 }

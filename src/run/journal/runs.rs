@@ -68,19 +68,15 @@ impl LockedRun {
         .await
     }
 
-    /// Removes the run and all rows that belong to it; returns whether it existed.
-    ///
-    /// Removed data is overwritten: with zeros in the database, and the write-ahead log is emptied.
+    /// Removes the run and all rows that belong to it; returns whether it existed. The database overwrites them with
+    /// zeros; the log has them until [`Journal::scrub`].
     pub(crate) async fn remove(&self) -> Result<bool, JournalError> {
         self.write(|connection, run| {
-            let mut removed = connection.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])?;
+            let transaction = connection.unchecked_transaction()?;
+            let mut removed = transaction.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])?;
             // In a damaged journal, events may have no row in `runs`.
-            removed += connection.execute("DELETE FROM events WHERE run = ?1", [run.as_str()])?;
-            if removed > 0 {
-                connection
-                    // `VACUUM` writes the remaining pages through the log, which is therefore emptied again.
-                    .execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?;
-            }
+            removed += transaction.execute("DELETE FROM events WHERE run = ?1", [run.as_str()])?;
+            transaction.commit()?;
             Ok(removed > 0)
         })
         .await
@@ -88,6 +84,25 @@ impl LockedRun {
 }
 
 impl Journal {
+    /// Empties the write-ahead log, which has rows that were removed, and returns the room they took to the system.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another process reads or writes all the time that SQLite waits for it.
+    pub(crate) async fn scrub(&self) -> Result<(), JournalError> {
+        self.write(|connection| {
+            connection.execute_batch("VACUUM")?;
+            // Last, since `VACUUM` writes the remaining pages through the log. A log in use is no error to SQLite.
+            match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))? {
+                true => {
+                    Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None))
+                }
+                false => Ok(()),
+            }
+        })
+        .await
+    }
+
     /// Returns all events of a run in order; empty for a run that does not exist.
     pub(crate) async fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let run = run.to_string();

@@ -118,7 +118,7 @@ impl Journal {
         if !remains.is_empty() {
             let file = side_file(&salvaged.damaged, ".jsonl");
             write_private(&file, (remains.join("\n") + "\n").as_bytes()).map_err(failed)?;
-            salvaged.lost.push(format!("what is left of runs without a first event is in `{}`", file.display()));
+            salvaged.lost.push(format!("remains of runs without a first event are in `{}`", file.display()));
         }
         replace_by(&fresh, path).map_err(failed)?;
         Ok(salvaged)
@@ -246,7 +246,8 @@ impl Salvage {
             }
             if !is_whole || records.len() < found {
                 let last = records.len();
-                self.lost.push(format!("run {run}: events after number {last}; `dr resume {run}` goes on from there"));
+                self.lost
+                    .push(format!("run {run}: events after number {last}; `dr resume {run}` continues from there"));
             }
             self.kept.insert(id);
         }

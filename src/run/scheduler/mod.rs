@@ -215,7 +215,7 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
     // The payload of `panic!` is one of these: a literal, or a formatted message.
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no reason given").to_owned()
+    text.unwrap_or("no panic message").to_owned()
 }
 
 #[cfg(test)]

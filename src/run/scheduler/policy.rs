@@ -161,7 +161,9 @@ impl<'a> Graph<'a> {
             };
             match self.nodes[need].status {
                 // A divided root is answered by the report, after all nodes.
-                NodeStatus::Pending if !self.is_worker[need] => Some(format!("{id} is answered last")),
+                NodeStatus::Pending if !self.is_worker[need] => {
+                    Some(format!("{id} is the root, which is answered last"))
+                }
                 NodeStatus::Failed if !node.optional_dependencies => Some(format!("{id} failed")),
                 NodeStatus::Blocked if !node.optional_dependencies => Some(format!("{id} is blocked")),
                 NodeStatus::Pending if reasons[need].is_some() && !node.optional_dependencies => {
@@ -294,7 +296,7 @@ mod tests {
             [
                 "n2: its dependencies form a cycle",
                 "n3: its dependencies form a cycle",
-                "n4: n1 is answered last",
+                "n4: n1 is the root, which is answered last",
                 "n5: n9 is not in the tree",
                 "n6: its dependencies form a cycle",
             ]

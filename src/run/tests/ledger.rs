@@ -1,12 +1,13 @@
 //! The ledger under any interleaving of opening, ending and dropping tickets.
 
 use std::future::ready;
+use std::sync::Mutex;
 
 use proptest::prelude::*;
 
 use super::super::budget::{CallCost, Purpose};
 use super::super::journal::{Call, CallKind, CallRow, CallState, PromptCall};
-use super::super::ledger::{Reserving, Ticket};
+use super::super::ledger::{CallNotice, Ledger, Reserving, Ticket};
 use super::calls::ledger;
 use super::*;
 use crate::base::id::ContentHash;
@@ -61,6 +62,38 @@ async fn end(ticket: Ticket, how: u8, share: u64) -> (CallState, u64) {
     .unwrap()
 }
 
+#[tokio::test]
+async fn notice_of_a_reply_comes_when_its_cost_is_spent() {
+    let world = World::new(TWO_ROUNDS);
+    let (budget, run) = (ledger(&world).await.budget().clone(), world.store.lock(&World::run()).unwrap());
+    let (spent, heard) = (budget.clone(), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&heard);
+    let listener = Arc::new(move |notice: &CallNotice| {
+        if matches!(notice, CallNotice::Replied(..)) {
+            told.lock().unwrap().push(spent.balance().spent.total().cost_nanos);
+        }
+    });
+    let ledger = Ledger::new(run, budget, Arc::new(ManualClock::default()), CancellationToken::new(), listener, 1);
+    for (number, total) in [7, 14].into_iter().enumerate() {
+        let ticket = ledger.open(&call(number, 60), Reserving::IfItFits, ready(())).await.unwrap();
+        let reply = Reply { text: "so".into(), usage: None, cut_off: false, raw: serde_json::Value::Null };
+        ticket.replied(reply, CallCost { cost_nanos: Some(7), tokens: 0 }).await.unwrap();
+        assert_eq!(heard.lock().unwrap().last(), Some(&total));
+    }
+}
+
+fn call(number: usize, worst: u64) -> Call {
+    Call {
+        key: CallKey::new(format!("n1/step/{number}")),
+        kind: CallKind::Prompt(PROMPT),
+        model: "m".into(),
+        request_hash: ContentHash::of(&number.to_le_bytes()),
+        purpose: Purpose::Research,
+        label: Label::Internal,
+        worst_cost: Some(worst),
+    }
+}
+
 /// Executes a sequence of operations and checks the ledger after each.
 async fn check(ops: &[Op]) {
     let mut world = World::new(TWO_ROUNDS);
@@ -70,16 +103,7 @@ async fn check(ops: &[Op]) {
     for (number, op) in ops.iter().enumerate() {
         match *op {
             Op::Open { worst } => {
-                let call = Call {
-                    key: CallKey::new(format!("n1/step/{number}")),
-                    kind: CallKind::Prompt(PROMPT),
-                    model: "m".into(),
-                    request_hash: ContentHash::of(&number.to_le_bytes()),
-                    purpose: Purpose::Research,
-                    label: Label::Internal,
-                    worst_cost: Some(worst),
-                };
-                open.extend(ledger.open(&call, Reserving::IfItFits, ready(())).await.ok());
+                open.extend(ledger.open(&call(number, worst), Reserving::IfItFits, ready(())).await.ok());
             }
             Op::End { skip, .. } if skip >= open.len() => {}
             Op::End { skip, how, share } => {

@@ -83,7 +83,9 @@ impl Connection {
         let mut task = JoinSet::new();
         task.spawn(async move { Self::opened(&settings).await });
         let opened = timeout(limit, task.join_next()).await.map_err(|_| ConnectionError::TimedOut(limit))?;
-        opened.and_then(Result::ok).unwrap_or_else(|| Err(ConnectionError::Handshake("it was given up".to_owned())))
+        opened
+            .and_then(Result::ok)
+            .unwrap_or_else(|| Err(ConnectionError::Handshake("the handshake was aborted".to_owned())))
     }
 
     async fn opened(settings: &ServerSettings) -> Result<Self, ConnectionError> {
@@ -134,7 +136,7 @@ impl Connection {
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.answered(Box::pin(self.service.peer().call_tool_once(request))).await? {
             CallToolResponse::Complete(result) => Ok(result),
-            _ => Err(ConnectionError::Refused("it asked a question in return".to_owned())),
+            _ => Err(ConnectionError::Refused("it asked for input instead of answering".to_owned())),
         }
     }
 
@@ -144,7 +146,7 @@ impl Connection {
             ServiceError::McpError(error) => ConnectionError::Refused(shortened(&error.message)),
             // `Capped` ends the connection of a program, too.
             ServiceError::TransportClosed if self.process.is_some() => {
-                ConnectionError::Request("server ended, or sent too much".to_owned())
+                ConnectionError::Request("server exited or sent an oversized message".to_owned())
             }
             error => ConnectionError::Request(shortened(&error.to_string())),
         })

@@ -66,7 +66,7 @@ pub enum ServerError {
     /// It cannot be reached, or does not answer.
     #[error("server `{name}` failed: {reason}")]
     Failed { name: String, reason: String },
-    #[error("server `{name}` is not asked, since `dr` is offline")]
+    #[error("server `{name}` is not used: `dr` is offline")]
     Offline { name: String },
     /// The accepted tools cannot be recorded.
     #[error(transparent)]
@@ -160,7 +160,7 @@ impl<Q: ?Sized> Server<Q> {
             // Compared at each call: a server that was started again may describe its tools otherwise.
             let is_same = |listed: &ListedTool| listed.tool == *tool && listed.state == ToolState::Offered;
             if !tools.iter().any(is_same) {
-                let why = "says something else of itself than when it was offered";
+                let why = "has changed its description since it was offered";
                 return Ok(Err(refused(format!("`{}` {why}", tool.name))));
             }
             connection.call(tool.bare_name(), arguments).await.map(Ok)

@@ -159,7 +159,7 @@ pub(super) struct HostRules {
 
 /// The host may not be contacted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{host}` is not on the open web")]
+#[error("`{host}` is not a public address")]
 pub(super) struct Closed {
     pub(super) host: String,
 }

@@ -48,6 +48,10 @@ impl SearchProvider for Brave {
         NAME
     }
 
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.endpoint.address())
+    }
+
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
         Box::pin(async move {
             let words: Vec<_> = query.text.as_str().split_whitespace().take(MAX_QUERY_WORDS).collect();

@@ -35,7 +35,7 @@ pub(crate) struct Crossref {
 impl Crossref {
     /// Returns a client. `None` as the address selects the public one.
     pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
-        let (endpoint, _) = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
+        let endpoint = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
         Ok(Self { endpoint, contact: contact.cloned() })
     }
 }
@@ -43,6 +43,10 @@ impl Crossref {
 impl SearchProvider for Crossref {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.endpoint.address())
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

@@ -29,13 +29,17 @@ pub(crate) struct EuropePmc(Endpoint);
 impl EuropePmc {
     /// Returns a client. `None` as the address selects the public one.
     pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
-        Ok(Self(Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?.0))
+        Ok(Self(Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?))
     }
 }
 
 impl SearchProvider for EuropePmc {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.0.address())
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

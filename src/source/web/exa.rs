@@ -40,6 +40,10 @@ impl SearchProvider for Exa {
         NAME
     }
 
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.endpoint.address())
+    }
+
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
         Box::pin(async move {
             let mut body = json!({

@@ -59,7 +59,7 @@ impl Default for FetchOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     /// The host, or an address its name resolves to, is not public.
-    #[error("`{host}` is not on the open web")]
+    #[error("`{host}` is not a public address")]
     Closed { host: String },
     /// The target of a redirect is not a web address.
     #[error("page redirects to an invalid address: {0}")]
@@ -152,7 +152,7 @@ impl FetchError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Closed { host } => Some(format!("if it is a machine of yours, add `{host}` to `allowed_hosts`")),
+            Self::Closed { host } => Some(format!("if it is on your network, add `{host}` to `allowed_hosts`")),
             _ => None,
         }
     }
@@ -223,7 +223,7 @@ impl Fetcher {
         };
         let read = tokio::task::spawn_blocking(read).await;
         let (links, Readable { title, text, published, .. }, kind) =
-            read.map_err(|_| FetchError::Unreadable { reason: "its reader failed".into() })??;
+            read.map_err(|_| FetchError::Unreadable { reason: "text extraction panicked".into() })??;
         if text.trim().is_empty() {
             return Err(FetchError::Empty);
         }

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::provider::{SearchProvider, WebError, WebHit, WebQuery, hit};
+use crate::base::http::BaseUrl;
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 
@@ -80,6 +81,10 @@ fn normal(query: &str) -> String {
 impl SearchProvider for FixtureProvider {
     fn name(&self) -> &'static str {
         "fixture"
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        None
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

@@ -200,7 +200,7 @@ impl WebSource {
             return Ok(page);
         }
         let failed = |reason: String| Unread { is_gone: false, reason };
-        let fetcher = self.fetcher.as_ref().ok_or_else(|| failed("pages are not fetched".to_owned()))?;
+        let fetcher = self.fetcher.as_ref().ok_or_else(|| failed("fetching pages is disabled".to_owned()))?;
         let page = fetcher.fetch(url).await.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Unread { is_gone: error.is_gone(), reason: format!("`{}`: {error}{hint}", url.canonical()) }
@@ -279,17 +279,23 @@ impl WebSource {
 impl WebSource {
     /// Returns the name of the engines, for reports.
     pub(crate) fn scope(&self) -> String {
-        format!("the web ({})", self.names(", "))
+        format!("the web ({})", self.engines().map(SearchProvider::name).collect::<Vec<_>>().join(", "))
     }
 
-    fn names(&self, between: &str) -> String {
-        self.engines.iter().map(|engine| engine.provider.name()).collect::<Vec<_>>().join(between)
+    fn engines(&self) -> impl Iterator<Item = &dyn SearchProvider> {
+        self.engines.iter().map(|engine| &*engine.provider)
     }
 
-    /// Returns the version of everything that results depend on besides the query: the engines and the range of days.
+    /// Returns the version of everything that results depend on besides the query: the engines, their addresses and the
+    /// range of days.
     pub(crate) fn version(&self) -> String {
+        let engine = |engine: &dyn SearchProvider| {
+            let address = engine.address().map(|address| format!(" at {address}")).unwrap_or_default();
+            format!("{}{address}", engine.name())
+        };
+        let engines = self.engines().map(engine).collect::<Vec<_>>().join("+");
         let day = |day: Option<jiff::civil::Date>| day.map(|day| day.to_string()).unwrap_or_default();
-        format!("{}:{}..{}", self.names("+"), day(self.dates.since), day(self.dates.until))
+        format!("{engines}:{}..{}", day(self.dates.since), day(self.dates.until))
     }
 
     /// Searches with all engines. One that fails is noted, if another answers.
@@ -313,12 +319,10 @@ impl WebSource {
             Some(hint) => format!("{error}; {hint}"),
             None => error.to_string(),
         };
-        if rankings.is_empty()
-            && let Some(error) = errors.first()
-        {
+        if rankings.is_empty() && !errors.is_empty() {
             let reason = errors.iter().map(said).collect::<Vec<_>>().join("; ");
-            let is_about_query = error.is_about_query();
-            return Err(if is_about_query {
+            // One engine that may answer another query is enough for the web to be there.
+            return Err(if errors.iter().any(WebError::is_about_query) {
                 failed(reason)
             } else {
                 SourceError::Down { name: NAME.to_owned(), reason }

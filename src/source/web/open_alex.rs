@@ -47,7 +47,7 @@ impl OpenAlex {
         address: Option<BaseUrl>,
         contact: Option<&Contact>,
     ) -> Result<Self, HttpError> {
-        let (endpoint, _) = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
+        let endpoint = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
         Ok(Self { endpoint: endpoint.hiding(key.clone()), key })
     }
 }
@@ -55,6 +55,10 @@ impl OpenAlex {
 impl SearchProvider for OpenAlex {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.endpoint.address())
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

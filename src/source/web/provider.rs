@@ -191,6 +191,9 @@ pub(crate) trait SearchProvider: Send + Sync {
     /// Returns the name in messages and journals, for example `searxng`.
     fn name(&self) -> &'static str;
 
+    /// Returns the address of its API; `None` if it asks nobody.
+    fn address(&self) -> Option<&BaseUrl>;
+
     /// Sends the query once, without retries.
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>>;
 }
@@ -270,19 +273,22 @@ impl Endpoint {
         Self::new(provider, address, Some(key))
     }
 
-    /// Returns a client for an engine without a key, and its address: `public` if none is given. Only the public one has
-    /// a pace; a mirror is the user's.
+    /// Returns a client for an engine without a key. `None` as the address selects the `public` one. Only that has a pace;
+    /// a mirror is the user's.
     pub(super) fn keyless(
         provider: &'static str,
         address: Option<BaseUrl>,
         public: &str,
         pace: &'static Pace,
         contact: Option<&Contact>,
-    ) -> Result<(Self, BaseUrl), HttpError> {
+    ) -> Result<Self, HttpError> {
         let pace = address.is_none().then_some(pace);
         let address = address.unwrap_or_else(|| public.parse().expect("the address is one"));
-        let endpoint = Self::new(provider, address.clone(), None)?;
-        Ok((Self { agent: Some(agent(contact)), pace, ..endpoint }, address))
+        Ok(Self { agent: Some(agent(contact)), pace, ..Self::new(provider, address, None)? })
+    }
+
+    pub(super) fn address(&self) -> &BaseUrl {
+        &self.address
     }
 
     /// Removes a key from the answers of the engine.

@@ -38,6 +38,10 @@ impl SearchProvider for SearxNg {
         NAME
     }
 
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.0.address())
+    }
+
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
         Box::pin(async move {
             let words = [("q", query.text.as_str()), ("format", "json")];

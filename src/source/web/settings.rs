@@ -77,7 +77,7 @@ pub enum WebSettingsError {
     #[error("invalid entry in `allowed_hosts` of `[web]`")]
     Host(#[from] super::ParseAllowedHostError),
     /// One address or one key is set for several engines.
-    #[error("`{setting}` in `[web]` is for one engine, and `provider` names several")]
+    #[error("`{setting}` in `[web]` needs a single engine, but `provider` names several")]
     ForOne { setting: &'static str },
     /// The contact cannot be sent.
     #[error("invalid `contact` in `[web]`")]
@@ -286,7 +286,7 @@ mod tests {
         let several = r#"{"provider": "wikipedia, exa,wikipedia", "contact": "ada@example.org"}"#;
         assert_eq!(scope(several, &[("EXA_API_KEY", "k")]), "the web (wikipedia, exa)");
         let error = |toml: &str| with_causes(&resolve(toml, &[("EXA_API_KEY", "k")]).err().unwrap());
-        let for_one = "`base_url` in `[web]` is for one engine, and `provider` names several";
+        let for_one = "`base_url` in `[web]` needs a single engine, but `provider` names several";
         assert_eq!(error(r#"{"provider": "wikipedia,exa", "base_url": "http://localhost:1"}"#), for_one);
         assert_eq!(error(r#"{"provider": "wikipedia,"}"#), "`` is not a search engine");
         assert!(error(r#"{"provider": "wikipedia", "contact": "me\r\nX: y"}"#).starts_with("invalid `contact`"));

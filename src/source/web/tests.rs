@@ -423,6 +423,43 @@ async fn several_engines_are_merged_by_page_and_place_and_one_that_fails_is_note
     assert!(found.notes[0].starts_with("a search engine was left out: `wikipedia`"), "{:?}", found.notes);
     let nothing = source(vec![down(), down()]).search(&Outbound::fixed("valves"), 10).await;
     assert!(matches!(nothing, Err(SourceError::Down { .. })));
+    // Another query may be answered, whichever engine refuses this one.
+    let refuses = || -> Arc<dyn SearchProvider> { Arc::new(RefusesQueries) };
+    for providers in [vec![down(), refuses()], vec![refuses(), down()]] {
+        let nothing = source(providers).search(&Outbound::fixed("valves"), 10).await;
+        assert!(matches!(nothing, Err(SourceError::Failed { .. })));
+    }
+}
+
+/// An engine that rejects each query.
+struct RefusesQueries;
+
+impl SearchProvider for RefusesQueries {
+    fn name(&self) -> &'static str {
+        "refuses"
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        None
+    }
+
+    fn search<'a>(&'a self, _: &'a WebQuery) -> futures::future::BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        let refused = WebError::BadQuery { provider: self.name(), reason: "too long".into() };
+        Box::pin(std::future::ready(Err(refused)))
+    }
+}
+
+#[test]
+fn version_changes_with_the_address_of_an_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = |address: &str| {
+        let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
+        let engines = engines(&address.parse().unwrap()).into_iter().map(Arc::from).collect();
+        WebSource::new(engines, None, pages, Arc::new(ManualClock::at(Moment(7)))).version()
+    };
+    let [here, there] = ["http://localhost:1", "http://localhost:2/wiki"].map(version);
+    assert_eq!(here.matches("http://localhost:1").count(), engines(&"http://localhost:1".parse().unwrap()).len());
+    assert_eq!(here.replace("http://localhost:1", "http://localhost:2/wiki"), there);
 }
 
 #[tokio::test]

@@ -28,21 +28,19 @@ const MAX_QUERY_CHARS: usize = 300;
 #[derive(Clone, Debug)]
 pub(crate) struct Wikipedia {
     endpoint: Endpoint,
-    address: BaseUrl,
 }
 
 impl Wikipedia {
     /// Returns a client. `None` as the address selects the English Wikipedia.
     pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
-        let (endpoint, address) = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
-        Ok(Self { endpoint, address })
+        Ok(Self { endpoint: Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)? })
     }
 
     /// Parses one result: the `key` of a page is its title in its address.
     fn read(&self, entry: &Value) -> Option<WebHit> {
         let text = |name: &str| entry[name].as_str().unwrap_or_default();
         let key = Some(text("key")).filter(|key| !key.is_empty())?;
-        let url = self.address.with_segments(&["wiki", key]);
+        let url = self.endpoint.address().with_segments(&["wiki", key]);
         let excerpt = without_markup(text("excerpt"));
         let snippet = match text("description") {
             "" => excerpt,
@@ -55,6 +53,10 @@ impl Wikipedia {
 impl SearchProvider for Wikipedia {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.endpoint.address())
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

@@ -263,7 +263,7 @@ fn failed_job_is_reported_with_the_rest_of_the_run() {
         assert!(report["degraded"] == true && report["failed_nodes"].as_array().unwrap().len() == 1, "{run}");
         let node = nodes(&report).into_iter().find(|node| node["status"] == "failed").unwrap();
         let summary = node["summary"].as_str().unwrap();
-        assert!(summary.starts_with("Deep Research brought nothing: ") && summary.contains(why), "{node:#}");
+        assert!(summary.starts_with("Deep Research gave no result: ") && summary.contains(why), "{node:#}");
         assert!(!quotes(&report, "internal").is_empty(), "{run}");
         // A failed job is not started again.
         assert_eq!((world.dr(["resume", "--json", &newest(&world)]).exit, server.jobs().len()), (Some(4), 1));
@@ -349,7 +349,7 @@ fn node_whose_job_exceeds_the_budget_is_searched_or_blocked() {
     let report = without.json();
     let blocked = nodes(&report).into_iter().find(|node| node["source_hint"] == "web").unwrap();
     assert_eq!(blocked["status"], "blocked");
-    assert!(blocked["summary"].as_str().unwrap().contains("is more than is left of the money"), "{blocked:#}");
+    assert!(blocked["summary"].as_str().unwrap().contains("exceeds what is left of the cost limit"), "{blocked:#}");
     assert_ne!(report["stop_reason"], "budget_exceeded", "{without}");
     assert!(!quotes(&report, "internal").is_empty());
 
@@ -380,7 +380,7 @@ fn retried_job_that_exceeds_the_budget_fails_with_the_reason() {
     assert_eq!((run.exit, server.jobs().len()), (Some(4), 1), "{run}");
     let again = world.dr(["resume", "--json", "--retry-unknown"]);
     assert_eq!((again.exit, server.jobs().len()), (Some(4), 1), "{again}");
-    assert!(again.stdout.contains("its cap is more than is left of the money"), "{again}");
+    assert!(again.stdout.contains("its cap exceeds what is left of the cost limit"), "{again}");
     assert!(!quotes(&again.json(), "internal").is_empty(), "{again}");
 }
 

@@ -350,5 +350,5 @@ fn other_pages_of_a_model_endpoint_on_this_machine_are_not_read() {
     assert!(count(&server, Kind::SearxNg) > 0 && count(&server, Kind::Reply) > 0);
     assert_eq!((count(&server, Kind::Page), count(&server, Kind::Robots)), (0, 0));
     let replay = world.dr(["replay", "--json"]).json()["limitations"].to_string();
-    assert!(replay.contains("`127.0.0.1` is not on the open web"), "{replay}");
+    assert!(replay.contains("`127.0.0.1` is not a public address"), "{replay}");
 }

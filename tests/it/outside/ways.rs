@@ -91,7 +91,7 @@ fn nodes_without_a_source_are_lost_if_nothing_else_was_searched() {
     assert_eq!(run.exit, Some(1), "{report:#}");
     let limitations = report["limitations"].to_string();
     assert!(limitations.contains("Nothing was searched: none of the sources"), "{limitations}");
-    assert!(limitations.contains("no search engine is set up, and no Deep Research may be used"), "{limitations}");
+    assert!(limitations.contains("no search engine is set up, and Deep Research is not available"), "{limitations}");
 }
 
 #[test]

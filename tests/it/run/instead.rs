@@ -176,7 +176,7 @@ fn form_that_is_never_filled_makes_the_report_partial() {
     assert_eq!(run.exit, Some(4), "{run}");
     let report = run.json();
     assert_eq!((&report["degraded"], &report["output"]), (&json!(true), &Value::Null));
-    assert!(report["limitations"].to_string().contains("form that was asked for could not be filled"), "{run}");
+    assert!(report["limitations"].to_string().contains("requested schema could not be filled"), "{run}");
     let prompts: Vec<_> = server.requests().iter().map(Request::words).collect();
     let output: Vec<_> = prompts.iter().filter(|words| words.contains("one JSON value")).collect();
     assert!(!output.is_empty() && output.iter().all(|words| !words.contains("[n2e1]")), "{output:#?}");

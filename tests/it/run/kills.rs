@@ -75,7 +75,7 @@ fn locked_run_is_neither_resumed_nor_removed() {
     let world = world_at(&server);
     let mut child = started(&world, &has_come);
     let run = runs(&world)[0].clone();
-    let process = format!("error: run `{run}` is being worked on by process {} since ", child.id());
+    let process = format!("error: run `{run}` is in use by process {} since ", child.id());
     for command in ["resume", "rm"] {
         let refused = world.dr([command, &run]);
         assert_eq!((refused.exit, refused.stdout.as_str()), (Some(1), ""), "{refused}");

@@ -17,8 +17,8 @@ fn asked(models: &ModelServer, world: &World) -> (Value, String, String) {
 fn server_that_hangs_dies_or_floods_leaves_the_run_alive_and_its_report_says_so() {
     for (mode, said) in [
         ("hang", "no reply in 1 s"),
-        ("die", "server ended, or sent too much"),
-        ("flood", "server ended, or sent too much"),
+        ("die", "server exited or sent an oversized message"),
+        ("flood", "server exited or sent an oversized message"),
     ] {
         let models = caller(read_ticket(&json!({ "number": 7 })));
         let world = world_at(&models);

@@ -192,8 +192,17 @@ impl EndpointError {
 impl Guarded for EndpointError {
     fn health(&self) -> Health {
         match self {
-            Self::Open(_) | Self::Stopped => Health::Unknown,
-            _ => Health::Down,
+            Self::NoReply { .. }
+            | Self::TooMuch { .. }
+            | Self::Key { .. }
+            | Self::Quota { .. }
+            | Self::Busy { .. }
+            | Self::Form { .. }
+            | Self::WrongDimensions { .. } => Health::Down,
+            // About this text alone.
+            Self::TooLarge { .. } | Self::Refused { .. } | Self::NoDirection => Health::Up,
+            // Not sent, or not waited for. The limit is that of one run, and all runs share the breaker.
+            Self::Offline | Self::EmptyText | Self::OverLimit { .. } | Self::Open(_) | Self::Stopped => Health::Unknown,
         }
     }
 }

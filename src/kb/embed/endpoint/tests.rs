@@ -318,13 +318,28 @@ fn key_is_sent_and_shown_nowhere() {
 
 #[test]
 fn server_that_fails_twice_is_not_asked_for_queries_for_a_while() {
-    let server = ModelServer::always(refused(400, "no"));
+    let server = ModelServer::always(refused(401, "no"));
     let endpoint = endpoint(&server, options());
     for _ in 0..4 {
         endpoint.embed_query("a").unwrap_err();
     }
     assert_eq!(server.count(), 2);
     assert!(matches!(source(endpoint.embed_query("a").unwrap_err()), EndpointError::Open(_)));
+}
+
+#[test]
+fn query_that_is_refused_or_passes_the_limit_of_its_run_stops_no_other_query() {
+    let server = ModelServer::start(|request| match texts(request)[0].as_str() {
+        "bad" => refused(400, "no"),
+        _ => answered(request),
+    });
+    let endpoint = endpoint(&server, EndpointOptions { price: Some(1_000.0), ..options() });
+    let poor = endpoint.within(Some(1)).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(source(poor.embed_query("a").unwrap_err()), EndpointError::OverLimit { .. }));
+        assert!(matches!(source(endpoint.embed_query("bad").unwrap_err()), EndpointError::Refused { .. }));
+    }
+    assert_eq!(endpoint.embed_query("a").unwrap(), unit("a"));
 }
 
 #[test]
