@@ -71,7 +71,7 @@ impl AnswerResult {
         let addresses = service.engine.addresses().await?;
         let whole = render::report(&report, ReportFormat::Markdown)?;
         let (text, cut) = lines_from(&whole, from, report.run_id.as_deref());
-        let (text, mut cut) = (text.to_owned(), Vec::from_iter(cut));
+        let (text, mut cut): (_, Vec<_>) = (text.to_owned(), cut.into_iter().collect());
         // The tokenizer of the client's model is not known; this one gives a measure.
         let counter = TokenCounter::of(Encoding::O200k);
         let mut left = MAX_QUOTE_TOKENS;
