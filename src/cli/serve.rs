@@ -10,7 +10,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::limits::LimitArgs;
 use super::signal::interruptible;
-use super::ui::{Ui, file_address};
+use super::ui::Ui;
 use super::watch::beside;
 use crate::config::Flags;
 use crate::engine::{Engine, Service};
@@ -82,6 +82,6 @@ pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Resul
 fn open(folder: &Path, address: &str) -> std::io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("open-").suffix(".html").tempfile_in(folder)?;
     write!(file, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={address}\">")?;
-    webbrowser::open(&file_address(file.path()))?;
+    webbrowser::open(&file.path().to_string_lossy())?;
     Ok(file)
 }
