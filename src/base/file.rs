@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::{Error, Read, Result, Write};
 use std::path::Path;
 
+use tempfile::NamedTempFile;
+
+use super::folder::put_in_place;
+
 /// Reads a text file of at most `max_bytes`. Also reads pipes, to the same limit.
 ///
 /// # Errors
@@ -21,27 +25,34 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     if text.len() as u64 > max_bytes { Err(too_long()) } else { Ok(text) }
 }
 
-/// Replaces a text file whole or not at all. Its permissions stay.
+/// Replaces a text file whole or not at all; of a symbolic link, the file it leads to. Its permissions stay.
 ///
 /// # Errors
 ///
 /// Returns an error if the file does not exist, or its folder cannot be written.
 pub(crate) fn replace_text(path: &Path, text: &str) -> Result<()> {
-    let permissions = path.metadata()?.permissions();
-    let mut file = tempfile::NamedTempFile::new_in(
-        // The parent of a bare file name is an empty path.
-        path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
-    )?;
+    let path = path.canonicalize()?;
+    let mut file = NamedTempFile::new_in(path.parent().unwrap_or(&path))?;
     file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(permissions)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    file.as_file().set_permissions(path.metadata()?.permissions())?;
+    put_in_place(file, &path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn link_stays_when_its_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("a"), folder.path().join("link"));
+        std::fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        replace_text(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "new");
+    }
 
     #[test]
     fn file_that_is_longer_than_allowed_is_not_read() {

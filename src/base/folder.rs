@@ -3,6 +3,8 @@
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
+use tempfile::NamedTempFile;
+
 /// Creates a folder, and those above it that are missing, with access only for its owner. An existing folder keeps its
 /// permissions.
 pub(crate) fn create_private(folder: &Path) -> std::io::Result<()> {
@@ -23,13 +25,18 @@ pub(crate) fn in_the_way(folder: &Path, error: &Error) -> Option<String> {
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     // Temporary files are created with mode 0600. In the same folder, because a rename is atomic within a file system.
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
+    put_in_place(file, path)
+}
+
+/// Puts a file that was written in the same folder in the place of `path`, on the disk too.
+pub(super) fn put_in_place(file: NamedTempFile, path: &Path) -> std::io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path)?;
     // A power cut may undo the rename until the folder is written, too. Windows cannot open a folder as a file.
     #[cfg(unix)]
-    std::fs::File::open(folder)?.sync_all()?;
+    std::fs::File::open(path.parent().unwrap_or(path))?.sync_all()?;
     Ok(())
 }
 
@@ -39,7 +46,7 @@ pub(crate) fn secret_in(path: &Path, creates: bool) -> std::io::Result<[u8; 32]>
         Err(error) if error.kind() == ErrorKind::NotFound && creates => {
             let folder = path.parent().unwrap_or(path);
             create_private(folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            let mut file = NamedTempFile::new_in(folder)?;
             file.write_all(&rand::random::<[u8; 32]>())?;
             file.as_file().sync_all()?;
             match file.persist_noclobber(path) {

@@ -20,8 +20,8 @@ pub(crate) fn dollars_text(nanos: u64) -> String {
     if 0 < nanos && nanos < 100_000 {
         return "under $0.0001".to_owned();
     }
-    let tenths_of_cents = nanos / 100_000 + u64::from(nanos % 100_000 >= 50_000);
-    format!("${}.{:04}", tenths_of_cents / 10_000, tenths_of_cents % 10_000)
+    let hundredths_of_cents = nanos / 100_000 + u64::from(nanos % 100_000 >= 50_000);
+    format!("${}.{:04}", hundredths_of_cents / 10_000, hundredths_of_cents % 10_000)
 }
 
 #[cfg(test)]

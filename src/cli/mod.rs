@@ -389,6 +389,26 @@ fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
         .map_err(|error| CliError::Usage { message: format!("`{path}` is not JSON: {error}"), hint: None })
 }
 
+/// Checks that a file of the user is writable, before anything is spent on what is written there.
+fn check_writable(file: &std::path::Path) -> Result<(), CliError> {
+    // A pipe or device cannot be checked without side effects.
+    if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        return Ok(());
+    }
+    // To append, so that what is there stays if the command fails.
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+    opened.map(drop).map_err(|source| cannot_write(file, source))
+}
+
+/// Writes a file of the user, following links. Pipes and devices are written to directly.
+fn write(file: &std::path::Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(file, text).map_err(|source| cannot_write(file, source))
+}
+
+fn cannot_write(file: &std::path::Path, source: std::io::Error) -> CliError {
+    CliError::File { action: "write", path: file.display().to_string(), source }
+}
+
 /// Logs to stderr if `DR_LOG` has a filter, and collects traces if they are exported. A span is logged when it closes,
 /// with the counts recorded by then.
 fn start_log(traces: Option<&Traces>) {

@@ -1,6 +1,6 @@
 //! Report output, shared by all commands that print one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{Ui, file_address, linked};
+use super::{check_writable, write};
 use crate::engine::{Engine, Outcome, Report, StopReason};
 use crate::render::links::{Target, places, with_links};
 use crate::render::{self, ReportFormat};
@@ -41,14 +42,7 @@ impl ReportArgs {
 
     /// Checks that the output file is writable, before anything is spent on the report.
     pub(super) fn check(&self) -> Result<(), CliError> {
-        let Some(file) = &self.output else { return Ok(()) };
-        // A pipe or device cannot be checked without side effects.
-        if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
-            return Ok(());
-        }
-        // To append, so that an earlier report stays if this run fails.
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-        opened.map(drop).map_err(|source| CliError::File { action: "write", path: file.display().to_string(), source })
+        self.output.as_deref().map_or(Ok(()), check_writable)
     }
 
     /// Prints a report and returns the exit code.
@@ -92,15 +86,6 @@ async fn addresses(engine: &Engine, report: &Report) -> Vec<(String, String)> {
     };
     let named = places(report).into_iter();
     named.filter_map(|place| address(&place.target).map(|address| (place.text, address))).collect()
-}
-
-/// Writes the report to a file, following links. Pipes and devices are written to directly.
-fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(file, text).map_err(|source| CliError::File {
-        action: "write",
-        path: file.display().to_string(),
-        source,
-    })
 }
 
 /// Returns the exit code for a report.

@@ -74,7 +74,7 @@ impl ResumeArgs {
     fn request(&self) -> ResumeRequest {
         let add =
             Amounts { dollars: self.add_budget, tokens: self.add_tokens, time: self.add_time, rounds: self.add_rounds };
-        ResumeRequest { run: self.run.clone(), add, retry_unknown: self.retry_unknown, ..ResumeRequest::default() }
+        ResumeRequest { add, retry_unknown: self.retry_unknown, ..ResumeRequest::default() }
     }
 }
 
@@ -82,14 +82,17 @@ impl ResumeArgs {
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
     args.report.check()?;
     args.events.note_ignored_key(ui, engine);
-    let mut request = args.request();
-    if request.run.is_none() {
-        let run = engine.resumable(&request).await?;
-        args.events.note(ui, &format!("resuming run {}: {}", run.id, one_line(&run.question)));
-        request.run = Some(run.id.to_string());
-    }
+    let request = args.request();
+    let run = match &args.run {
+        Some(run) => run.clone(),
+        None => {
+            let run = engine.resumable(&request).await?;
+            args.events.note(ui, &format!("resuming run {}: {}", run.id, one_line(&run.question)));
+            run.id.to_string()
+        }
+    };
     let live = Live::new(ui, args.events);
-    let resumed = engine.resume(request, live.observer(), interruptible()).await;
+    let resumed = engine.resume(&run, request, live.observer(), interruptible()).await;
     live.finish();
     let resumed = resumed?;
     args.report.end(ui, engine, &resumed.report).await

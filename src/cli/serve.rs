@@ -1,8 +1,10 @@
 //! `dr serve`: serves a page to ask, watch, read and search in a browser.
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tempfile::NamedTempFile;
 
 use super::error::CliError;
 use super::exit::Exit;
@@ -56,11 +58,14 @@ pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Resul
     }
     let stop = interruptible();
     let token = engine.page_token();
+    let folder = token.parent().unwrap_or(&token).to_path_buf();
     let app = App::new(Service::new(engine.clone(), args.limits.max_jobs(), stop.clone()));
     let server = PageServer::at(args.port, token, app).await?;
     let address = server.url();
     ui.tell(&format!("listening at {address}"));
-    if args.open && webbrowser::open(&address).is_err() {
+    // Kept until the server ends, since a browser may be slow to start.
+    let opened = args.open.then(|| open(&folder, &address));
+    if let Some(Err(_)) = &opened {
         ui.tell("note: no browser was found; open the address above");
     }
     let watching = args.watch.map(|folders| beside(ui, &engine, folders, stop));
@@ -70,4 +75,13 @@ pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Resul
         let _ = watching.await;
     }
     Ok(Exit::Done)
+}
+
+/// Opens the page in the browser by a file that leads to it, which only this user can read: other users see the arguments
+/// of a process, and the address has the token. The file is removed when it is dropped.
+fn open(folder: &Path, address: &str) -> std::io::Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new().prefix("open-").suffix(".html").tempfile_in(folder)?;
+    write!(file, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={address}\">")?;
+    webbrowser::open(&file.path().to_string_lossy())?;
+    Ok(file)
 }

@@ -1,5 +1,7 @@
 //! Changes one setting in a file, and nothing else in it: comments and order stay.
 
+use std::fs::File;
+use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use figment::value::Value;
@@ -59,7 +61,7 @@ impl Settings {
         };
         let is_users = SETTINGS.iter().find(is_open).is_none();
         let file = if is_users {
-            // The user may keep it elsewhere, behind a link.
+            // The user may keep it elsewhere, behind a link. One in a project may have come with it, and is not followed.
             self.paths.user_file.canonicalize().unwrap_or_else(|_| self.paths.user_file.clone())
         } else {
             project.join(PROJECT_FILE)
@@ -79,7 +81,12 @@ impl Settings {
 fn set_in(path: &Path, name: &'static str, value: &str) -> Result<(), EditError> {
     let failed = |source| EditError::File { path: path.to_owned(), source };
     let no_place = || EditError::NoPlace { path: path.to_owned(), name };
-    let exists = path.exists();
+    let exists = match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_file() => true,
+        Ok(_) => return Err(failed(Error::other("not a regular file"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(failed(error)),
+    };
     let text = if exists { read_text(path, MAX_FILE_BYTES).map_err(failed)? } else { String::new() };
     let mut document: DocumentMut = text.parse().map_err(|_| no_place())?;
     let mut table = document.as_table_mut() as &mut dyn toml_edit::TableLike;
@@ -104,7 +111,8 @@ fn set_in(path: &Path, name: &'static str, value: &str) -> Result<(), EditError>
     if exists {
         return replace_text(path, &text).map_err(failed);
     }
-    create_private(path.parent().unwrap_or(path)).and_then(|()| std::fs::write(path, text)).map_err(failed)
+    let folder = create_private(path.parent().unwrap_or(path));
+    folder.and_then(|()| File::create_new(path)?.write_all(text.as_bytes())).map_err(failed)
 }
 
 #[cfg(test)]
@@ -132,6 +140,20 @@ mod tests {
         assert_eq!(changed(with_table, "rerank.model", "x").unwrap(), format!("{with_table}model = \"x\"\n"));
         let before_tables = changed("[web]\nfetch = false\n", "embedder", "new").unwrap();
         assert!(before_tables.starts_with("embedder = \"new\"\n"), "{before_tables}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn link_in_a_project_is_neither_followed_nor_replaced() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (path, target) = (folder.path().join(PROJECT_FILE), outside.path().join("a.toml"));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(matches!(set_in(&path, "limit", "5"), Err(EditError::File { .. })));
+        assert!(!target.exists(), "a file outside was created");
+        std::fs::write(&target, "limit = 7\n").unwrap();
+        assert!(matches!(set_in(&path, "limit", "5"), Err(EditError::File { .. })));
+        assert_eq!(std::fs::read_to_string(target).unwrap(), "limit = 7\n");
+        assert!(path.is_symlink());
     }
 
     #[test]

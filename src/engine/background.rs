@@ -187,18 +187,22 @@ impl Background {
     /// # Errors
     ///
     /// Returns [`EngineError::TooManyRuns`], [`EngineError::StillRunning`], or an error if there is no such run.
-    pub(crate) async fn resume(&self, engine: &Engine, request: ResumeRequest) -> Result<RunId, EngineError> {
+    pub(crate) async fn resume(
+        &self,
+        engine: &Engine,
+        run: &str,
+        request: ResumeRequest,
+    ) -> Result<RunId, EngineError> {
         let beginning = self.beginning()?;
-        let name = request.run.clone().unwrap_or_default();
         // A number past every event: only the state is needed.
-        let RunStatus { run_id, state, .. } = self.status(engine, &name, u64::MAX).await?;
+        let RunStatus { run_id, state, .. } = self.status(engine, run, u64::MAX).await?;
         if state == Standing::Running {
             return Err(EngineError::StillRunning { run: run_id });
         }
         let id = engine.find_runs(&[run_id]).await?.remove(0);
         let (engine, observer, stop) = (engine.clone(), beginning.observer(), beginning.stop.clone());
-        let request = ResumeRequest { run: Some(id.to_string()), ..request };
-        self.go_on(id.clone(), beginning, async move { Box::pin(engine.resume(request, observer, stop)).await });
+        let run = id.to_string();
+        self.go_on(id.clone(), beginning, async move { Box::pin(engine.resume(&run, request, observer, stop)).await });
         Ok(id)
     }
 

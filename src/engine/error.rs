@@ -233,7 +233,7 @@ pub enum EngineError {
 /// The kind of a failure, from which a surface derives an exit code or a status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The request or a setting is invalid.
+    /// The request or a setting is invalid, whatever is stored. What it names and does not exist is a failure.
     Usage,
     /// The user stopped it.
     Cancelled,
@@ -252,7 +252,7 @@ impl EngineError {
             | Self::Request(_)
             | Self::Models(ModelsError::NotTaken { .. })
             | Self::RemoteOffline { .. }
-            | Self::NoServer { .. }
+            | Self::SameName { .. }
             | Self::NoWayOut { .. }
             | Self::PlanFollows { .. }
             | Self::Run(RunError::Plan { .. }) => ErrorKind::Usage,
@@ -264,6 +264,7 @@ impl EngineError {
             // Listed one by one, so that the compiler asks for the kind of a new error.
             Self::Trust(_)
             | Self::Server(_)
+            | Self::NoServer { .. }
             | Self::Index(_)
             | Self::Ingest(_)
             | Self::Search(_)
@@ -276,7 +277,6 @@ impl EngineError {
             | Self::NoCollection { .. }
             | Self::NoLinks
             | Self::NothingToIndex { .. }
-            | Self::SameName { .. }
             | Self::Folder { .. }
             | Self::Models(_)
             | Self::CannotKeep { .. }
@@ -301,11 +301,13 @@ impl EngineError {
         }
     }
 
-    /// Returns whether a run is in a state that does not allow the request.
-    pub(crate) fn is_busy(&self) -> bool {
+    /// Returns whether the state of what was named does not allow the request: a run is worked on, a file has changed, or
+    /// others have the name too.
+    pub(crate) fn is_conflict(&self) -> bool {
         matches!(
             self,
-            Self::Store(StoreError::Busy { .. })
+            Self::Store(StoreError::Busy { .. } | StoreError::Ambiguous(_))
+                | Self::Get(GetError::Changed { .. } | GetError::Ambiguous { .. })
                 | Self::StillRunning { .. }
                 | Self::NotStartedHere { .. }
                 | Self::OnlyPlanned { .. }
@@ -317,7 +319,14 @@ impl EngineError {
         matches!(
             self,
             Self::NoCollection { .. }
-                | Self::Get(GetError::NoSuchId { .. } | GetError::NoSuchPath { .. } | GetError::Gone { .. })
+                | Self::Get(
+                    GetError::NoSuchId { .. }
+                        | GetError::NoSuchPath { .. }
+                        | GetError::NoMatch { .. }
+                        | GetError::BeyondEnd { .. }
+                        | GetError::NoSuchPage { .. }
+                        | GetError::Gone { .. }
+                )
                 | Self::Store(StoreError::Missing(_) | StoreError::Empty { .. })
         )
     }

@@ -94,11 +94,11 @@ impl ResumeForm {
     /// # Errors
     ///
     /// Returns an error for a limit above that of the settings, see [`Engine::limits`].
-    pub(crate) fn request(self, engine: &Engine, max_jobs: Option<usize>) -> Result<ResumeRequest, EngineError> {
+    pub(crate) fn request(&self, engine: &Engine, max_jobs: Option<usize>) -> Result<ResumeRequest, EngineError> {
         let at_least = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
         // Only a check: limits of the run that are higher already stay, see `raised_to`.
         at_least.capped_by(engine.limits(max_jobs)?)?;
-        Ok(ResumeRequest { run: Some(self.run_id), at_least, max_jobs, ..ResumeRequest::default() })
+        Ok(ResumeRequest { at_least, max_jobs, ..ResumeRequest::default() })
     }
 }
 

@@ -45,7 +45,8 @@ impl PullError {
             Self::Offline | Self::NoRepository => "run `dr index` without `--pull`",
             Self::Start(_) => "install git, or run `dr index` without `--pull`",
             Self::TooLong { .. } | Self::Failed { .. } => {
-                "nothing was indexed; run `git pull --ff-only` there to see more, or `dr index` without `--pull`"
+                "nothing was indexed; run `git pull --ff-only` there, which may ask for a password, a passphrase or a host \
+                 key, and then `dr index` without `--pull`"
             }
         }
     }
@@ -89,10 +90,21 @@ fn repository_of(folder: &Path) -> Option<PathBuf> {
 }
 
 async fn pull(repository: &Path) -> Result<String, PullError> {
-    let mut command = Command::new("git");
-    command.args(["pull", "--ff-only", "--no-stat"]).current_dir(repository);
-    // Without a prompt for a password, which could not be answered and would wait until `MOST`.
-    command.env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null()).kill_on_drop(true);
+    let git = || {
+        let mut command = Command::new("git");
+        command.current_dir(repository).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    };
+    let mut command = git();
+    command.args(["pull", "--ff-only", "--no-stat"]);
+    // Without prompts, which could not be answered and would wait until `MOST`. ssh prompts on the terminal, whatever its
+    // input is. An ssh command of the user's own stays as it is: it may be a program with other options.
+    command.env("GIT_TERMINAL_PROMPT", "0");
+    let variables = ["GIT_SSH_COMMAND", "GIT_SSH"];
+    let set = git().args(["config", "core.sshCommand"]).output().await.map_err(PullError::Start)?;
+    if !set.status.success() && variables.iter().all(|name| std::env::var_os(name).is_none()) {
+        command.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
+    }
     let repository = || repository.to_path_buf();
     let output = timeout(MOST, command.output()).await.map_err(|_| PullError::TooLong { repository: repository() })?;
     let output = output.map_err(PullError::Start)?;

@@ -57,11 +57,9 @@ pub(crate) struct Planned {
     pub(crate) estimate: Estimate,
 }
 
-/// A run to resume.
-#[derive(Clone, Debug, Default)]
+/// How a run is resumed.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ResumeRequest {
-    /// The run, by its id or a prefix of it; `None` is the newest that can continue.
-    pub(crate) run: Option<String>,
     /// Amounts that are added to its limits.
     pub(crate) add: Amounts,
     /// Amounts that its limits are raised to.
@@ -120,7 +118,7 @@ impl Engine {
             observer(RunEvent::Note { text, hint: None });
             return Ok(Begun::Before(Box::new(Asked { report, resumable: None })));
         }
-        let run = Box::pin(self.start(&request.question, prepared, Arc::clone(&observer), stop.clone())).await?;
+        let run = Box::pin(self.start(&request, prepared, Arc::clone(&observer), stop.clone())).await?;
         Ok(Begun::Run(Box::new(BegunRun { run, request, observer, stop })))
     }
 
@@ -152,7 +150,7 @@ impl Engine {
         };
         let prepared = Box::pin(self.prepare(request, Some(obstacle.instead.clone()))).await?;
         // Silent, because its answer is used only if it has one; the observer is told then.
-        let instead = Box::pin(self.start(&request.question, prepared, silent(), stop)).await?;
+        let instead = Box::pin(self.start(request, prepared, silent(), stop)).await?;
         let answered = Box::pin(finish(instead)).await?;
         if answered.report.is_refusal() {
             return asked;
@@ -176,7 +174,7 @@ impl Engine {
     ) -> Result<Planned, EngineError> {
         let request = self.served_request(request.checked()?).await?;
         let prepared = Box::pin(self.prepare(&request, None)).await?;
-        let mut run = Box::pin(self.start(&request.question, prepared, observer, stop)).await?;
+        let mut run = Box::pin(self.start(&request, prepared, observer, stop)).await?;
         run.plan(request.plan.as_ref()).await?;
         let state = run.state();
         let models = if state.settings.by_rules { None } else { self.settings.models()? };
@@ -192,8 +190,7 @@ impl Engine {
         })
     }
 
-    /// Returns the run that [`Self::resume`] resumes without a name: the newest that can continue. A run that another
-    /// process works on is taken only if there is no other.
+    /// Returns the newest run that can continue. A run that another process works on is taken only if there is no other.
     ///
     /// # Errors
     ///
@@ -202,22 +199,21 @@ impl Engine {
         resumable(&self.known_runs()?, request).await
     }
 
-    /// Resumes a run. A run that has ended is returned unchanged unless its limits are raised.
+    /// Resumes a run, named by its id or a prefix of it. A run that has ended is returned unchanged unless its limits are
+    /// raised.
     ///
     /// # Errors
     ///
-    /// As [`Self::ask`]. Also returns an error if another process holds the run, or no run was named and all have ended.
+    /// As [`Self::ask`]. Also returns an error if another process holds the run.
     pub(crate) async fn resume(
         &self,
+        run: &str,
         request: ResumeRequest,
         observer: Observer,
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
         let store = self.known_runs()?;
-        let run = match &request.run {
-            Some(name) => store.find(Some(name)).await?,
-            None => resumable(&store, &request).await?.id,
-        };
+        let run = store.find(Some(run)).await?;
         let (records, state) = store.read(&run).await?;
         self.check_run_served(&store, &state).await?;
         if !can_go_on(&store, &run, &state, &request).await? {

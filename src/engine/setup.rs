@@ -194,34 +194,33 @@ impl Engine {
         LimitsByPlan { tokens, time: Some(PlanShare { base: base * times, each: each * times }) }
     }
 
-    /// Starts a prepared run and records its first event. If the models cannot work on it, it uses none and tells the
-    /// observer.
+    /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it uses none and
+    /// tells the observer.
     ///
     /// # Errors
     ///
     /// Returns an error if the run cannot be recorded.
     pub(super) async fn start(
         &self,
-        question: &Question,
-        prepared: Prepared,
+        request: &AskRequest,
+        mut prepared: Prepared,
         observer: Observer,
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
-        let Prepared { mut setup, mut settings } = prepared;
         // A run on the web alone has no answer without models, see `Obstacle::behind`.
-        if let Some(models) = setup.models.as_ref().filter(|_| settings.request.source != Some(SourceHint::Web))
-            && let Some(obstacle) = self.obstacle(models, &settings.limits, &observer).await
+        if let Some(models) = prepared.setup.models.as_ref().filter(|_| request.run.source != Some(SourceHint::Web))
+            && let Some(obstacle) = self.obstacle(models, &prepared.settings.limits, &observer).await
         {
             obstacle.tell(&observer);
-            (setup.models, setup.jobs) = (None, None);
-            (settings.by_rules, settings.models) = (true, BTreeMap::new());
-            settings.instead = Some(obstacle.instead);
+            // Anew, because servers, ways out and limits depend on the models.
+            prepared = Box::pin(self.prepare(request, Some(obstacle.instead))).await?;
         }
+        let Prepared { setup, settings } = prepared;
         let store = self.store_for(&setup)?;
         let resources = self.resources(setup, store, observer, stop).await;
         let run = RunId::random(rand::random());
         self.rule_traces(&run, &settings.collections);
-        Ok(Orchestrator::start(run, question.clone(), settings, resources).await?)
+        Ok(Orchestrator::start(run, request.question.clone(), settings, resources).await?)
     }
 
     /// Sets up models, jobs and sources, after checking that the models may see the collections that are searched and

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::observer::event_line;
+use super::stored::read;
 use super::{Engine, EngineError};
 use crate::base::id::RunId;
 use crate::render::figure;
@@ -133,9 +134,7 @@ impl Engine {
     async fn stored(&self, run: &str) -> Result<Stored, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(Some(run)).await?;
-        // Before the journal is read: a run that ends in between would otherwise look as if it had been stopped.
-        let is_running = store.is_busy(&run);
-        let (events, state) = store.read(&run).await?;
+        let (is_running, events, state) = read(&store, &run).await?;
         self.check_run_served(&store, &state).await?;
         let usage = usage_of(store.journal(), &run).await.map_err(StoreError::from)?;
         Ok(Stored { store, run, is_running, events, state, usage })

@@ -202,8 +202,7 @@ impl Engine {
     pub(crate) async fn replay(&self, name: Option<&str>) -> Result<Replayed, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
-        let (_, state) = store.read(&run).await?;
-        let is_running = store.is_busy(&run);
+        let (is_running, _, state) = read(&store, &run).await?;
         if !is_running && matches!(state.phase, Phase::Open(Stage::Planned(_))) && state.routes.is_empty() {
             return Err(EngineError::OnlyPlanned { run });
         }
@@ -273,9 +272,17 @@ impl Engine {
     }
 }
 
+/// Reads a run: whether a process is working on it, its events, and its state.
+pub(super) async fn read(store: &Store, run: &RunId) -> Result<(bool, Vec<Record>, RunState), StoreError> {
+    // Before the journal is read: a run that ends in between would otherwise look as if it had been stopped.
+    let is_running = store.is_busy(run);
+    let (events, state) = store.read(run).await?;
+    Ok((is_running, events, state))
+}
+
 /// Reads everything a stored run has.
 pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, EngineError> {
-    let (events, state) = store.read(&run).await?;
+    let (is_running, events, state) = read(store, &run).await?;
     let journal = store.journal();
     let usage = usage_of(journal, &run).await.map_err(StoreError::from)?;
     let calls = journal.calls_in_short(&run).await.map_err(StoreError::from)?;
@@ -284,7 +291,7 @@ pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, Eng
     let jobs = jobs_of(journal, &run).await.map_err(StoreError::from)?;
     let report = report_of(store, &run, &state).await?;
     Ok(RunDetails {
-        is_running: store.is_busy(&run),
+        is_running,
         run_id: run,
         brief: state.brief().cloned(),
         verdicts: state.phase.stage().verdicts().into_iter().cloned().collect(),
@@ -307,13 +314,13 @@ pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, Eng
 async fn summary(store: &Store, RunRow { id, question, started_at }: RunRow) -> RunSummary {
     let usage = usage_of(store.journal(), &id).await.unwrap_or_default();
     let at = i64::try_from(started_at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    let read = store.read(&id).await;
+    let read = read(store, &id).await;
     let problem = read.as_ref().err().map(|error| with_causes(error));
     let (state, nodes, seconds) = match read {
-        Ok((_, state)) => {
+        Ok((is_running, _, state)) => {
             let ended =
                 state.stop_reason().and_then(|stop| serde_json::to_value(stop).ok()?.as_str().map(str::to_owned));
-            let open = if store.is_busy(&id) { "running" } else { "open" };
+            let open = if is_running { "running" } else { "open" };
             (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
         }
         Err(_) => ("broken".to_owned(), 0, 0.0),
@@ -438,4 +445,37 @@ pub(super) async fn followed(store: &Store, name: &str) -> Result<(Followed, Ori
     let report = report_of(store, &run, &state).await?;
     let origins = Origins::of(store, &state).await?;
     Ok((Followed { run, question: state.question, answer: report.answer }, origins))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::base::clock::Moment;
+    use crate::run::event::Event;
+
+    #[tokio::test]
+    async fn run_that_ends_while_it_is_read_counts_as_running() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let run = RunId::random(1);
+        let locked = store.lock(&run).unwrap();
+        let settings = serde_json::from_value(json!({
+            "mode": "quick", "limits": BudgetLimits::default(), "tree": { "max_depth": 3, "max_nodes": 9 },
+            "parallel": 2, "summary_tokens": 100, "by_rules": true, "scope": {}, "searched": "", "source_version": "1",
+        }));
+        let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings.unwrap()) };
+        locked.append(&Record { seq: 1, at: Moment(7), event }).await.unwrap();
+        let mut reading = Box::pin(read(&store, &run));
+        let begun = futures::poll!(&mut reading);
+        drop(locked);
+        let (is_running, events, _) = match begun {
+            Poll::Ready(read) => read.unwrap(),
+            Poll::Pending => reading.await.unwrap(),
+        };
+        assert_eq!((is_running, events.len()), (true, 1));
+    }
 }

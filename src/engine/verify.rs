@@ -400,9 +400,7 @@ impl Engine {
         let failed = |source| VerifyError::Format { action: "update", path: path.to_owned(), source };
         let text = saved.corrected(&corrected).map_err(failed)?;
         let failed = |source| VerifyError::File { action: "update", path: path.to_owned(), source };
-        // `replace_text` puts a new file in place, which would replace a link instead of its target.
-        let real = Path::new(path).canonicalize().map_err(failed)?;
-        replace_text(&real, &text).map_err(failed)?;
+        replace_text(Path::new(path), &text).map_err(failed)?;
         Ok(true)
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::cut::{MAX_TEXT_TOKENS, beginning};
+use super::cut::{Rest, cut};
 use super::failure::ToolError;
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
 use crate::engine::{RunReport, Service};
@@ -70,19 +70,8 @@ impl AnswerResult {
     ) -> Result<Self, ToolError> {
         let addresses = service.engine.addresses().await?;
         let whole = render::report(&report, ReportFormat::Markdown)?;
-        let start = whole.split_inclusive('\n').take(from.saturating_sub(1)).map(str::len).sum::<usize>();
-        let text = beginning(&whole[start..], MAX_TEXT_TOKENS).to_owned();
-        let mut cut = Vec::new();
-        if start + text.len() < whole.len() {
-            let next = from.max(1) + text.lines().count();
-            let lines = whole.lines().count();
-            cut.push(match &report.run_id {
-                Some(run) => format!(
-                    "the report has {lines} lines; `research_result` with run_id {run} and from_line {next} has the rest"
-                ),
-                None => format!("the report has {lines} lines, and its run was not stored"),
-            });
-        }
+        let (text, cut) = lines_from(&whole, from, report.run_id.as_deref());
+        let (text, mut cut): (_, Vec<_>) = (text.to_owned(), cut.into_iter().collect());
         // The tokenizer of the client's model is not known; this one gives a measure.
         let counter = TokenCounter::of(Encoding::O200k);
         let mut left = MAX_QUOTE_TOKENS;
@@ -123,10 +112,56 @@ impl AnswerResult {
     }
 }
 
+/// Returns a report from line `from` on, cut to the length of a result, and what was left out. `run` is its run, if that
+/// was stored.
+pub(super) fn lines_from<'a>(report: &'a str, from: usize, run: Option<&str>) -> (&'a str, Option<String>) {
+    let from = from.max(1);
+    let start = report.split_inclusive('\n').take(from - 1).map(str::len).sum::<usize>();
+    let (text, rest) = cut(&report[start..]);
+    let lines = report.lines().count();
+    let note = |Rest { after, is_line_cut }: Rest| {
+        let Some(run) = run else { return format!("the report has {lines} lines, and its run was not stored") };
+        let next = from + after;
+        let cut = if is_line_cut {
+            format!("; line {} is cut, and `dr replay {run}` prints it", next - 1)
+        } else {
+            String::new()
+        };
+        let more = format!("; `research_result` with run_id {run} and from_line {next} has the rest");
+        format!("the report has {lines} lines{cut}{}", if next <= lines { &more } else { "" })
+    };
+    (text, rest.map(note))
+}
+
 /// Returns the name that an enum without data has in JSON.
 fn name<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_with_a_line_that_fits_no_result_is_read_to_its_end() {
+        let report = format!("# Q\n\n{}\nlast\n", "word ".repeat(20_000));
+        let from = |line| lines_from(&report, line, Some("4f1c09a2b7de5533"));
+        let (text, cut) = from(1);
+        assert_eq!(text, "# Q\n\n");
+        let rest = "`research_result` with run_id 4f1c09a2b7de5533 and from_line 3 has the rest";
+        assert_eq!(cut.unwrap(), format!("the report has 4 lines; {rest}"));
+        let (text, cut) = from(3);
+        assert!(text.starts_with("word word"), "{text}");
+        let line = "line 3 is cut, and `dr replay 4f1c09a2b7de5533` prints it";
+        assert_eq!(
+            cut.unwrap(),
+            format!("the report has 4 lines; {line}; {}", rest.replace("from_line 3", "from_line 4"))
+        );
+        assert_eq!(from(4), ("last\n", None));
+        let (_, cut) = lines_from(report.trim_end_matches("\nlast\n"), 3, Some("4f1c09a2b7de5533"));
+        assert_eq!(cut.unwrap(), format!("the report has 3 lines; {line}"));
     }
 }

@@ -4,11 +4,27 @@ use crate::base::line::shortened;
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
 
 /// Tokens of the longest text in a result. Clients warn from 10,000 on.
-pub(super) const MAX_TEXT_TOKENS: usize = 8_000;
+const MAX_TEXT_TOKENS: usize = 8_000;
+
+/// The rest of a text that was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    /// Lines before it, at least one.
+    pub(super) after: usize,
+    /// Whether the last of those is cut too: alone, it is longer than a result may be.
+    pub(super) is_line_cut: bool,
+}
+
+/// Cuts a text to the length of a result.
+pub(super) fn cut(text: &str) -> (&str, Option<Rest>) {
+    let kept = beginning(text, MAX_TEXT_TOKENS);
+    let rest = Rest { after: kept.lines().count(), is_line_cut: !kept.ends_with('\n') };
+    (kept, (kept.len() < text.len()).then_some(rest))
+}
 
 /// Returns the longest beginning of `text` that has at most `most` tokens and ends with a line. If not even its first line
 /// fits, that is cut.
-pub(super) fn beginning(text: &str, most: usize) -> &str {
+fn beginning(text: &str, most: usize) -> &str {
     // No token is shorter than a byte, so most texts need not be counted.
     if text.len() <= most {
         return text;

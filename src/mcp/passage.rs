@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cut::{MAX_TEXT_TOKENS, beginning, heading_line};
+use super::cut::{Rest, cut, heading_line};
 use super::failure::{ToolError, check_length};
 use crate::base::line::shortened;
 use crate::engine::{Excerpt, Extent, ParseSelectorError, Selector, Service};
@@ -166,24 +166,58 @@ struct Cut {
 
 /// Cuts a passage to the length of a result.
 fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Cut>) {
-    let kept = beginning(&excerpt.text, MAX_TEXT_TOKENS).len();
-    if kept == excerpt.text.len() {
-        return (excerpt, None);
-    }
-    let left_out = excerpt.text[kept..].lines().count();
-    let ends_line = excerpt.text[..kept].ends_with('\n');
+    let (kept, Some(Rest { after, is_line_cut })) = cut(&excerpt.text) else { return (excerpt, None) };
+    let (kept, left_out) = (kept.len(), excerpt.text[kept.len()..].lines().count());
     excerpt.text.truncate(kept);
-    let last = excerpt.line_end;
-    let lines = u32::try_from(excerpt.text.lines().count().max(1)).unwrap_or(u32::MAX);
+    let left_out = format!("the last {left_out} lines are left out");
     // The indexed text of a changed file has other lines than the file.
-    let rest = (ends_line && !excerpt.stale).then(|| {
-        excerpt.line_end = excerpt.line_start.saturating_add(lines - 1);
-        format!("{}/{}:{}-{last}", excerpt.collection, excerpt.path, excerpt.line_end.saturating_add(1))
-    });
-    let how = match &rest {
-        Some(rest) => format!("`{rest}` is the rest"),
-        None if excerpt.stale => "the rest can be read once the file is indexed again".to_owned(),
-        None => "the line continues, and can only be read in the file".to_owned(),
-    };
-    (excerpt, Some(Cut { note: format!("the last {left_out} lines are left out; {how}"), rest }))
+    if excerpt.stale {
+        let note = format!("{left_out}; the rest can be read once the file is indexed again");
+        return (excerpt, Some(Cut { note, rest: None }));
+    }
+    let last = excerpt.line_end;
+    excerpt.line_end = excerpt.line_start.saturating_add(u32::try_from(after - 1).unwrap_or(u32::MAX)).min(last);
+    let end = excerpt.line_end;
+    let rest = (end < last).then(|| format!("{}/{}:{}-{last}", excerpt.collection, excerpt.path, end + 1));
+    let cut =
+        if is_line_cut { format!("; line {end} is cut, and can only be read in the file") } else { String::new() };
+    let more = rest.as_ref().map(|rest| format!("; `{rest}` is the rest")).unwrap_or_default();
+    (excerpt, Some(Cut { note: format!("{left_out}{cut}{more}"), rest }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::DocumentId;
+
+    fn excerpt(text: String, line_end: u32) -> Excerpt {
+        let (collection, path, title) = ("kb".to_owned(), "a.md".to_owned(), "A".to_owned());
+        let document_id = DocumentId::new(&collection, &path);
+        let heading_path = Vec::new();
+        Excerpt {
+            id: None,
+            document_id,
+            collection,
+            path,
+            title,
+            heading_path,
+            line_start: 5,
+            line_end,
+            text,
+            stale: false,
+        }
+    }
+
+    #[test]
+    fn lines_after_one_that_fits_no_result_can_be_read() {
+        let long = "word ".repeat(20_000);
+        let (kept, cut) = cut_short(excerpt(format!("{long}\nlast\n"), 6));
+        let Cut { note, rest } = cut.unwrap();
+        assert_eq!((kept.line_end, rest.as_deref()), (5, Some("kb/a.md:6-6")));
+        let line = "line 5 is cut, and can only be read in the file";
+        assert_eq!(note, format!("the last 2 lines are left out; {line}; `kb/a.md:6-6` is the rest"));
+        let (_, cut) = cut_short(excerpt(long, 5));
+        let Cut { note, rest } = cut.unwrap();
+        assert_eq!((note, rest), (format!("the last 1 lines are left out; {line}"), None));
+    }
 }

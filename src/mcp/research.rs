@@ -101,9 +101,9 @@ pub(super) async fn cancel(service: &Service, arguments: CancelArguments) -> Res
 }
 
 pub(super) async fn resume(service: &Service, form: ResumeForm) -> Result<StartedRun, ToolError> {
-    run_id("research_resume", &form.run_id)?;
+    let run = run_id("research_resume", &form.run_id)?;
     let request = form.request(&service.engine, service.max_jobs)?;
-    let run = service.runs.resume(&service.engine, request).await?;
+    let run = service.runs.resume(&service.engine, run.as_str(), request).await?;
     tracing::info!(%run, "run resumed");
     Ok(StartedRun { run_id: run.to_string() })
 }

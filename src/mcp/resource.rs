@@ -5,7 +5,7 @@ use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
 };
 
-use super::cut::{MAX_TEXT_TOKENS, beginning};
+use super::answer::lines_from;
 use super::failure::ToolError;
 use super::passage::CutExcerpt;
 use crate::base::id::RunId;
@@ -79,11 +79,7 @@ async fn document(service: &Service, uri: &str) -> Result<String, ToolError> {
 async fn report(service: &Service, run: &RunId) -> Result<String, ToolError> {
     let report = service.runs.report(&service.engine, run.as_str()).await?.report;
     let whole = render::report(&report, ReportFormat::Markdown)?;
-    let text = beginning(&whole, MAX_TEXT_TOKENS);
-    let note = (text.len() < whole.len()).then(|| {
-        let line = text.lines().count() + 1;
-        format!("the rest is left out; the tool `research_result` with from_line {line} has it")
-    });
+    let (text, note) = lines_from(&whole, 1, report.run_id.as_deref());
     Ok(noted(text.to_owned(), note))
 }
 

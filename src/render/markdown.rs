@@ -285,27 +285,34 @@ fn cell(spans: &[Span]) -> String {
 }
 
 /// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character, except
-/// for lone stars and for colons without a meaning in their place. The rest stays escaped: another text may follow.
+/// for lone stars and colons if none has a meaning in its place. The rest stays escaped: another text may follow.
 fn inline(spans: &[Span]) -> String {
     let plain = joined(spans, &|shown, text| shown.push_str(text));
     if reads_back(&plain, spans) {
         return plain;
     }
-    let mut shown = joined(spans, &escape);
-    let is_escaped_right = reads_back(&shown, spans);
-    let mut from = 0;
-    while let Some(at) = shown[from..].find('\\').filter(|_| is_escaped_right).map(|at| from + at) {
-        // Skips the escaped character, which may be a backslash itself.
-        from = at + 1 + shown[at + 1..].chars().next().map_or(0, char::len_utf8);
-        let is_alone = shown[..at].ends_with(' ') && shown[at + 1..].starts_with("* ");
-        if is_alone || shown[at + 1..].starts_with(':') {
-            let without = format!("{}{}", &shown[..at], &shown[at + 1..]);
-            if reads_back(&without, spans) {
-                (shown, from) = (without, at + 1);
-            }
+    let escaped = joined(spans, &escape);
+    // All at once: each try parses the line, and a hostile line may be all stars.
+    let relaxed = without_idle_escapes(&escaped);
+    if reads_back(&relaxed, spans) { relaxed } else { escaped }
+}
+
+/// Returns a line without the escapes of stars between spaces and of colons.
+fn without_idle_escapes(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('\\') {
+        shown.push_str(before);
+        let is_alone = shown.ends_with(' ') && after.starts_with("* ");
+        if !is_alone && !after.starts_with(':') {
+            shown.push('\\');
         }
+        // The escaped character may be a backslash itself.
+        let (escaped, after) = after.split_at(after.chars().next().map_or(0, char::len_utf8));
+        shown.push_str(escaped);
+        rest = after;
     }
-    shown
+    shown + rest
 }
 
 fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
@@ -338,8 +345,16 @@ fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
     shown
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Bytes that [`reads_back`] has parsed.
+    static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Returns whether a line of Markdown is a paragraph of just these spans.
 fn reads_back(line: &str, spans: &[Span]) -> bool {
+    #[cfg(test)]
+    PARSED.set(PARSED.get() + line.len());
     let mut read: Vec<(u8, String)> = Vec::new();
     let mut push = |kind: u8, text: &str| match read.last_mut() {
         Some((last, words)) if *last == kind => words.push_str(text),
@@ -439,8 +454,10 @@ fn escape(shown: &mut String, text: &str) {
 
 /// Returns whether the text after `&` makes it a character reference: `&lt;`, `&#91;`.
 fn is_entity(rest: &str) -> bool {
-    let name = rest.split_once(';').map_or("", |(name, _)| name);
-    !name.is_empty() && name.strip_prefix('#').unwrap_or(name).chars().all(|letter| letter.is_ascii_alphanumeric())
+    // Up to the end of the name only, or a line of `&` alone would be read once for each.
+    let name = rest.strip_prefix('#').unwrap_or(rest);
+    let end = name.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric());
+    end.len() < name.len() && end.starts_with(';')
 }
 
 #[cfg(test)]
@@ -469,6 +486,14 @@ mod tests {
         ] {
             assert_eq!(line(text), shown);
         }
+    }
+
+    #[test]
+    fn line_is_parsed_a_few_times_however_many_stars_it_has() {
+        let text = format!("a < {}b", "* ".repeat(50_000));
+        PARSED.set(0);
+        assert_eq!(line(&text), text.replace('<', r"\<"));
+        assert!(PARSED.get() <= 3 * text.len(), "{} bytes of a line of {}", PARSED.get(), text.len());
     }
 
     #[test]

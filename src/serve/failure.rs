@@ -69,7 +69,7 @@ impl From<EngineError> for Failure {
         let status = match &error {
             _ if error.is_missing() => StatusCode::NOT_FOUND,
             EngineError::TooManyRuns { .. } => StatusCode::TOO_MANY_REQUESTS,
-            _ if error.is_busy() => StatusCode::CONFLICT,
+            _ if error.is_conflict() => StatusCode::CONFLICT,
             _ => match error.kind() {
                 ErrorKind::Usage | ErrorKind::Limit => StatusCode::UNPROCESSABLE_ENTITY,
                 // Only a server that stops cancels the work of a request.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 
 use crate::mcp::{LOOPBACK_NAMES, bearer};
 
@@ -129,7 +129,10 @@ async fn checked(gate: &PageCheck, request: Request, next: Next) -> Response {
             return refused(StatusCode::UNAUTHORIZED, "the token is wrong: open the address that `dr serve` printed\n");
         }
         let cookie = format!("{}{}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000", gate.cookie(), gate.token);
-        return ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response();
+        // Not a redirect, which a browser follows as a request of the page that led here: `dr serve --open` opens a file,
+        // which is another site.
+        let next = (header::REFRESH, "0; url=/".to_owned());
+        return ([(header::SET_COOKIE, cookie), next], "the page is at /\n").into_response();
     }
     if !gate.is_from_own_page(headers) {
         return refused(StatusCode::FORBIDDEN, "this request comes from a page of another site\n");

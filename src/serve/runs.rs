@@ -241,8 +241,8 @@ pub(super) async fn resume(
         time: Some(Duration::from_secs(raise.seconds.into())),
         rounds: Some(raise.rounds),
     };
-    let request = ResumeRequest { run: Some(run), add, max_jobs: app.max_jobs, ..ResumeRequest::default() };
-    let run = app.runs.resume(&app.engine, request).await?;
+    let request = ResumeRequest { add, max_jobs: app.max_jobs, ..ResumeRequest::default() };
+    let run = app.runs.resume(&app.engine, &run, request).await?;
     Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
 }
 

@@ -84,6 +84,9 @@ pub(super) async fn search(
     State(app): State<App>,
     Parameters(query): Parameters<SearchQuery>,
 ) -> Result<Json<SearchReply>, Failure> {
+    if let Some(limit) = query.limit.filter(|limit| !(1..=MAX_HITS).contains(limit)) {
+        return Err(Failure::invalid(&format!("`limit` is {limit} (from 1 to {MAX_HITS})")));
+    }
     let request = SearchRequest {
         query: query.q,
         scope: Scope {
@@ -93,7 +96,7 @@ pub(super) async fn search(
             since: query.since,
             until: query.until,
         },
-        limit: query.limit.map(|limit| limit.clamp(1, MAX_HITS)),
+        limit: query.limit,
     };
     let Searched { mode, hits, support, unknown, without_vectors, not_reranked, elapsed } =
         app.engine.find(&request).await?;

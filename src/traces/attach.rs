@@ -13,6 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::identity::trace_of;
 use crate::base::id::RunId;
+use crate::base::money;
 
 /// Most bytes of one text. More would be cut by many collectors anyway, and a batch must fit one request.
 const MAX_TEXT: usize = 32_000;
@@ -60,8 +61,7 @@ pub(crate) fn count(key: &'static str, value: impl TryInto<i64>) {
 
 /// Attaches a cost in billionths of a dollar.
 pub(crate) fn dollars(key: &'static str, nanos: u64) {
-    #[expect(clippy::cast_precision_loss, reason = "exact up to nine million dollars")]
-    Span::current().set_attribute(key, nanos as f64 / 1e9);
+    Span::current().set_attribute(key, money::dollars(nanos));
 }
 
 /// Attaches a yes or no.

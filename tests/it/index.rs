@@ -168,6 +168,51 @@ fn git(world: &World, folder: &str, args: &[&str]) -> Option<()> {
     Some(())
 }
 
+#[cfg(unix)]
+#[test]
+fn ssh_may_not_ask_on_the_terminal_while_a_repository_is_pulled() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let world = World::empty();
+    let ssh = |name: &str| {
+        let ssh = world.path(name);
+        std::fs::write(&ssh, "#!/bin/sh\necho \"${0##*/} $*\" >> \"$SSH_LOG\"\nexit 1\n").unwrap();
+        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        ssh.display().to_string()
+    };
+    ssh("ssh");
+    let own = ssh("own-ssh");
+    world.write("kb/a.md", "# A\n");
+    if git(&world, "kb", &["init", "-q", "-b", "main"]).is_none() {
+        eprintln!("skipped: git is not installed");
+        return;
+    }
+    let set = |name: &str, value: &str| git(&world, "kb", &["config", name, value]).unwrap();
+    set("remote.origin.url", "ssh://example.invalid/kb");
+    set("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*");
+    set("branch.main.remote", "origin");
+    set("branch.main.merge", "refs/heads/main");
+    let pulled_with = |variable: Option<(&str, &str)>| {
+        let path = format!("{}:{}", world.path("").display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = world.command(["index", "kb", "--pull", "--no-embed"]);
+        command.env("PATH", path).env("GIT_CONFIG_NOSYSTEM", "1").env("SSH_LOG", world.path("log")).envs(variable);
+        let run = world.run_of(command.output().unwrap());
+        assert!(run.exit == Some(1) && run.stderr.contains("which may ask for a password, a passphrase"), "{run}");
+        let log = world.read("log");
+        std::fs::remove_file(world.path("log")).unwrap();
+        log
+    };
+    let log = pulled_with(None);
+    assert!(log.starts_with("ssh -o BatchMode=yes "), "{log}");
+    for variable in ["GIT_SSH_COMMAND", "GIT_SSH"] {
+        let log = pulled_with(Some((variable, &own)));
+        assert!(log.starts_with("own-ssh ") && !log.contains("BatchMode"), "{log}");
+    }
+    set("core.sshCommand", &own);
+    let log = pulled_with(None);
+    assert!(log.starts_with("own-ssh ") && !log.contains("BatchMode"), "{log}");
+}
+
 #[test]
 fn repositories_are_pulled_first_and_what_cannot_be_fast_forwarded_is_left_alone() {
     let path = std::env::var("PATH").unwrap_or_default();

@@ -38,6 +38,22 @@ fn endpoint_that_is_down_is_reported_before_the_run_and_the_passages_answer() {
 }
 
 #[test]
+fn run_that_falls_back_before_it_begins_is_set_up_as_one_without_a_model() {
+    let address = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let own = "[mcp.tickets]\ncommand = [\"/bin/false\"]\ntools = [\"read\"]\nlabel = \"public\"\n";
+    let settings = |world: &World| {
+        set(world, own);
+        assert!(matches!(world.dr(["ask", "-q", ABOUT_ONE]).exit, Some(0 | 3 | 4)));
+        let mut settings = world.dr(["show", "--json"]).succeeded().json()["settings"].take();
+        settings.as_object_mut().unwrap().remove("instead");
+        settings
+    };
+    let world = topics();
+    let without = settings(&world);
+    assert_eq!(settings(&at(world, &format!("http://{address}/v1"))), without);
+}
+
+#[test]
 fn rejected_key_is_reported_before_the_run_without_a_request_to_a_model() {
     let server = endpoint(ONE_ROUND).with_models(401, json!({ "error": { "message": "bad key" } }));
     let world = world_at(&server);

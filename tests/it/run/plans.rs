@@ -20,6 +20,15 @@ fn saved(world: &World) -> Value {
 }
 
 #[test]
+fn file_that_cannot_be_written_is_known_before_the_plan_is_paid_for() {
+    let server = endpoint(TWO_NODES);
+    let world = world_at(&server);
+    let run = world.dr(["plan", "--save", "nowhere/plan.json", QUESTION]);
+    assert!(run.exit == Some(1) && run.stderr.contains("failed to write `nowhere/plan.json`"), "{run}");
+    assert_eq!((server.count(), server.probes(), runs(&world).len()), (0, 0, 0));
+}
+
+#[test]
 fn saved_and_edited_plan_is_executed() {
     let server = endpoint(TWO_NODES);
     let world = world_at(&server);

@@ -53,7 +53,12 @@ fn question_is_asked_watched_and_read_over_http() {
 
 #[test]
 fn hits_have_marked_snippets_and_lead_to_their_document() {
-    let world = World::indexed_text();
+    let world = World::with_kb();
+    for folder in ["kb", "other"] {
+        world.write(&format!("{folder}/changing.md"), "# Changing\n\nOne of two.\n");
+    }
+    world.dr(["index", "kb", "other", "--no-embed", "--quiet"]).succeeded();
+    world.write_on_day(3, "other/changing.md", "# Changed\n\nSince it was indexed.\n");
     let page = serve(&world);
     let found = page.get("/api/v1/search?q=siren&limit=3").json();
     let hit = &found["hits"][0];
@@ -70,6 +75,9 @@ fn hits_have_marked_snippets_and_lead_to_their_document() {
         ("/api/v1/search?q=siren&collection=none", 404),
         ("/api/v1/passages?id=..%2F..%2Fetc%2Fpasswd", 404),
         ("/api/v1/passages?id=%2Fetc%2Fpasswd", 404),
+        ("/api/v1/passages?id=kb%2Fchanging.md:900-901", 404),
+        ("/api/v1/passages?id=changing.md", 409),
+        ("/api/v1/passages?id=other%2Fchanging.md:1-2", 409),
         ("/api/v1/runs/..%2F..", 404),
         ("/api/v1/nothing", 404),
     ] {
@@ -120,17 +128,40 @@ fn only_the_page_and_those_with_the_token_are_let_in() {
     // The printed address exchanges the token for a cookie, which a page of another site cannot send.
     let entered = page.send("GET", &format!("/?token={}", page.token), &[], b"");
     let head = entered.head.to_ascii_lowercase();
-    assert_eq!(entered.status, 303);
+    assert_eq!(entered.status, 200);
     assert!(
-        head.contains("samesite=strict") && head.contains("httponly") && head.contains("location: /\r\n"),
+        head.contains("samesite=strict") && head.contains("httponly") && head.contains("refresh: 0; url=/\r\n"),
         "{head}"
     );
+    assert!(!entered.body.contains(&page.token));
     let cookie = format!("dr_{}={}", page.port, page.token);
     let whole = page.send("GET", "/", &[("Cookie", &cookie)], b"");
     assert_eq!(whole.status, 200);
     let head = whole.head.to_ascii_lowercase();
     assert!(head.contains("content-security-policy: default-src 'none'; script-src 'self'"), "{head}");
     assert!(!whole.body.contains(&page.token));
+}
+
+#[cfg(unix)]
+#[test]
+fn browser_is_opened_without_the_token_among_its_arguments() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let world = World::indexed_text();
+    // `dr` waits for a browser of this name to end, so its arguments are known once the server replies.
+    let browser = world.path("lynx");
+    std::fs::write(&browser, "#!/bin/sh\nprintf '%s' \"$*\" > args\n").unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = world.command(["serve", "--port", "0", "--open"]);
+    let mut page = Page::start(command.env("BROWSER", &browser));
+    assert_eq!(page.get("/healthz").status, 200);
+    let args = world.read("args");
+    let file = std::path::Path::new(args.strip_prefix("file://").unwrap_or_else(|| panic!("{args}")));
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(file).unwrap().contains(&page.address()));
+    send("TERM", &page.child);
+    page.child.wait().unwrap();
+    assert!(!file.exists(), "it outlives the server");
 }
 
 #[test]
@@ -174,9 +205,14 @@ fn search_and_passages_have_no_more_than_their_limits() {
     }
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     let page = serve(&world);
-    let hits =
-        |limit: &str| page.get(&format!("/api/v1/search?q=lantern{limit}")).json()["hits"].as_array().unwrap().len();
-    assert_eq!((hits("&limit=7"), hits("&limit=100"), hits("&limit=100000"), hits("&limit=0")), (7, 100, 100, 1));
+    let search = |limit: u32| page.get(&format!("/api/v1/search?q=lantern&limit={limit}"));
+    let hits = |limit| search(limit).json()["hits"].as_array().unwrap().len();
+    assert_eq!((hits(7), hits(100)), (7, 100));
+    for limit in [0, 101] {
+        let refused = search(limit);
+        assert_eq!(refused.status, 400);
+        assert!(refused.body.contains(&format!("`limit` is {limit} (from 1 to 100)")), "{}", refused.body);
+    }
     let long = format!("/api/v1/search?q={}", "lantern+".repeat(20_000));
     assert!([414, 422, 431].contains(&page.get(&long).status));
     let whole = page.get("/api/v1/passages?id=lanterns.md").json();

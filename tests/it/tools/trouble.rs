@@ -115,7 +115,7 @@ fn tool_that_says_something_else_than_before_is_refused_until_that_is_accepted()
     let (report, ..) = asked(&models, &world);
     assert_eq!(from_tools(&report)[0]["quote"], TICKET);
     let unknown = world.dr(["trust", "--mcp", "wiki"]);
-    assert_eq!(unknown.exit, Some(2), "{unknown}");
+    assert_eq!(unknown.exit, Some(1), "{unknown}");
     assert!(unknown.stderr.contains("no server `wiki` in your settings"), "{unknown}");
 }
 
