@@ -468,7 +468,7 @@ mod tests {
             "parallel": 2, "summary_tokens": 100, "by_rules": true, "scope": {}, "searched": "", "source_version": "1",
         }));
         let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings.unwrap()) };
-        locked.append(&Record { seq: 1, at: Moment(7), event }).await.unwrap();
+        locked.create("why?", &Record { seq: 1, at: Moment(7), event }).await.unwrap();
         let mut reading = Box::pin(read(&store, &run));
         let begun = futures::poll!(&mut reading);
         drop(locked);

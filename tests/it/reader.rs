@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
     /// Plans like the rules, with web nodes if the question needs them.
     fn plan(&self) -> Value {
         let nothing = |why: &str| json!({ "reasoning": why, "new_nodes": [], "updates": [] });
-        if self.words.starts_with("You go on planning") {
+        if self.words.starts_with("You continue the plan") {
             return nothing("What was to be found was found.");
         }
         let Ok(question) = self.question().parse::<Question>() else { return nothing("There is nothing to divide.") };

@@ -112,7 +112,7 @@ impl Case {
 
 /// Replies like the reader, but with a plan of twelve nodes that covers every route.
 fn say(request: &Request) -> String {
-    if request.form() != Some("plan") || request.said().starts_with("You go on planning") {
+    if request.form() != Some("plan") || request.said().starts_with("You continue the plan") {
         return reader::say(request);
     }
     let node = |id: &str, question: &str, hint: &str, depends_on: &[&str]| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": depends_on, "why": "it is asked for" });

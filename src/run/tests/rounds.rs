@@ -98,7 +98,7 @@ async fn later_round_pays_for_one_of_two_web_nodes_that_are_worded_from_the_same
     // out when it is told.
     let researcher = Researcher { nodes: 9, more_nodes: 3 };
     let model = Repeating::of(&ScriptedModel::new(researcher, Duration::ZERO), |prompt, text| {
-        if !prompt.messages[0].text.starts_with("You go on planning") {
+        if !prompt.messages[0].text.starts_with("You continue the plan") {
             return text;
         }
         let refused = prompt.messages.iter().find(|message| message.speaker == Speaker::Assistant);

@@ -199,7 +199,7 @@ fn plan(words: &str, known: &[&str], is_follow_up: bool) -> Value {
             "depends_on": depends_on, "optional_dependencies": true, "source_hint": hint, "why": "it is asked for",
         })
     };
-    let is_later = words.starts_with("You go on planning");
+    let is_later = words.starts_with("You continue the plan");
     let new_nodes = if words.contains(LAST) {
         vec![]
     } else if is_later && nodes(words).len() > 3 {
@@ -539,7 +539,7 @@ fn remembering(numbers: &'static [&'static str]) -> Setup {
                 json!({ "task": VAULT, "aspects": ["what the vault is like", "how others lock vaults"], "mode": "deep" })
             }
             Some("plan") => {
-                let new_nodes = match (words.starts_with("You go on planning"), is_later) {
+                let new_nodes = match (words.starts_with("You continue the plan"), is_later) {
                     (false, _) => vec![
                         node("inside", "What is the vault like?", "internal", &[]),
                         node("outside", "How do others lock vaults?", "web", &["inside"]),

@@ -122,7 +122,7 @@ fn node_that_depends_on_a_job_runs_after_the_job_is_retried() {
 
 /// Replies like the reader, but with a plan of these nodes: id, question, source hint, dependencies.
 fn say_for(request: &Request, nodes: &[(&str, &str, &str, &[&str])]) -> String {
-    if request.form() != Some("plan") || request.said().starts_with("You go on planning") {
+    if request.form() != Some("plan") || request.said().starts_with("You continue the plan") {
         return reader::say(request);
     }
     let node = |(id, question, hint, depends_on): &(&str, &str, &str, &[&str])| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": depends_on, "why": "it is asked for" });

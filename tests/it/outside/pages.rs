@@ -21,7 +21,7 @@ const ANSWER: &str = "Copper gutters are polished every 17 months, which keeps t
 const SAID: &str = "Polishing of copper gutters happens often enough, as experts agree.";
 
 /// Text that identifies requests for a digest.
-const ASKED: &str = "You read a page of the web";
+const ASKED: &str = "You read a web page";
 
 /// Returns a page that is too long to be shown whole, with `text` in the middle.
 fn long(text: &str) -> String {

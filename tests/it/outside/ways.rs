@@ -177,7 +177,7 @@ fn engine_that_fails_three_searches_in_a_row_is_not_asked_again_and_the_report_s
 #[test]
 fn nodes_whose_aspects_differ_in_order_alone_share_one_job() {
     let speak = |request: &Request| {
-        let is_later = request.said().starts_with("You go on planning");
+        let is_later = request.said().starts_with("You continue the plan");
         let node = |id: &str, hint: &str, aspects: [&str; 2], depends_on: &[&str]| {
             json!({
                 "id": id, "question": format!("What is known of drip lines, part {id}?"), "aspects": aspects,
