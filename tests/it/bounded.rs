@@ -39,8 +39,8 @@ fn plan_with_an_endless_task_is_refused_at_once() {
     };
     world.write("plan.json", &plan(&"siren ".repeat(2_000_000)));
     assert_refused(&world, &["--plan", "plan.json"], 1, "longer than 1000 kB");
-    world.write("plan.json", &plan(&"siren ".repeat(1_000)));
-    assert_refused(&world, &["--plan", "plan.json"], 2, "task of the brief has 6000 characters (at most 4000)");
+    world.write("plan.json", &plan(&"siren ".repeat(2_000)));
+    assert_refused(&world, &["--plan", "plan.json"], 2, "task of the brief has 12000 characters (at most 8000)");
 }
 
 #[test]

@@ -376,7 +376,7 @@ fn what_is_left_of_a_run_without_its_first_event_is_written_beside_the_damaged_j
     assert_eq!(steady(&world, &["doctor"]).exit, Some(1));
     let repaired = steady(&world, &["doctor", "--repair"]).succeeded();
     let rest = world.path(".dr/state.db.damaged.jsonl");
-    for said in [format!("lost: run {broken}: its first event"), format!("is in `{}`", rest.display())] {
+    for said in [format!("lost: run {broken}: its first event"), format!("are in `{}`", rest.display())] {
         assert!(repaired.stdout.contains(&said), "{repaired}");
     }
     let lines = fs::read_to_string(rest).unwrap();

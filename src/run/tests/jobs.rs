@@ -47,7 +47,7 @@ async fn researched(world: &Outside<'_>) -> Vec<Branch> {
 #[tokio::test]
 async fn job_is_cancelled_when_the_time_of_its_run_is_up_and_restarted_with_more_time() {
     let server = Setup::new(|_| String::new()).with_polls(4).start();
-    // Research gets four fifths of the time, enough for four polls; the job needs five.
+    // Research has time for four polls; the job needs five.
     let limits = BudgetLimits { time: Some(Duration::from_secs(30)), ..LIMITS };
     let world = Outside { limits, ..with_jobs(&server, &[BEDS]) };
     assert_eq!(world.ask().await.unwrap(), StopReason::TimeExceeded);
