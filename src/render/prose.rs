@@ -103,7 +103,17 @@ pub(super) fn finding(finding: &Finding, number: Number<'_>) -> Vec<Span> {
 /// Returns a stretch of a passage on one line, with its emphasis and code.
 pub(super) fn snippet(text: &str) -> Vec<Span> {
     let mut text = one_line(text);
-    // The stretch may begin or end inside code.
+    // The stretch may end inside a tag, and begin or end inside code or bold text.
+    if let Some(at) = text.rfind('<').filter(|at| !text[*at..].contains('>'))
+        && text[at + 1..].starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/')
+    {
+        text.replace_range(at.., "…");
+    }
+    if !text.matches("**").count().is_multiple_of(2)
+        && let Some(at) = text.rfind("**")
+    {
+        text.replace_range(at..at + 2, "");
+    }
     if !text.matches('`').count().is_multiple_of(2)
         && let Some(at) = text.rfind('`')
     {
@@ -408,6 +418,8 @@ mod tests {
             [text("Move it into "), em("src"), text(" with "), Span::Code("cargo new".into()), text(" and cargo…")]
         );
         assert_eq!(snippet("plain [1] text"), [text("plain (1) text")]);
+        assert_eq!(snippet("a role **Own…"), [text("a role Own…")]);
+        assert_eq!(snippet("see below <a href…"), [text("see below …")]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let open = branches.values().flat_map(|branch| branch.report.open_questions.iter().cloned());
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
-    let mut shown = Shown { branches, said: BTreeSet::new(), quoted: Vec::new(), findings: Vec::new() };
+    let mut shown = Shown { branches, said: Vec::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
     let names = own_words(&parts);
     // A unit that names only one of the things compared belongs to the section on that one.
@@ -45,7 +45,9 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     } else {
         // Rendered before the sections, which leave out what the answer has shown.
         let answer: Vec<_> = closing.iter().map(|findings| shown.text(findings, UNITS_OF_PART)).collect();
-        (answer.join("\n\n"), sections(&parts, brief, &mut shown))
+        // What names all of them compares them; of each by itself the best is then enough.
+        let most = if answer.iter().all(String::is_empty) { UNITS_OF_PART } else { 1 };
+        (answer.join("\n\n"), sections(&parts, brief, most, &mut shown))
     };
     Draft {
         answer,
@@ -91,8 +93,8 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
 /// Writes findings as Markdown, each once.
 struct Shown<'a> {
     branches: &'a BTreeMap<NodeId, Branch>,
-    /// Keys of the model claims that have been shown: their quotes, with places.
-    said: BTreeSet<String>,
+    /// The model claims that have been shown: their quotes, with places, and their words.
+    said: Vec<(String, BTreeSet<String>)>,
     /// The quotes of units that have been shown.
     quoted: Vec<&'a Evidence>,
     /// The findings that have been shown, in order.
@@ -115,7 +117,7 @@ impl<'a> Shown<'a> {
                 let Some(unit) = self.unseen(&quotes) else { continue };
                 self.quoted.extend(quotes);
                 of_unit(&unit, finding)
-            } else if self.said.insert(key(&quotes)) {
+            } else if self.is_new(finding, &quotes) {
                 cited(finding)
             } else {
                 continue;
@@ -125,6 +127,21 @@ impl<'a> Shown<'a> {
             self.findings.push(finding.clone());
         }
         shown.join(if units > 0 { "\n\n" } else { " " })
+    }
+
+    /// Returns whether a claim of a model has not been shown. Models word the same thing differently, so a claim with the
+    /// same quotes and mostly the same words counts as shown.
+    fn is_new(&mut self, finding: &Finding, quotes: &[&Evidence]) -> bool {
+        let own = (key(quotes), WordSplitter::default().key_stems(&finding.text).into_iter().collect::<BTreeSet<_>>());
+        let is_same = |(key, words): &(String, BTreeSet<String>)| {
+            let fewer = words.len().min(own.1.len());
+            *key == own.0 && words.intersection(&own.1).count() * 2 > fewer
+        };
+        let is_new = !self.said.iter().any(is_same);
+        if is_new {
+            self.said.push(own);
+        }
+        is_new
     }
 
     fn quotes(&self, finding: &Finding) -> Vec<&'a Evidence> {
@@ -174,7 +191,6 @@ fn joined<'a>(quotes: impl Iterator<Item = &'a str>) -> String {
     quotes.collect::<Vec<_>>().join("\n")
 }
 
-// Models word the same thing differently, so claims with the same quotes count as one.
 fn key(quotes: &[&Evidence]) -> String {
     quotes.iter().map(|quote| format!("{} {}", quote.source.for_people(), quote.quote)).collect()
 }
@@ -199,23 +215,53 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     let sentences = every_sentence(unit);
     let found = sentences.iter().find(|own| own.plain == sentence).filter(|_| sentences.len() > 1);
     let Some(range) = found.map(|own| own.range.clone()) else { return unit.to_owned() };
-    let text = unit[range.clone()].trim_end();
-    let has_marks = text.contains(['*', '_', '|', '<']) || text.contains("\n\n") || text.contains("[[");
-    let is_inside =
-        |signs: [char; 2]| unit[..range.start].ends_with(signs) || unit[range.start + text.len()..].starts_with(signs);
-    if has_marks || is_inside(['*', '_']) {
-        return unit.to_owned();
+    let text = within_quotes(unit[range.clone()].trim_end());
+    let start = range.start + unit[range.clone()].find(text).unwrap_or_default();
+    let (before, after) = (&unit[..start], &unit[start + text.len()..]);
+    let is_inside = before.ends_with(['*', '_']) || after.starts_with(['*', '_']);
+    match bold(text).filter(|_| !is_inside) {
+        Some(bold) => format!("{before}{bold}{after}"),
+        None => unit.to_owned(),
     }
-    format!("{}**{text}**{}", &unit[..range.start], &unit[range.start + text.len()..])
+}
+
+/// Cuts off a quotation mark at one end of a sentence whose partner stands in another sentence.
+fn within_quotes(sentence: &str) -> &str {
+    let opens = sentence.strip_prefix('“').filter(|rest| !rest.contains('”'));
+    let closes = sentence.strip_suffix('”').filter(|rest| !rest.contains('“'));
+    opens.or(closes).unwrap_or(sentence)
+}
+
+/// Returns a sentence in bold, or a table row with each cell in bold; `None` if that would break its own marks.
+fn bold(sentence: &str) -> Option<String> {
+    let outside_code: String = sentence.split('`').step_by(2).collect();
+    if outside_code.contains("\n\n") || outside_code.contains("[[") || sentence.contains("\\|") {
+        return None;
+    }
+    if outside_code.contains('|') {
+        let cell = |cell: &str| {
+            let own = cell.trim();
+            let marked = if own.is_empty() { Some(String::new()) } else { bold(own) };
+            marked.map(|marked| cell.replacen(own, &marked, 1))
+        };
+        let is_row = !sentence.contains('\n') && !sentence.split('`').skip(1).step_by(2).any(|code| code.contains('|'));
+        let cells = sentence.split('|').map(cell).collect::<Option<Vec<_>>>()?;
+        return is_row.then(|| cells.join("|"));
+    }
+    let count = |mark: &str| outside_code.matches(mark).count();
+    // Marks that do not pair are open beyond the sentence. What is bold already is bold as part of it.
+    let pairs = count("**").is_multiple_of(2) && count("*").is_multiple_of(2) && count("__") == 0 && count("<") == 0;
+    let is_code_marked = sentence.split('`').skip(1).step_by(2).any(|code| code.contains("**"));
+    (pairs && !is_code_marked).then(|| format!("**{}**", sentence.replace("**", "")))
 }
 
 /// Returns a section for each part of the question with findings.
-fn sections(parts: &[&(&Node, Vec<Finding>)], brief: &Brief, shown: &mut Shown<'_>) -> Vec<Section> {
+fn sections(parts: &[&(&Node, Vec<Finding>)], brief: &Brief, most: usize, shown: &mut Shown<'_>) -> Vec<Section> {
     let of_aspects = parts.iter().map(|(node, _)| aspect_of(node, brief));
     let titles = titles(parts).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title));
     let mut sections: Vec<Section> = Vec::new();
     for ((_, findings), title) in parts.iter().zip(titles) {
-        let text = shown.text(findings, UNITS_OF_PART);
+        let text = shown.text(findings, most);
         // A node of a later round may serve the same aspect.
         match sections.iter_mut().find(|section| section.title == title) {
             _ if text.is_empty() => {}
@@ -356,6 +402,45 @@ mod tests {
         assert_eq!(draft.sections.len(), 1);
         assert_eq!(draft.sections[0].text, "**It rings at noon.**\nPress the red button. [n2e1]");
         assert_eq!(draft.findings.len(), 1);
+    }
+
+    #[test]
+    fn sentence_with_marks_of_its_own_and_a_row_of_a_table_are_emphasised() {
+        for (unit, sentence, shown) in [
+            (
+                "- **Brass**: lasts *long*.\n- Zinc: rusts.",
+                "Brass: lasts long.",
+                "- **Brass: lasts *long*.**\n- Zinc: rusts.",
+            ),
+            (
+                "It is. Use `Vec<T>` or `a * b`. So.",
+                "Use `Vec<T>` or `a * b`.",
+                "It is. **Use `Vec<T>` or `a * b`.** So.",
+            ),
+            ("He said: “It is. It was.” So.", "It was.", "He said: “It is. **It was.**” So."),
+            (
+                "| a | b |\n|---|---|\n| c | d |\n| e | `f` |",
+                "e — `f`",
+                "| a | b |\n|---|---|\n| c | d |\n| **e** | **`f`** |",
+            ),
+            ("One <b>is. Two.", "One is.", "One <b>is. Two."),
+        ] {
+            assert_eq!(emphasised(unit, sentence), shown);
+        }
+    }
+
+    #[test]
+    fn two_claims_of_a_model_with_the_same_quote_are_both_shown_and_one_in_other_words_once() {
+        let mut tree = Tree::of("What of the bell?".parse().unwrap());
+        tree.nodes[0].status = crate::research::node::NodeStatus::Done;
+        let mut found = branch(&tree.root, &["x", "x", "x"], Label::Internal);
+        let texts = ["The bell rings at noon.", "Two smiths cast it.", "At noon the bell rings."];
+        for (at, text) in texts.into_iter().enumerate() {
+            found.evidence[at].quote = "Cast by two smiths, the bell is rung at 12.".into();
+            found.report.findings[at].text = text.into();
+        }
+        let draft = draft_by_rules(&brief("What of the bell?", &["bell"]), &tree, &[(tree.root.clone(), found)].into());
+        assert_eq!(draft.answer, "The bell rings at noon. [n1e1] Two smiths cast it. [n1e2]");
     }
 
     #[test]

@@ -80,8 +80,9 @@ pub(crate) async fn digest(
 fn read(caller: &dyn Caller, question: &Outbound, page: &str, ranked: &[Range<usize>]) -> (Vec<Range<usize>>, Prompt) {
     let mut left = MAX_READ_CHARACTERS;
     let fits = |piece: &&Range<usize>| {
-        left = left.saturating_sub(page[(*piece).clone()].chars().count());
-        left > 0
+        let rest = left.checked_sub(page[(*piece).clone()].chars().count());
+        left = rest.unwrap_or_default();
+        rest.is_some()
     };
     let mut pieces: Vec<_> = ranked.iter().take_while(fits).cloned().collect();
     let render = |pieces: &Vec<Range<usize>>| {
@@ -158,6 +159,15 @@ mod tests {
         );
         assert!(caller.tasks()[0].contains("<data id=\"1\">\nCats sleep all day.\n</data>"), "{}", caller.tasks()[0]);
         assert_eq!(caller.prompts()[0].max_output_tokens, MAX_REPLY_TOKENS);
+    }
+
+    #[test]
+    fn piece_that_just_fits_is_read() {
+        let page = "a".repeat(MAX_READ_CHARACTERS);
+        let question = Outbound::fixed("When?");
+        let caller = Scripted::replying(json!({}));
+        let whole = 0..page.len();
+        assert_eq!(read(&caller, &question, &page, std::slice::from_ref(&whole)).0, std::slice::from_ref(&whole));
     }
 
     #[tokio::test]

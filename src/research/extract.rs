@@ -57,7 +57,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     let mut findings = Vec::new();
     let mut evidence = Vec::new();
     let mut lost = 0;
-    for Picked { text, mut quotes, document } in picked {
+    for Picked { text, mut quotes, document, .. } in picked {
         for quote in &mut quotes {
             check(quote, &document, source, &mut notes).await;
         }
@@ -111,6 +111,9 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             if lacks_value(question, &picked) {
                 // About the subject, but without the value that is asked for: shown as the closest passages.
                 found.support = Support::Weak;
+            } else if !found.is_reranked && picked.first().is_some_and(|best| best.says_most) {
+                // Support was judged by the first passages; the unit may stand in a later one.
+                found.support = Support::Strong;
             }
             picked
         }
@@ -204,4 +207,45 @@ fn confidence(evidence: &[Evidence], support: Support) -> f32 {
     let sum = evidence.iter().map(|quote| quote.score).sum::<f32>() + 0.0;
     let mean = sum / evidence.len().max(1) as f32;
     if support == Support::Strong { mean } else { mean / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::research::evidence::EvidenceId;
+    use crate::research::scripted::ScriptedSource;
+
+    /// Picks the first passage, which says most of what is asked or not.
+    struct First {
+        says_most: bool,
+    }
+
+    impl Pick for First {
+        fn pick<'a>(
+            &'a self,
+            node: &'a NodeId,
+            _: &'a Question,
+            readings: &'a [Reading],
+        ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+            let document = readings[0].document.clone();
+            let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);
+            let text = document.text.clone();
+            let picked = Picked { text, quotes: vec![quote], document, says_most: self.says_most };
+            Box::pin(std::future::ready(Ok(vec![picked])))
+        }
+    }
+
+    #[tokio::test]
+    async fn unit_that_says_most_of_what_is_asked_supports_an_answer_unless_a_reranker_has_judged() {
+        let judged = async |says_most, is_reranked| {
+            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(Support::Weak, is_reranked);
+            let question = "Who opens the valve at six?".parse().unwrap();
+            let node = NodeId::numbered(1);
+            let picker = First { says_most };
+            search_and_pick(&node, &question, "valve", &source, &picker).await.unwrap().0.support
+        };
+        assert_eq!(judged(true, false).await, Support::Strong);
+        assert_eq!(judged(true, true).await, Support::Weak);
+        assert_eq!(judged(false, false).await, Support::Weak);
+    }
 }

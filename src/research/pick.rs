@@ -13,14 +13,14 @@ mod fit;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use asked::{Asked, Wanted};
+use asked::{Asked, Wanted, counted, counts};
 use features::{Features, Weights, points, share};
 
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
 use super::question::Question;
 use super::sentence::Sentence;
-use super::unit::{Unit, UnitKind, units, units_of_page};
+use super::unit::{Unit, UnitKind, items, units, units_of_page};
 use crate::base::language::Language;
 use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::{EmbedError, Embedder, Matches};
@@ -31,6 +31,18 @@ const MAX_UNITS: usize = 3;
 
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 26;
+
+/// Lines of a section that is shown whole where its steps are asked for.
+const SHORT_SECTION: usize = 12;
+
+/// Lines of a procedure, which is read as a whole.
+const MAX_STEP_LINES: usize = 32;
+
+/// Share of the question's words, by rarity, from which a unit says most of what is asked.
+const SAYS_MOST: f32 = 0.75;
+
+/// Fewest words of a question most of which are not found together by chance.
+const LEAST_WORDS: usize = 3;
 
 /// A further unit is left out if its score is lower than the best by more than this: the best is then three times as
 /// likely to answer (scores are log odds). On the sets of [`features`] this shows three units for every two questions,
@@ -83,6 +95,26 @@ const REFERRING: [&str; 23] = [
     "Once ",
 ];
 
+/// Openings of a later step of a procedure.
+const CONTINUING: [&str; 16] = [
+    "Then",
+    "Next",
+    "Now ",
+    "Once ",
+    "After",
+    "Finally",
+    "Lastly",
+    "In another ",
+    "By adding ",
+    "By passing ",
+    "When done",
+    "When you are done",
+    "You can then ",
+    "You can also ",
+    "To undo ",
+    "Also",
+];
+
 /// A document with hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
@@ -101,6 +133,8 @@ pub struct Picked {
     pub(crate) quotes: Vec<Evidence>,
     /// The document they are from.
     pub(crate) document: Passage,
+    /// Whether it has most words of a question that has several.
+    pub(crate) says_most: bool,
 }
 
 /// A unit with its features.
@@ -111,6 +145,8 @@ struct Candidate<'a> {
     /// Score of the hit it stands in or beside, relative to the best hit.
     hit: f32,
     words: HashSet<String>,
+    /// Words of the question in its headings.
+    about: HashSet<String>,
     /// How well the words of the question match its headings, which are the first part, and its sentences.
     matches: Option<Matches>,
     features: Features,
@@ -154,25 +190,41 @@ pub(crate) fn pick(
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
     let (mut candidates, weights) = candidates(readings, question.as_str(), splitter);
+    let asked = Asked::of(question.as_str());
+    // Taken before the candidates are limited, since a step is read with those around it.
+    let steps: Vec<_> = if asked == Asked::Steps {
+        candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect()
+    } else {
+        Vec::new()
+    };
     // An embedder that does not read the language of the question would match its words with any.
     let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
+    let margin = margin(&candidates, question, &weights, splitter);
+    let best = best(candidates, margin).into_iter();
+    let mut kept: Vec<_> =
+        best.map(|candidate| (deciding(&candidate, question, &weights, splitter), candidate)).collect();
+    if asked == Asked::Steps {
+        widen(&mut kept, &steps);
+    }
+    for (_, candidate) in &mut kept {
+        name_subject(candidate, &weights, splitter);
+    }
     let mut picked = Vec::new();
     let mut number = 0;
-    let says_all = |candidate: &Candidate<'_>| says_all(candidate, question, &weights, splitter);
-    for candidate in best(candidates, says_all) {
-        let text = deciding(&candidate, question, &weights, splitter);
+    for (text, candidate) in kept {
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
-        for range in shown(&candidate.unit, &weights, &document.text, splitter) {
+        for range in shown(&candidate, asked, &weights, splitter) {
             number += 1;
             let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.features.fit());
             candidate.name_headings(&mut quote.source);
             quotes.push(quote);
         }
-        picked.push(Picked { text, quotes, document: document.clone() });
+        let says_most = weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST;
+        picked.push(Picked { text, quotes, document: document.clone(), says_most });
     }
     Ok(picked)
 }
@@ -186,7 +238,8 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
 
 fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitter) -> (Vec<Candidate<'a>>, Weights) {
     let asked = Asked::of(question);
-    let stems = splitter.subject_stems(question);
+    let mut stems = splitter.subject_stems(question);
+    stems.extend(symbols(question));
     let mut candidates = Vec::new();
     // Never zero, since scores are divided by it.
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
@@ -201,13 +254,14 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
             let Some(of_section) = sections.get(&unit.section) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
-            let words = splitter.stems(&text[unit.range.clone()]);
+            let words = words_in(&text[unit.range.clone()], &stems, splitter);
             candidates.push(Candidate {
                 reading,
                 rank,
                 unit,
                 hit,
                 words,
+                about: HashSet::new(),
                 matches: None,
                 features: Features::default(),
             });
@@ -217,12 +271,38 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
     for candidate in &mut candidates {
         let about = splitter.stems(&candidate.headings());
         let words = share(&weights, &candidate.words, &about);
+        candidate.about = about.into_iter().filter(|stem| weights.contains_key(stem)).collect();
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
         let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
     }
     sort(&mut candidates);
     (candidates, weights)
+}
+
+/// Returns the operators and other symbols of a question, such as `..=`.
+fn symbols(question: &str) -> Vec<String> {
+    let is_sign = |word: &&str| {
+        word.len() > 1
+            && word.chars().all(|letter| letter.is_ascii_punctuation())
+            && !word.trim_matches(['-', '.']).is_empty()
+    };
+    let words = question.split_whitespace().map(|word| word.trim_matches(['`', '"', '\'', ',', '?', ';', '(', ')']));
+    words.filter(is_sign).map(str::to_owned).collect()
+}
+
+/// Returns the stems of a text, and those of the words that are symbols and stand in it.
+fn words_in<'a>(text: &str, words: impl IntoIterator<Item = &'a String>, splitter: &WordSplitter) -> HashSet<String> {
+    let joins = |letter: Option<char>| letter.is_some_and(|letter| "=<>!&|+-*/%^~.:?@#$".contains(letter));
+    let is_whole = |at: usize, sign: &str| {
+        !joins(text[..at].chars().next_back()) && !joins(text[at + sign.len()..].chars().next())
+    };
+    let is_found = |word: &&String| {
+        !word.contains(char::is_alphanumeric) && text.match_indices(word.as_str()).any(|(at, sign)| is_whole(at, sign))
+    };
+    let mut found = splitter.stems(text);
+    found.extend(words.into_iter().filter(is_found).cloned());
+    found
 }
 
 /// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit, and the
@@ -241,6 +321,7 @@ fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
             && (before.is_some_and(is_open) || REFERRING.iter().any(|opening| own.starts_with(opening)));
         if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
             unit.range.start = before.range.start;
+            unit.heading = before.heading;
             unit.sentences = before.sentences.iter().cloned().chain(std::mem::take(&mut unit.sentences)).collect();
         }
         extended.push(unit);
@@ -324,10 +405,20 @@ fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     is_one && weights.len() > 1 && candidate.unit.sentences.iter().any(has_all)
 }
 
-/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. The best is enough if it
-/// says all that is asked.
-fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) -> bool) -> Vec<Candidate<'a>> {
-    let margin = if candidates.first().is_some_and(says_all) { 0.0 } else { MARGIN };
+/// Returns by how much the score of a further unit may be lower than the best. The best is enough if it says all that
+/// is asked, and it mostly is if it has the number that is asked for.
+fn margin(candidates: &[Candidate<'_>], question: &Question, weights: &Weights, splitter: &WordSplitter) -> f32 {
+    let Some(best) = candidates.first() else { return 0.0 };
+    let has_value = || best.unit.sentences.iter().any(|own| value(own, question, splitter) == Value::Counted);
+    match () {
+        () if says_all(best, question, weights, splitter) => 0.0,
+        () if has_value() => MARGIN / 3.0,
+        () => MARGIN,
+    }
+}
+
+/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
+fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
     let least = candidates.first().map_or(0.0, |best| best.features.score() - margin);
     let mut kept: Vec<Candidate<'_>> = Vec::new();
     let mut lines = 0;
@@ -338,7 +429,10 @@ fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) ->
         let is_same = |better: &Candidate<'_>| {
             let is_one =
                 std::ptr::eq(better.reading, candidate.reading) && overlap(&better.unit.range, &candidate.unit.range);
-            is_one || common(&better.words, &candidate.words) > SAME_WORDS
+            // The same list below two headings of a document says it of two things.
+            let is_about_same =
+                !std::ptr::eq(better.reading, candidate.reading) || candidate.about.is_subset(&better.about);
+            is_one || (is_about_same && common(&better.words, &candidate.words) > SAME_WORDS)
         };
         let own = lines_of(&candidate);
         // Skipped, not ended: a later unit may be short enough.
@@ -348,12 +442,96 @@ fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) ->
         lines += own;
         kept.push(candidate);
     }
-    // Units of one section are read in the order of the document.
-    let place = |candidate: &Candidate<'_>| (candidate.rank, candidate.unit.section);
-    let ranks: Vec<_> = kept.iter().map(place).collect();
-    let first = |candidate: &Candidate<'_>| ranks.iter().position(|known| *known == place(candidate));
-    kept.sort_by_key(|candidate| (first(candidate), candidate.unit.range.start));
     kept
+}
+
+/// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks: "Not
+/// at this time." answers the question above it.
+fn name_subject(candidate: &mut Candidate<'_>, weights: &Weights, splitter: &WordSplitter) {
+    let is_bare = match candidate.unit.kind {
+        UnitKind::Paragraph => lines_in(candidate.text()) < 2,
+        UnitKind::List { .. } => candidate.text().starts_with(['-', '*', '+', '1']),
+        UnitKind::Table => candidate.text().starts_with('|'),
+        UnitKind::Code => candidate.unit.sentences.is_empty(),
+        UnitKind::Callout => false,
+    };
+    let heading = candidate.unit.headings.last().map(|heading| splitter.stems(heading)).unwrap_or_default();
+    let adds = heading.iter().any(|stem| weights.contains_key(stem) && !candidate.words.contains(stem));
+    if let Some(start) = candidate.unit.heading.filter(|_| is_bare && adds) {
+        candidate.unit.range.start = start;
+    }
+}
+
+/// Widens units to the procedure they are part of, and drops those that are then shown already. `units` are those of
+/// the sections found, each with the rank of its document.
+fn widen(kept: &mut Vec<(String, Candidate<'_>)>, units: &[(usize, Unit)]) {
+    let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
+    let (mut lines, mut is_whole) = (0, false);
+    kept.retain_mut(|(_, candidate)| {
+        let section =
+            units.iter().filter(|(rank, unit)| *rank == candidate.rank && unit.section == candidate.unit.section);
+        let section: Vec<_> = section.map(|(_, unit)| unit).collect();
+        let text = &candidate.reading.document.text;
+        let is_shown =
+            |(rank, range): &(usize, Range<usize>)| *rank == candidate.rank && overlap(range, &candidate.unit.range);
+        // The procedure that was found best is the answer.
+        if is_whole || shown.iter().any(is_shown) {
+            return false;
+        }
+        let wide = procedure(candidate, section);
+        let own = lines_in(&text[wide.clone()]);
+        if wide != candidate.unit.range && (shown.is_empty() || lines + own <= MAX_LINES) {
+            candidate.unit.pieces.clear();
+            candidate.unit.range = wide;
+            is_whole = shown.is_empty();
+        }
+        lines += lines_in(candidate.text());
+        shown.push((candidate.rank, candidate.unit.range.clone()));
+        true
+    });
+}
+
+/// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps before
+/// it if it continues them, and those after it. A section may have the same for two cases, so of a unit that says most
+/// of what is asked only what completes it is added.
+fn procedure(candidate: &Candidate<'_>, mut section: Vec<&Unit>) -> Range<usize> {
+    section.sort_by_key(|unit| (unit.range.start, unit.range.end));
+    let (own, text) = (&candidate.unit.range, candidate.reading.document.text.as_str());
+    let continues = |at: usize| CONTINUING.iter().any(|opening| text[at..].starts_with(opening));
+    let is_step = |unit: &Unit| matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true });
+    let lines = |range: &Range<usize>| lines_in(&text[range.clone()]);
+    let whole = section.first().map_or(own.start, |unit| unit.range.start.min(own.start))
+        ..section.iter().map(|unit| unit.range.end).fold(own.end, usize::max);
+    let most = if section.iter().filter(|unit| is_step(unit)).count() > 1 { MAX_STEP_LINES } else { SHORT_SECTION };
+    if candidate.features.says() < SAYS_MOST && lines(&whole) <= most {
+        return whole;
+    }
+    let mut range = own.clone();
+    if continues(range.start) {
+        for before in section.iter().rev().filter(|unit| unit.range.start < own.start) {
+            let wider = before.range.start.min(range.start)..range.end;
+            if lines(&wider) > MAX_STEP_LINES {
+                break;
+            }
+            range = wider;
+        }
+    }
+    let mut is_after_step = is_step(&candidate.unit);
+    for after in section.iter().filter(|unit| unit.range.end > own.end) {
+        let is_next = continues(after.range.start) || (is_step(after) && !is_after_step);
+        let wider = range.start..after.range.end;
+        if !is_next || lines(&wider) > MAX_STEP_LINES {
+            break;
+        }
+        is_after_step = is_step(after);
+        range = wider;
+    }
+    range
+}
+
+/// Estimates the lines of a text on a screen.
+fn lines_in(text: &str) -> usize {
+    text.lines().filter(|line| !line.trim().is_empty()).map(|line| line.len() / 90 + 1).sum()
 }
 
 /// Estimates the lines of a unit on a screen.
@@ -361,7 +539,8 @@ fn lines_of(candidate: &Candidate<'_>) -> usize {
     let text = candidate.text();
     match candidate.unit.kind {
         UnitKind::Paragraph | UnitKind::Callout => text.len() / 90 + 2,
-        UnitKind::List { .. } | UnitKind::Table => candidate.unit.pieces.len().min(MAX_PIECES) + 3,
+        UnitKind::List { .. } => lines_in(text).min(MAX_LINES) + 2,
+        UnitKind::Table => candidate.unit.pieces.len().min(MAX_PIECES) + 3,
         UnitKind::Code => text.lines().count() + 1,
     }
 }
@@ -385,7 +564,6 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     {
         return lead.plain.clone();
     }
-    let wanted = Wanted::of(question.as_str());
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
     // Headings are left out: all sentences of a unit share them.
     let none = HashSet::new();
@@ -396,10 +574,10 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
-    let is_wanted = |sentence: &Sentence| wanted.is_some_and(|wanted| wanted.is_in(&sentence.plain));
+    let value = |sentence: &Sentence| value(sentence, question, splitter);
     let scored =
         // Part 0 of the matches is the headings.
-        (1..).zip(&candidate.unit.sentences).map(|own| ((is_said(own.1), is_wanted(own.1), score(own)), own.1));
+        (1..).zip(&candidate.unit.sentences).map(|own| ((is_said(own.1), value(own.1), score(own)), own.1));
     // Of equals the first.
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or_else(
@@ -408,24 +586,71 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     )
 }
 
+/// Whether a sentence has the value that a question asks for.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Value {
+    No,
+    /// A value of that kind.
+    Any,
+    /// A number right before what is counted.
+    Counted,
+}
+
+fn value(sentence: &Sentence, question: &Question, splitter: &WordSplitter) -> Value {
+    let Some(wanted) = Wanted::of(question.as_str()) else { return Value::No };
+    let counted = counted(question.as_str()).map(|noun| splitter.stem(&noun));
+    match counted {
+        _ if !wanted.is_in(&sentence.plain) => Value::No,
+        Some(noun) if counts(&sentence.plain, &noun, splitter) => Value::Counted,
+        Some(_) | None => Value::Any,
+    }
+}
+
 /// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear
 /// on the question.
-fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) -> Vec<Range<usize>> {
-    if unit.pieces.len() <= MAX_PIECES {
+fn shown(candidate: &Candidate<'_>, asked: Asked, weights: &Weights, splitter: &WordSplitter) -> Vec<Range<usize>> {
+    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+    let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
+    let is_nested = is_list && !matches!(asked, Asked::List | Asked::Steps) && lines_in(candidate.text()) > MAX_LINES;
+    if unit.pieces.len() <= MAX_PIECES && !is_nested {
         return vec![unit.range.clone()];
     }
+    let pieces =
+        if is_nested { items(text, unit) } else { unit.pieces.iter().map(|piece| (None, piece.clone())).collect() };
     let none = HashSet::new();
-    let bears = |piece: &Range<usize>| share(weights, &splitter.stems(&text[piece.clone()]), &none);
-    let mut best: Vec<_> = unit.pieces.iter().map(|piece| (bears(piece), piece)).collect();
-    best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.start.cmp(&b.1.start)));
-    let least = best.first().map_or(0.0, |(score, _)| score * 0.6);
-    let mut kept: Vec<_> =
-        best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, piece)| piece).collect();
-    kept.sort_by_key(|piece| piece.start);
+    // Part 0 of the matches is the headings.
+    let meant = |piece: &Range<usize>| {
+        let own = (1..).zip(&unit.sentences).filter(|(_, sentence)| overlap(&sentence.range, piece));
+        let matches = candidate.matches.as_ref().filter(|_| is_nested);
+        matches.map_or(0.0, |matches| own.map(|(part, _)| matches.max_sim(part..=part)).fold(0.0, f32::max))
+    };
+    // What only leads into its own items is shown with them.
+    let leads_on = |piece: &Range<usize>| is_nested && text[piece.clone()].trim_end().ends_with(':');
+    let bears = |piece: &Range<usize>| {
+        if leads_on(piece) {
+            return 0.0;
+        }
+        share(weights, &words_in(&text[piece.clone()], weights.keys(), splitter), &none) + meant(piece)
+    };
+    let mut best: Vec<_> = pieces.iter().enumerate().map(|(at, (_, piece))| (bears(piece), at)).collect();
+    best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    // `MaxSim` of any two texts has much in common.
+    let part = if is_nested { 0.85 } else { 0.6 };
+    let least = best.first().map_or(0.0, |(score, _)| score * part);
+    let mut kept: Vec<usize> =
+        best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, at)| at).collect();
+    // An item is read below the ones it is nested in.
+    let mut at = 0;
+    while let Some(own) = kept.get(at) {
+        kept.extend(pieces[*own].0);
+        at += 1;
+    }
+    kept.sort_unstable();
+    kept.dedup();
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let head = unit.head();
     ranges.extend((!text[head.clone()].trim().is_empty()).then_some(head));
-    for piece in kept {
+    for piece in kept.into_iter().map(|at| &pieces[at].1) {
         match ranges.last_mut() {
             Some(last) if text[last.end..piece.start].trim().is_empty() => last.end = piece.end,
             _ => ranges.push(piece.clone()),
@@ -536,6 +761,62 @@ mod tests {
                         the garden closes its brass valves, says the watchman, who walks round with a lamp and a dog.\n";
         assert_eq!(picked(document, "Why does the garden close its brass valves at night?").len(), 1);
         assert_eq!(picked(document, "Which brass valves close at night in the garden?").len(), 2);
+    }
+
+    #[test]
+    fn step_is_shown_with_those_around_it_and_not_with_those_for_another_case() {
+        let filler =
+            "The pump of the garden was built long ago by a smith of the village, who is remembered. ".repeat(12);
+        let document = format!(
+            "# Pump\n\n{filler}\n\nOpen the valve that feeds the pump from the tank of the garden:\n\n```sh\nopen\n```\n\n\
+             By adding `--undo`, close it:\n\n```sh\nopen --undo\n```\n\nThe smith is dead.\n"
+        );
+        let found = picked(&document, "How do I open the valve that feeds the pump?");
+        let quote = quotes(&found[0])[0];
+        assert!(quote.starts_with("Open the valve") && quote.ends_with("open --undo\n```"), "{quote}");
+        let document =
+            "# Install the pump\n\nOn Debian:\n\n```sh\napt install pump\n```\n\nOn macOS:\n\n```sh\nbrew\n```\n";
+        let found = picked(document, "How do I install the pump on Debian?");
+        assert_eq!(quotes(&found[0]), ["On Debian:\n\n```sh\napt install pump\n```"]);
+        let document = "# Redis\n\nIt is not open to the world.\n\nMake a tunnel:\n\n```sh\nssh\n```\n\nIn another terminal, reach \
+                        the store:\n\n```sh\nredis-cli\n```\n";
+        let found = picked(document, "How can I reach the store from my machine?");
+        assert!(quotes(&found[0])[0].starts_with("It is not open") && found.len() == 1, "{found:#?}");
+    }
+
+    #[test]
+    fn unit_that_says_little_by_itself_is_shown_below_its_heading() {
+        let document = "# Pension\n\n## Does the company match my pension?\n\n- Not yet.\n\n## Fees\n\n- None.\n";
+        let found = picked(document, "Does the company match what I pay into my pension?");
+        assert_eq!(quotes(&found[0]), ["## Does the company match my pension?\n\n- Not yet."]);
+    }
+
+    #[test]
+    fn long_nested_list_is_cut_to_the_items_that_bear_on_the_question_below_those_they_are_nested_in() {
+        let other =
+            "Water the beds in the evening and close the gate behind you, so that no goat comes in. ".repeat(12);
+        let document = format!(
+            "# Rules\n\nThe rules:\n\n- Beds:\n    - {other}\n- Leave:\n    - {other}\n    - A long holiday needs permission.\n"
+        );
+        let found = picked(&document, "Do I need permission for a holiday?");
+        assert_eq!(quotes(&found[0]), ["The rules:", "- Leave:", "    - A long holiday needs permission."]);
+    }
+
+    #[test]
+    fn row_of_a_symbol_is_found_by_it() {
+        let row = |sign: &str| format!("| `{sign}` | `a {sign} b` |\n");
+        let signs = ["!", "!=", "%", "%=", "&", "&&", "*", "*=", "+", "+=", "-", "-=", "..", "..=", "/", "/="];
+        let table = format!("# Operators\n\n| operator | use |\n|---|---|\n{}", signs.map(row).concat());
+        let found = picked(&table, "What does the ..= operator mean?");
+        assert_eq!(quotes(&found[0]), ["| operator | use |\n|---|---|", "| `..=` | `a ..= b` |"]);
+    }
+
+    #[test]
+    fn first_sentence_answers_though_the_last_leads_on_to_something() {
+        let document = "# Buddies\n\nA guild has a hall, a bell and a buddy for each that is new in it, says the book.\n\n\
+                        The manager selects the buddy of a new member. These points are considered:\n";
+        let found = picked(document, "Who selects the buddy of a member?");
+        assert!(quotes(&found[0])[0].starts_with("The manager"), "{found:#?}");
     }
 
     #[test]

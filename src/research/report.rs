@@ -10,10 +10,14 @@ use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::Question;
 use super::unit::readable;
+use crate::base::word::count_words;
 use crate::source::{Passage, Place, Support};
 
 /// Version of the JSON report. Raise it when a field is removed, renamed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// Fewest words of a passage listed for further reading.
+const LEAST_SNIPPET_WORDS: usize = 4;
 
 /// Most passages listed for further reading.
 const MAX_PASSAGES: usize = 3;
@@ -518,10 +522,16 @@ fn passages<'a>(
         }
     }
     best.sort_by(|a, b| b.score.total_cmp(&a.score));
-    best.into_iter()
-        .take(MAX_PASSAGES)
-        .map(|passage| FurtherReading { snippet: readable(&passage.snippet), source: passage.place.clone() })
-        .collect()
+    let mut listed: Vec<FurtherReading> = Vec::new();
+    for passage in best {
+        let snippet = readable(&passage.snippet);
+        // The header of a table, or a heading alone, is no reason to open it.
+        let is_new = !listed.iter().any(|known| known.snippet == snippet);
+        if listed.len() < MAX_PASSAGES && is_new && count_words(&snippet) >= LEAST_SNIPPET_WORDS {
+            listed.push(FurtherReading { snippet, source: passage.place.clone() });
+        }
+    }
+    listed
 }
 
 #[cfg(test)]

@@ -152,6 +152,8 @@ pub(crate) struct ScriptedSource {
     files: Vec<(&'static str, String)>,
     label: Label,
     fails: bool,
+    /// Overrides the support of a search, and whether a reranker judged it.
+    judged: Option<(Support, bool)>,
     changed: bool,
     /// What stands below the text of an opened file.
     below: &'static str,
@@ -161,11 +163,25 @@ pub(crate) struct ScriptedSource {
 impl ScriptedSource {
     pub(crate) fn of(files: &[(&'static str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
-        Self { files, label: Label::Internal, fails: false, changed: false, below: "", queries: Mutex::default() }
+        Self {
+            files,
+            label: Label::Internal,
+            fails: false,
+            judged: None,
+            changed: false,
+            below: "",
+            queries: Mutex::default(),
+        }
     }
 
     pub(crate) fn failing(mut self) -> Self {
         self.fails = true;
+        self
+    }
+
+    /// Makes every search support an answer so well, as a reranker judged or not.
+    pub(crate) fn judging(mut self, support: Support, is_reranked: bool) -> Self {
+        self.judged = Some((support, is_reranked));
         self
     }
 
@@ -263,7 +279,8 @@ impl Source for ScriptedSource {
         passages.retain(|passage| words.iter().any(|word| passage.text.to_lowercase().contains(word.as_str())));
         passages.truncate(limit);
         let support = if passages.is_empty() { Support::None } else { Support::Strong };
-        let found = Found { passages, support, ..Found::default() };
+        let (support, is_reranked) = self.judged.unwrap_or((support, false));
+        let found = Found { passages, support, is_reranked, ..Found::default() };
         let failed = SourceError::Failed { name: "kb".into(), reason: "disk is gone".into() };
         Box::pin(std::future::ready(if self.fails { Err(failed) } else { Ok(found) }))
     }

@@ -39,6 +39,8 @@ pub(crate) struct Unit {
     pub(crate) pieces: Vec<Range<usize>>,
     /// Headings above it, outermost first.
     pub(crate) headings: Vec<String>,
+    /// Where the heading begins, if nothing stands between it and the unit.
+    pub(crate) heading: Option<usize>,
     /// Number of its section: units between the same two headings share one.
     pub(crate) section: usize,
     /// Its sentences, list items and table rows, with ranges in the document.
@@ -110,6 +112,7 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
                 pieces: if kind == UnitKind::Table { Vec::new() } else { vec![range.clone()] },
                 range,
                 headings: headings.clone(),
+                heading: None,
                 section,
                 sentences: Vec::new(),
             }),
@@ -144,6 +147,8 @@ struct Reader {
     headings: Vec<(HeadingLevel, String)>,
     section: usize,
     is_heading: bool,
+    /// Where the last heading begins, until a unit follows it.
+    heading: Option<usize>,
 }
 
 impl Reader {
@@ -156,8 +161,12 @@ impl Reader {
                         self.headings.push((*level, String::new()));
                         self.section += 1;
                         self.is_heading = true;
+                        self.heading = Some(range.start);
                     }
-                    (0, tag) => self.units.extend(kind_of(tag).map(|kind| self.unit(kind, range))),
+                    (0, tag) => {
+                        let unit = kind_of(tag).map(|kind| self.unit(kind, range));
+                        self.units.extend(unit);
+                    }
                     // Nested items belong to the piece they stand in.
                     (1, Tag::Item | Tag::TableRow) => {
                         if let Some(unit) = self.units.last_mut() {
@@ -181,12 +190,13 @@ impl Reader {
         }
     }
 
-    fn unit(&self, kind: UnitKind, range: Range<usize>) -> Unit {
+    fn unit(&mut self, kind: UnitKind, range: Range<usize>) -> Unit {
         Unit {
             kind,
             range,
             pieces: Vec::new(),
             headings: self.headings.iter().map(|(_, title)| title.clone()).collect(),
+            heading: self.heading.take(),
             section: self.section,
             sentences: Vec::new(),
         }
@@ -204,6 +214,36 @@ fn kind_of(tag: &Tag<'_>) -> Option<UnitKind> {
     }
 }
 
+/// Returns the items of a list at any depth, each without the items nested in it and with the place of the one it is
+/// nested in.
+pub(crate) fn items(document: &str, list: &Unit) -> Vec<(Option<usize>, Range<usize>)> {
+    let mut items: Vec<(Option<usize>, Range<usize>)> = Vec::new();
+    let mut open = Vec::new();
+    let start = list.head().end;
+    for (event, range) in
+        Parser::new_ext(&document[start..list.range.end], Options::ENABLE_TASKLISTS).into_offset_iter()
+    {
+        match event {
+            Event::Start(Tag::Item) => {
+                // With its indentation, by which a reader sees what it is nested in.
+                let indent = document[..start + range.start].len()
+                    - document[..start + range.start].trim_end_matches([' ', '\t']).len();
+                items.push((open.last().copied(), start + range.start - indent..start + range.end));
+                open.push(items.len() - 1);
+            }
+            Event::End(TagEnd::Item) => drop(open.pop()),
+            _ => {}
+        }
+    }
+    for at in 0..items.len() {
+        let nested = items.get(at + 1).filter(|next| next.0 == Some(at)).map(|next| next.1.start);
+        let own = &mut items[at].1;
+        own.end = nested.unwrap_or(own.end);
+        own.end = own.start + document[own.clone()].trim_end().len();
+    }
+    items
+}
+
 /// Extends lists, tables, callouts and code to the paragraph that introduces them, which is then no unit of its own
 /// unless it is long.
 fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
@@ -214,7 +254,7 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
         let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
         match lead.and_then(|lead| lead_in(document, lead, unit.kind)) {
             Some((from, true)) => {
-                units.pop();
+                unit.heading = units.pop().and_then(|lead| lead.heading);
                 unit.range.start = from;
             }
             Some((from, false)) => unit.range.start = from,
@@ -275,7 +315,7 @@ pub(crate) fn readable(markdown: &str) -> String {
             push(&mut shown, &without_links(&prose));
             prose.clear();
             code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
-        } else if !is_directive(bare) && !is_tag(bare) {
+        } else if !is_directive(bare) && !is_tag(bare) && !is_callout_mark(bare) {
             // Collected, since a link or a tag may continue on the next line.
             prose.push_str(line);
             prose.push('\n');
@@ -294,6 +334,12 @@ pub(crate) fn readable(markdown: &str) -> String {
         lines
     });
     blank_lines_once.join("\n").trim_end().to_owned()
+}
+
+/// Returns whether a line only names the kind of a callout: `> [!NOTE]`.
+fn is_callout_mark(line: &str) -> bool {
+    let mark = line.trim_start_matches('>').trim_start().strip_prefix("[!");
+    mark.and_then(|mark| mark.strip_suffix(']')).is_some_and(|kind| kind.chars().all(char::is_alphabetic))
 }
 
 /// Returns the lines of a unit without the indentation they share; the first has none.
@@ -413,7 +459,7 @@ fn link(text: &str) -> Option<(&str, usize)> {
     }
     for (open, close) in [('(', ')'), ('[', ']')] {
         if let Some(inner) = rest.strip_prefix(open)
-            && let Some((inner, _)) = inner.split_once(close)
+            && let Some(inner) = closed(inner, open, close)
         {
             // A reference consists of one short name; `a[0][1]` is no link.
             let is_link =
@@ -422,6 +468,21 @@ fn link(text: &str) -> Option<(&str, usize)> {
         }
     }
     None
+}
+
+/// Returns the part of a text before the bracket that closes it. An address may have brackets in pairs.
+fn closed(text: &str, open: char, close: char) -> Option<&str> {
+    let mut depth = 0_usize;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if letter == open => depth += 1,
+            _ if letter == close && depth == 0 => return Some(&text[..at]),
+            _ if letter == close => depth -= 1,
+            _ => {}
+        }
+    }
+    // Brackets that do not pair: up to the first that closes.
+    text.split_once(close).map(|(inner, _)| inner)
 }
 
 #[cfg(test)]
@@ -469,6 +530,23 @@ mod tests {
         let page = "# Fair\n\nOpen in July.\nAnd in May.\n\nBring:\n\n- boots\n- a hat\n\nMetal | Euros\nZinc | 3\n";
         let kinds: Vec<_> = units_of_page(page).iter().map(|unit| &page[unit.range.clone()]).collect();
         assert_eq!(kinds, ["Open in July.\nAnd in May.", "Bring:\n\n- boots\n- a hat", "Metal | Euros\nZinc | 3"]);
+    }
+
+    #[test]
+    fn address_of_a_link_may_have_brackets_and_the_mark_of_a_callout_is_not_shown() {
+        assert_eq!(readable("See [t](https://e.org/a_(b)) and [u](v)."), "See t and u.");
+        assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
+    }
+
+    #[test]
+    fn items_of_a_list_are_found_at_any_depth() {
+        let document = "Rules:\n\n- one\n    - two\n      more\n    - three\n- four\n";
+        let list = units(document).remove(0);
+        let found: Vec<_> = items(document, &list).into_iter().map(|(above, own)| (above, &document[own])).collect();
+        assert_eq!(
+            found,
+            [(None, "- one"), (Some(0), "    - two\n      more"), (Some(0), "    - three"), (None, "- four")]
+        );
     }
 
     #[test]

@@ -245,8 +245,9 @@ impl Source for KbSource {
             let Judged { found, support, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
             let notes = without_vectors.chain(found.not_reranked).collect();
+            let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());
             let passages = found.hits.into_iter().map(Passage::from).collect();
-            Ok(Found { passages, support, notes, unknown, corrected })
+            Ok(Found { passages, support, is_reranked, notes, unknown, corrected })
         })
     }
 }

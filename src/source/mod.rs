@@ -135,6 +135,9 @@ pub struct Found {
     pub support: Support,
     /// Notes for the reader of the report, for example that vectors were left out.
     pub notes: Vec<String>,
+    /// Whether a reranker has read the passages, which tells more than any words of theirs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_reranked: bool,
     /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,

@@ -116,6 +116,8 @@ pub(super) struct KeyWord {
     /// Inverse document frequency.
     weight: f32,
     pub(super) is_known: bool,
+    /// Whether it names the subject. One that only phrases the question is part of its text score alone.
+    is_subject: bool,
 }
 
 impl Searcher {
@@ -150,6 +152,9 @@ impl Searcher {
 
     #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
     fn by_words(&self, hits: &[Hit], keys: &[KeyWord]) -> Signals {
+        let all_words = keys.iter().map(|key| key.weight).sum::<f32>().max(f32::EPSILON);
+        let count = keys.len();
+        let keys: Vec<_> = keys.iter().filter(|key| key.is_subject).collect();
         let total = keys.iter().map(|key| key.weight).sum::<f32>().max(f32::EPSILON);
         let sum = |is: &dyn Fn(&KeyWord) -> bool| keys.iter().filter(|key| is(key)).map(|key| key.weight).sum::<f32>();
         let share = |stems: &HashSet<String>| sum(&|key| stems.contains(&key.stem)) / total;
@@ -168,20 +173,22 @@ impl Searcher {
         Signals {
             window,
             hits: share(&all),
-            missing: missing.fold(0.0, f32::max) / rarest(keys),
+            missing: missing.fold(0.0, f32::max) / rarest(keys.iter().copied()),
             unknown: sum(&|key| !key.is_known) / total,
-            text_score: score / total,
+            text_score: score / all_words,
             length: (longest as f32).ln_1p(),
-            words: (keys.len() as f32).ln_1p(),
+            words: (count as f32).ln_1p(),
             ..Signals::default()
         }
     }
 
-    /// Returns the weight of a word relative to the rarest key word; 0 for a stop word.
+    /// Returns the weight of a word relative to the rarest key word; 0 for a stop word and for one that only phrases the
+    /// question.
     fn weight(&self, word: &str, keys: &[KeyWord]) -> f32 {
         let stems = self.splitter.stems(word);
-        let own = keys.iter().filter(|key| stems.contains(&key.stem)).map(|key| key.weight);
-        own.fold(0.0, f32::max) / rarest(keys)
+        let subject = || keys.iter().filter(|key| key.is_subject);
+        let own = subject().filter(|key| stems.contains(&key.stem)).map(|key| key.weight);
+        own.fold(0.0, f32::max) / rarest(subject())
     }
 
     /// Returns the key words of a query with their weights.
@@ -199,18 +206,21 @@ impl Searcher {
             let count = self.index.count_with(terms, &text, filter).await? as f32;
             // As in BM25, in the form that is never negative.
             let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
-            Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, weight, stem, text })
+            Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, is_subject: true, weight, stem, text })
         });
         let mut keys: Vec<_> = futures::future::try_join_all(counted).await?;
         // "Why did we choose …?" is answered by a note that never says "choose".
         let subject = self.splitter.subject_stems(&query.text);
         keys.retain(|key| key.is_known || subject.contains(&key.stem));
+        for key in &mut keys {
+            key.is_subject = subject.contains(&key.stem);
+        }
         Ok(keys)
     }
 }
 
-fn rarest(keys: &[KeyWord]) -> f32 {
-    keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max)
+fn rarest<'a>(keys: impl Iterator<Item = &'a KeyWord>) -> f32 {
+    keys.map(|key| key.weight).fold(f32::EPSILON, f32::max)
 }
 
 /// Returns the signals `passage`, `sentence` and `worst`, given the words of a question with their weights, and the

@@ -1,6 +1,8 @@
 //! Recognises what a question asks for by its English wording, and whether a unit suits it.
 
-use super::features::Weights;
+use std::collections::HashSet;
+
+use super::features::{Weights, share};
 use crate::base::word::WordSplitter;
 use crate::research::unit::{Unit, UnitKind};
 
@@ -50,19 +52,89 @@ const ASKS_FOR_AMOUNT: [&str; 14] = [
 const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|fee|fees|rent|charge|charges|cuesta|cuestan|precio|\
     precios|coûte|coûtent|prix|kostet|kosten|preis|preise|gehalt";
 
+/// Words that make "how much" ask for money as well. "What does the plan pay for?" does not.
+const PAYS: &str = "pay|pays|paid|payout|reward|rewards|bounty|bounties|bonus|spend|earn|earns|reimburse|reimbursed";
+
+/// Words after "how much" that ask for something else.
+const NO_MONEY: [&str; 4] = ["how much time", "how much space", "how much memory", "how much notice"];
+
+/// Openings that name a currency.
+const ASKS_FOR_CURRENCY: [&str; 6] =
+    ["how many dollars", "how many euros", "how many pounds", "how many cents", "how much money", "how many usd"];
+
 /// Signs and words of currencies, and words for nothing.
 const CURRENCY_SIGNS: [char; 6] = ['$', '€', '£', '¥', '₹', '₽'];
-const CURRENCIES: &str = "dollar|dollars|euro|euros|pound|pounds|cent|cents|usd|eur|gbp|chf|pln|jpy|yen|zł|kr|free|gratis|gratuit|\
-    kostenlos|nothing";
+const CURRENCIES: &str = "dollar|dollars|euro|euros|pound|pounds|cent|cents|usd|eur|gbp|chf|pln|jpy|yen|zł|kr";
+const NOTHING: &str = "free|gratis|gratuit|kostenlos|nothing";
 
-/// Words that are numbers.
+/// Words that are numbers. Words such as "single" and "both" are left out: they mostly count nothing.
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
-    seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|single|both|none|unlimited|infinite";
+    seventy|eighty|ninety|hundred|thousand|million|billion|dozen|none|unlimited|infinite";
 
 /// Words for a time. "May" is also another word, so it counts only beside a number.
 const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
     saturdays|sundays|january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
-    jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow|version|release";
+    jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow";
+
+/// Words that make a number after them a release, which is a time as well: "since version 1.70".
+const RELEASES: &str = "version|versions|release|releases|since";
+
+/// Words for how often or how soon.
+const PACE: &str = "daily|weekly|fortnightly|biweekly|monthly|quarterly|yearly|annually|hourly|nightly|every|once|twice|immediately|\
+    second|seconds|minute|minutes|hour|hours|day|days|week|weeks|month|months|quarter|year|years";
+
+/// Openings of a question for a time. "When" inside a clause ("what does it mean when …") asks for none.
+const ASKS_FOR_TIME: [&str; 14] = [
+    "when did ",
+    "when was ",
+    "when were ",
+    "when do ",
+    "when does ",
+    "when is ",
+    "when are ",
+    "when will ",
+    "when should ",
+    "when can ",
+    "when must ",
+    "since when ",
+    "until when ",
+    "how old ",
+];
+
+/// Openings of a question for a pace.
+const ASKS_FOR_PACE: [&str; 4] = ["how often ", "how soon ", "how fast ", "how quickly "];
+
+/// Verbs after the noun of "what statuses can …", by which it is told from the verb of "what separates …".
+const AUXILIARIES: &str =
+    "can|could|are|were|do|does|did|must|should|shall|have|has|had|may|might|will|would|am|is|was";
+
+/// Words that stand after a verb rather than after a noun.
+const AFTER_VERBS: &str = "the|a|an|it|its|my|our|your|their|this|that|to|from|with|at|by";
+
+/// Words in a question for what tells two things apart.
+const TELLS_APART: [&str; 15] = [
+    "compare ",
+    "compared with ",
+    "compared to ",
+    "difference between ",
+    "differences between ",
+    "vs ",
+    "vs. ",
+    "versus ",
+    "differ from ",
+    "differs from ",
+    "different from ",
+    "what separates ",
+    "what distinguishes ",
+    "distinguish between ",
+    "tell apart ",
+];
+
+/// Least share of the question's words in the opening of a paragraph that defines it.
+const LEAST_DEFINED: f32 = 0.7;
+
+/// Least share of the question's words above a list, table or code that is meant by it.
+const LEAST_MEANT: f32 = 0.34;
 
 /// The kind of value that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +147,11 @@ pub(super) enum Wanted {
 impl Wanted {
     /// Returns the kind of value that a question asks for; `None` if other words may answer it.
     pub(super) fn of(question: &str) -> Option<Self> {
-        let costs = || has_word(&question.to_lowercase(), COSTS);
+        let lower = question.to_lowercase();
+        let pays = has_phrase(question, &["how much "]) && has_word(&lower, PAYS) && !has_phrase(question, &NO_MONEY);
+        let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS);
         match () {
-            () if has_phrase(question, &ASKS_FOR_AMOUNT) && costs() => Some(Self::Money),
+            () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
             () if has_phrase(question, &ASKS_FOR_NUMBER) => Some(Self::Number),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
@@ -86,23 +160,67 @@ impl Wanted {
 
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
-        let text = text.to_lowercase();
-        let has_digit = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
+        let text = without_markers(&text.to_lowercase());
         let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year));
+        let is_ordinal = |word: &str| {
+            let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
+            figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
+        };
         let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
+        let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
+        let mut pairs = words(&text).zip(words(&text).skip(1));
+        let has_number = || words(&text).any(has_digit) || has_word(&text, NUMBERS);
         match self {
-            Self::Number => words(&text).any(has_digit) || has_word(&text, NUMBERS),
+            Self::Number => has_number(),
             Self::Day => {
-                has_word(&text, DAYS) || words(&text).any(is_year) || words(&text).zip(words(&text).skip(1)).any(is_may)
+                let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair);
+                has_word(&text, DAYS)
+                    || words(&text).any(|word| is_year(word) || is_ordinal(word))
+                    || pairs.any(is_time)
             }
             // Personal notes may leave the currency out.
             Self::Money => {
                 text.contains(CURRENCY_SIGNS)
-                    || has_word(&text, CURRENCIES)
+                    || has_word(&text, NOTHING)
+                    || (has_word(&text, CURRENCIES) && has_number())
                     || (words(&text).any(has_digit) && has_word(&text, COSTS))
             }
         }
     }
+}
+
+/// Returns what "how many" counts: the word after it.
+pub(super) fn counted(question: &str) -> Option<String> {
+    let lower = question.to_lowercase();
+    let (_, after) = lower.split_once("how many ")?;
+    words(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
+}
+
+/// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
+/// "4 bytes", "five severity levels".
+pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
+    let text = without_markers(&text.to_lowercase());
+    let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+    let is_number = |word: &str| has_digit(word) || has_word(word, NUMBERS);
+    let is_counted = |(at, word): (usize, &&str)| {
+        splitter.stem(word) == stem && words[at.saturating_sub(2)..at].iter().any(|before| is_number(before))
+    };
+    words.iter().enumerate().any(is_counted)
+}
+
+/// Returns a text without the numbers of its list items, which count nothing.
+fn without_markers(text: &str) -> String {
+    let bare = |line: &str| {
+        let own = line.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '>');
+        let rest = own.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let is_marker = rest.len() < own.len() && (rest.starts_with(". ") || rest.starts_with(") "));
+        if is_marker { rest[2..].to_owned() } else { line.to_owned() }
+    };
+    text.lines().map(bare).collect::<Vec<_>>().join("\n")
+}
+
+fn has_digit(word: &str) -> bool {
+    word.contains(|letter: char| letter.is_ascii_digit())
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -121,11 +239,41 @@ fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
 }
 
+/// Returns whether a question in lower case asks what one thing does that another does not.
+fn is_contrast(question: &str) -> bool {
+    let negations = ["can't", "can’t", "cannot", "doesn't", "doesn’t", "does not", "don't", "don’t", "isn't", "isn’t"];
+    let asked = question.split_once("what can ").or_else(|| question.split_once("what does "));
+    asked.and_then(|(_, rest)| rest.split_once(" that ")).is_some_and(|(_, other)| has_phrase(other, &negations))
+}
+
+/// Returns whether a question in lower case begins with "what" or "which" and a noun in the plural: "what statuses can
+/// …", "which office supplies …".
+fn asks_for_several(question: &str) -> bool {
+    let mut words = words(question).filter(|word| !word.is_empty());
+    let opening = words.next();
+    let is_plural =
+        |word: &str| word.len() > 3 && word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end));
+    let noun: Vec<_> = words.by_ref().take(4).collect();
+    let auxiliary = noun.iter().position(|word| has_word(word, AUXILIARIES));
+    match opening {
+        Some("what") => auxiliary.is_some_and(|at| at > 0 && is_plural(noun[at - 1])),
+        Some("which") => match (auxiliary, noun.as_slice()) {
+            (Some(at), _) => noun[..at].iter().any(|word| is_plural(word)),
+            // "Which brass valves close", but "which process keeps the lock".
+            (None, [first, second, third, ..]) => is_plural(first) || (is_plural(second) && !has_word(third, AFTER_VERBS)),
+            (None, _) => noun.iter().any(|word| is_plural(word)),
+        },
+        _ => false,
+    }
+}
+
 /// The kind of answer that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Number,
     Time,
+    /// How often, or how soon.
+    Pace,
     Steps,
     List,
     Comparison,
@@ -136,6 +284,8 @@ pub(super) enum Asked {
 impl Asked {
     pub(super) fn of(question: &str) -> Self {
         let has = |phrases: &[&str]| has_phrase(question, phrases);
+        let lower = question.to_lowercase();
+        let starts = |opening: &str| lower.trim_start().starts_with(opening);
         match () {
             () if has(&[
                 "how many ",
@@ -153,35 +303,27 @@ impl Asked {
             {
                 Self::Number
             }
-            () if has(&[
-                "compare ",
-                "difference between ",
-                "differences between ",
-                "vs ",
-                "vs. ",
-                "versus ",
-                "differ from ",
-            ]) =>
-            {
-                Self::Comparison
-            }
-            () if has(&["when ", "how old "]) || has(&ASKS_FOR_DAY) => Self::Time,
+            () if has(&TELLS_APART) || is_contrast(&lower) => Self::Comparison,
+            () if has(&ASKS_FOR_PACE) => Self::Pace,
+            () if starts("when ") || has(&ASKS_FOR_TIME) || has(&ASKS_FOR_DAY) => Self::Time,
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
-            () if has(&[
-                "what are ",
-                "which ",
-                "list ",
-                "name the ",
-                "what kinds ",
-                "what types ",
-                "types of ",
-                "what options ",
-                "what must ",
-                "what should ",
-                "what can ",
-                "what do ",
-                "what happens ",
-            ]) =>
+            () if asks_for_several(&lower)
+                || has(&[
+                    "what are ",
+                    "which are ",
+                    "which of ",
+                    "list ",
+                    "name the ",
+                    "what kinds ",
+                    "what types ",
+                    "types of ",
+                    "what options ",
+                    "what must ",
+                    "what should ",
+                    "what can ",
+                    "what do ",
+                    "what happens ",
+                ]) =>
             {
                 Self::List
             }
@@ -199,7 +341,7 @@ impl Asked {
         // Any page has lists: one that is meant has a word of the question above its items.
         let is_meant = || {
             let above = format!("{} {}", unit.headings.join(" "), &text[unit.head()]);
-            splitter.stems(&above).iter().any(|stem| weights.contains_key(stem))
+            share(weights, &splitter.stems(&above), &HashSet::new()) >= LEAST_MEANT
         };
         match self {
             Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
@@ -209,7 +351,7 @@ impl Asked {
                 let words = splitter.stems(own);
                 unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
             }
-            Self::Number | Self::Time | Self::Definition | Self::Other => false,
+            Self::Number | Self::Time | Self::Pace | Self::Definition | Self::Other => false,
         }
     }
 
@@ -219,13 +361,76 @@ impl Asked {
         match self {
             Self::Number => Wanted::Number.is_in(own),
             Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own),
+            Self::Pace => has_word(&own.to_lowercase(), PACE),
             // The paragraph that begins with what is asked for.
             Self::Definition => {
                 let opening: String = own.chars().take(80).collect();
                 let words = splitter.stems(&opening);
-                unit.kind == UnitKind::Paragraph && weights.keys().all(|stem| words.contains(stem))
+                unit.kind == UnitKind::Paragraph && share(weights, &words, &HashSet::new()) >= LEAST_DEFINED
             }
             Self::Steps | Self::List | Self::Comparison | Self::Other => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_of_answer_is_told_by_the_wording() {
+        for (asked, questions) in [
+            (
+                Asked::List,
+                ["What statuses can a ticket have?", "Which words are reserved?", "What things am I able to do?"],
+            ),
+            (
+                Asked::Comparison,
+                [
+                    "What separates a critical fault from a minor one?",
+                    "Which lamp is lighter compared with the old one?",
+                    "What can a horn do that a bell can't?",
+                ],
+            ),
+            (Asked::Pace, ["How often are wages paid?", "How soon do you answer?", "How fast must a leak be closed?"]),
+            (Asked::Time, ["When did it open?", "Who wrote it and when was it printed?", "Which year was the first?"]),
+            (
+                Asked::Definition,
+                ["What does it mean when a lamp blinks?", "What is a valve?", "What does this class do when it fails?"],
+            ),
+            (Asked::Other, ["Which lamp does a guard get?", "Who picks the guard?", "Which process keeps the lock?"]),
+        ] {
+            for question in questions {
+                assert_eq!(Asked::of(question), asked, "{question}");
+            }
+        }
+    }
+
+    #[test]
+    fn value_is_no_number_of_a_list_item_and_no_word_that_counts_nothing() {
+        let is_in = |wanted: Wanted, texts: [&str; 3]| texts.map(|text| wanted.is_in(text));
+        let none = ["1. Open it.\n2) Close it.", "Use single quotes on both sides.", "> 1. Open it."];
+        assert_eq!(is_in(Wanted::Number, none), [false; 3]);
+        assert_eq!(is_in(Wanted::Number, ["1. Open 2 valves.", "Twelve of them.", "In 1.70."]), [true; 3]);
+        let none = ["It came in a later version.", "See the release.", "It costs 480."];
+        assert_eq!(is_in(Wanted::Day, none), [false; 3]);
+        assert_eq!(is_in(Wanted::Day, ["Since version 1.70.", "On the 5th business day.", "In 1994."]), [true; 3]);
+        let none = ["1. Enter the agreed dollar amount.", "Four of them.", "In 1994."];
+        assert_eq!(is_in(Wanted::Money, none), [false; 3]);
+        assert_eq!(is_in(Wanted::Money, ["300 dollars", "$300", "It is free."]), [true; 3]);
+        let of = |question: &str| Wanted::of(question);
+        assert_eq!(of("How many dollars is a bounty?"), Some(Wanted::Money));
+        assert_eq!(of("How much does the company pay for lunch?"), Some(Wanted::Money));
+        assert_eq!(of("How much time do I have to pay?"), None);
+        assert_eq!(of("What does the company pay for?"), None);
+    }
+
+    #[test]
+    fn number_counts_what_stands_right_after_it() {
+        let splitter = WordSplitter::default();
+        let noun = splitter.stem(&counted("How many bytes has a letter?").unwrap());
+        let is_counted = |text: &str| counts(text, &noun, &splitter);
+        assert!(is_counted("It is 4 bytes in size.") && is_counted("It has four whole bytes."));
+        assert!(!is_counted("Of bytes there are 4.") && !is_counted("1. Bytes are counted."));
     }
 }

@@ -83,7 +83,7 @@ pub(super) struct Features {
     suits: f32,
     /// Whether it has the form that is asked for.
     form: f32,
-    /// Whether it is a paragraph that ends with a colon or a question, and so says little by itself.
+    /// Whether it is a paragraph of a few words, or of one sentence that ends with a colon or is a question.
     open: f32,
     /// Whether it is a paragraph of a few words.
     short: f32,
@@ -102,7 +102,9 @@ impl Features {
     pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, has_form): (bool, bool), hit: f32) -> Self {
         let count = count_words(text);
         let (is_code, is_prose) = (unit.kind == UnitKind::Code, unit.kind == UnitKind::Paragraph);
-        let is_open = is_prose && (text.trim_end_matches(['*', '_']).ends_with([':', '?']) || count < 6);
+        // Of several sentences the first may say it, whatever the last leads into.
+        let leads_on = unit.sentences.len() < 2 && text.trim_end_matches(['*', '_']).ends_with([':', '?']);
+        let is_open = is_prose && (leads_on || count < 6);
         let is_bare = unit.sentences.is_empty() || text.lines().count() > MAX_LINES;
         let pointing = unit.sentences.iter().filter(|sentence| points(sentence)).count();
         let flag = |is: bool| f32::from(u8::from(is));
@@ -127,6 +129,11 @@ impl Features {
         self.whole = matches.max_sim(0..matches.parts());
         self.about = matches.max_sim(0..1);
         self.least = matches.by_word(0..matches.parts()).into_iter().reduce(f32::min).unwrap_or_default();
+    }
+
+    /// Returns the share of the question's words in the unit and its headings.
+    pub(super) fn says(&self) -> f32 {
+        self.words
     }
 
     /// Returns the score: the logarithm of the odds against the other units, but for a constant.

@@ -161,7 +161,8 @@ fn parts<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
 fn clauses<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
     let is_whole = |part: Span<'_>| {
         let last = part.words().last().unwrap_or_default();
-        part.words().count() > 1 && !is_in(last, QUESTION_WORDS) && splitter.has_key_word(part.text)
+        // Two words, as in "when async", lean on the verb of the other half.
+        part.words().count() > 2 && !is_in(last, QUESTION_WORDS) && splitter.has_key_word(part.text)
     };
     let halves = |(at, joint): (usize, &'static str)| {
         let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));

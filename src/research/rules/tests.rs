@@ -78,6 +78,7 @@ fn plain_question_stays_whole() {
     let many: Vec<_> = (0..30).map(|number| format!("thing {number}")).collect();
     for question in [
         "Who decides what and when?",
+        "When should I pick threads and when async?",
         "What is the research and development budget?",
         "What does `a and b` mean?",
         "What are the pros and cons of async?",
