@@ -260,7 +260,9 @@ fn asks_for_several(question: &str) -> bool {
         Some("which") => match (auxiliary, noun.as_slice()) {
             (Some(at), _) => noun[..at].iter().any(|word| is_plural(word)),
             // "Which brass valves close", but "which process keeps the lock".
-            (None, [first, second, third, ..]) => is_plural(first) || (is_plural(second) && !has_word(third, AFTER_VERBS)),
+            (None, [first, second, third, ..]) => {
+                is_plural(first) || (is_plural(second) && !has_word(third, AFTER_VERBS))
+            }
             (None, _) => noun.iter().any(|word| is_plural(word)),
         },
         _ => false,
