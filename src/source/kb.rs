@@ -247,7 +247,7 @@ impl Source for KbSource {
             let notes = without_vectors.chain(found.not_reranked).collect();
             let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());
             let passages = found.hits.into_iter().map(Passage::from).collect();
-            Ok(Found { passages, support, is_reranked, notes, unknown, corrected })
+            Ok(Found { passages, support, notes, is_reranked, unknown, corrected })
         })
     }
 }

@@ -93,12 +93,9 @@ impl Journal {
         self.write(|connection| {
             connection.execute_batch("VACUUM")?;
             // Last, since `VACUUM` writes the remaining pages through the log. A log in use is no error to SQLite.
-            match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))? {
-                true => {
-                    Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None))
-                }
-                false => Ok(()),
-            }
+            let is_busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
+            let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+            if is_busy { Err(rusqlite::Error::SqliteFailure(busy, None)) } else { Ok(()) }
         })
         .await
     }

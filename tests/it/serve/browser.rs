@@ -230,10 +230,9 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
         }
     };
     // As `dr serve --open` does.
-    let file = world.path("open.html");
     let leads = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={}\">", page.address());
-    std::fs::write(&file, leads).unwrap();
-    eyes.open(&format!("file://{}", file.display()));
+    world.write("open.html", &leads);
+    eyes.open(&format!("file://{}", world.path("open.html").display()));
     eyes.sees("#question");
     let address = eyes.run("return location.href", &[]).to_string();
     assert!(!address.contains(&page.token), "the token leaves the address: {address}");
