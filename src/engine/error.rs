@@ -191,7 +191,7 @@ pub enum EngineError {
         run: RunId,
     },
     /// A run was started with another model.
-    #[error("run was begun with `{was}` as its {role}, and `{now}` is set now")]
+    #[error("run was started with `{was}` as its {role}, and `{now}` is set now")]
     OtherModel {
         /// Role of the model.
         role: Role,

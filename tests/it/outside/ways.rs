@@ -90,7 +90,7 @@ fn nodes_without_a_source_are_lost_if_nothing_else_was_searched() {
     let report = run.json();
     assert_eq!(run.exit, Some(1), "{report:#}");
     let limitations = report["limitations"].to_string();
-    assert!(limitations.contains("Nothing was searched: none of the sources"), "{limitations}");
+    assert!(limitations.contains("Nothing was searched: no source for this question"), "{limitations}");
     assert!(limitations.contains("no search engine is set up, and Deep Research is not available"), "{limitations}");
 }
 
@@ -142,7 +142,7 @@ fn mixed_run_without_a_way_out_says_that_the_web_was_not_asked_and_why() {
     let server = Setup::new(reader::say).start();
     for (world, flags, why) in [
         (greenhouse(), "--offline", "the web was not asked: `dr` is offline"),
-        (greenhouse(), "--no-deep-research", "the web was not asked: no search engine is set up, and no Deep Research"),
+        (greenhouse(), "--no-deep-research", "the web was not asked: no search engine is set up, and Deep Research is not"),
         (models_at(greenhouse(), &server), "--no-deep-research", "the web was not asked: no search engine is set up"),
     ] {
         let ask =

@@ -152,7 +152,7 @@ fn limit_below_one_call_makes_none_and_says_what_would_do() {
         let world = world_at(&server);
         set(&world, settings);
         let run = world.dr(["ask", "--json", flag, little, ABOUT_ONE]);
-        assert_offline_answer(&world, &run, "one call may");
+        assert_offline_answer(&world, &run, "a single call may");
         assert_eq!(server.count(), 0);
         let said =
             run.stderr.split_once(&format!("`{flag} ")).map(|(_, rest)| rest.split('`').next().unwrap().to_owned());
