@@ -142,7 +142,11 @@ fn mixed_run_without_a_way_out_says_that_the_web_was_not_asked_and_why() {
     let server = Setup::new(reader::say).start();
     for (world, flags, why) in [
         (greenhouse(), "--offline", "the web was not asked: `dr` is offline"),
-        (greenhouse(), "--no-deep-research", "the web was not asked: no search engine is set up, and Deep Research is not"),
+        (
+            greenhouse(),
+            "--no-deep-research",
+            "the web was not asked: no search engine is set up, and Deep Research is not",
+        ),
         (models_at(greenhouse(), &server), "--no-deep-research", "the web was not asked: no search engine is set up"),
     ] {
         let ask =
