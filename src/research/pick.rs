@@ -137,6 +137,40 @@ pub struct Picked {
     pub(crate) says_most: bool,
 }
 
+/// Whether a sentence has the value that a question asks for.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Value {
+    No,
+    /// A value of that kind.
+    Any,
+    /// A number right before what is counted.
+    Counted,
+}
+
+/// What a question asks for, worked out once for all units and sentences.
+struct Sought {
+    asked: Asked,
+    wanted: Option<Wanted>,
+    /// The stem of the noun after "how many".
+    counted: Option<String>,
+}
+
+impl Sought {
+    fn of(question: &str, splitter: &WordSplitter) -> Self {
+        let counted = counted(question).map(|noun| splitter.stem(&noun));
+        Self { asked: Asked::of(question), wanted: Wanted::of(question), counted }
+    }
+
+    fn value_in(&self, sentence: &Sentence, splitter: &WordSplitter) -> Value {
+        match (self.wanted, &self.counted) {
+            (Some(wanted), _) if !wanted.is_in(&sentence.plain) => Value::No,
+            (Some(_), Some(noun)) if counts(&sentence.plain, noun, splitter) => Value::Counted,
+            (Some(_), _) => Value::Any,
+            (None, _) => Value::No,
+        }
+    }
+}
+
 /// A unit with its features.
 struct Candidate<'a> {
     reading: &'a Reading,
@@ -189,10 +223,10 @@ pub(crate) fn pick(
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
-    let (mut candidates, weights) = candidates(readings, question.as_str(), splitter);
-    let asked = Asked::of(question.as_str());
+    let sought = Sought::of(question.as_str(), splitter);
+    let (mut candidates, weights) = candidates(readings, question.as_str(), sought.asked, splitter);
     // Taken before the candidates are limited, since a step is read with those around it.
-    let steps: Vec<_> = if asked == Asked::Steps {
+    let steps: Vec<_> = if sought.asked == Asked::Steps {
         candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect()
     } else {
         Vec::new()
@@ -202,11 +236,11 @@ pub(crate) fn pick(
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
-    let margin = margin(&candidates, question, &weights, splitter);
+    let margin = margin(&candidates, &sought, &weights, splitter);
     let best = best(candidates, margin).into_iter();
     let mut kept: Vec<_> =
-        best.map(|candidate| (deciding(&candidate, question, &weights, splitter), candidate)).collect();
-    if asked == Asked::Steps {
+        best.map(|candidate| (deciding(&candidate, &sought, &weights, splitter), candidate)).collect();
+    if sought.asked == Asked::Steps {
         widen(&mut kept, &steps);
     }
     for (_, candidate) in &mut kept {
@@ -217,7 +251,7 @@ pub(crate) fn pick(
     for (text, candidate) in kept {
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
-        for range in shown(&candidate, asked, &weights, splitter) {
+        for range in shown(&candidate, sought.asked, &weights, splitter) {
             number += 1;
             let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.features.fit());
             candidate.name_headings(&mut quote.source);
@@ -236,8 +270,12 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
     Wanted::of(question.as_str()).is_some_and(|wanted| !quotes.any(|quote| wanted.is_in(&quote.quote)))
 }
 
-fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitter) -> (Vec<Candidate<'a>>, Weights) {
-    let asked = Asked::of(question);
+fn candidates<'a>(
+    readings: &'a [Reading],
+    question: &str,
+    asked: Asked,
+    splitter: &WordSplitter,
+) -> (Vec<Candidate<'a>>, Weights) {
     let mut stems = splitter.subject_stems(question);
     stems.extend(symbols(question));
     let mut candidates = Vec::new();
@@ -396,8 +434,8 @@ fn compared(unit: &Unit) -> &[Sentence] {
 
 /// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may
 /// stand in any sentence.
-fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, splitter: &WordSplitter) -> bool {
-    let is_one = !matches!(Asked::of(question.as_str()), Asked::List | Asked::Steps | Asked::Comparison);
+fn says_all(candidate: &Candidate<'_>, asked: Asked, weights: &Weights, splitter: &WordSplitter) -> bool {
+    let is_one = !matches!(asked, Asked::List | Asked::Steps | Asked::Comparison);
     let has_all = |sentence: &Sentence| {
         let words = splitter.stems(&sentence.plain);
         !points(sentence) && weights.keys().all(|stem| words.contains(stem))
@@ -407,11 +445,11 @@ fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
 
 /// Returns by how much the score of a further unit may be lower than the best. The best is enough if it says all that
 /// is asked, and it mostly is if it has the number that is asked for.
-fn margin(candidates: &[Candidate<'_>], question: &Question, weights: &Weights, splitter: &WordSplitter) -> f32 {
+fn margin(candidates: &[Candidate<'_>], sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> f32 {
     let Some(best) = candidates.first() else { return 0.0 };
-    let has_value = || best.unit.sentences.iter().any(|own| value(own, question, splitter) == Value::Counted);
+    let has_value = || best.unit.sentences.iter().any(|own| sought.value_in(own, splitter) == Value::Counted);
     match () {
-        () if says_all(best, question, weights, splitter) => 0.0,
+        () if says_all(best, sought.asked, weights, splitter) => 0.0,
         () if has_value() => MARGIN / 3.0,
         () => MARGIN,
     }
@@ -555,11 +593,11 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 /// Returns the sentence of a unit that answers best, without Markdown.
 ///
 /// A list that is asked for answers as a whole: the sentence that leads into it does not prefer one of its items.
-fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, splitter: &WordSplitter) -> String {
+fn deciding(candidate: &Candidate<'_>, sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> String {
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let head = candidate.unit.head();
     if is_list
-        && Asked::of(question.as_str()) == Asked::List
+        && sought.asked == Asked::List
         && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
     {
         return lead.plain.clone();
@@ -574,7 +612,7 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
-    let value = |sentence: &Sentence| value(sentence, question, splitter);
+    let value = |sentence: &Sentence| sought.value_in(sentence, splitter);
     let scored =
         // Part 0 of the matches is the headings.
         (1..).zip(&candidate.unit.sentences).map(|own| ((is_said(own.1), value(own.1), score(own)), own.1));
@@ -584,26 +622,6 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
         || candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned(),
         |(_, sentence)| sentence.plain.clone(),
     )
-}
-
-/// Whether a sentence has the value that a question asks for.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-enum Value {
-    No,
-    /// A value of that kind.
-    Any,
-    /// A number right before what is counted.
-    Counted,
-}
-
-fn value(sentence: &Sentence, question: &Question, splitter: &WordSplitter) -> Value {
-    let Some(wanted) = Wanted::of(question.as_str()) else { return Value::No };
-    let counted = counted(question.as_str()).map(|noun| splitter.stem(&noun));
-    match counted {
-        _ if !wanted.is_in(&sentence.plain) => Value::No,
-        Some(noun) if counts(&sentence.plain, &noun, splitter) => Value::Counted,
-        Some(_) | None => Value::Any,
-    }
 }
 
 /// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear

@@ -100,7 +100,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Returns what the report of `run` says of this job.
+    /// Returns the notes on this job for the report of `run`.
     pub(crate) fn notes(&self, run: &RunId, question: &str) -> Vec<String> {
         let before =
             format!("`{question}` was answered by Deep Research before, in run {}: nothing was sent", self.run);

@@ -191,7 +191,7 @@ pub(crate) trait SearchProvider: Send + Sync {
     /// Returns the name in messages and journals, for example `searxng`.
     fn name(&self) -> &'static str;
 
-    /// Returns the address of its API; `None` if it asks nobody.
+    /// Returns the address of its API; `None` if it sends no requests.
     fn address(&self) -> Option<&BaseUrl>;
 
     /// Sends the query once, without retries.
