@@ -234,12 +234,15 @@ fn models(named: Option<&[String]>, usual: &[&str], max_jobs: usize) -> Result<V
     if named.is_empty() && max_jobs > 0 {
         return Err(DeepResearchError::NoModels);
     }
-    let is_name =
-        |name: &String| (1..=MAX_MODEL).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
-    match named.iter().position(|name| !is_name(name)) {
+    match named.iter().position(|name| !is_model_name(name)) {
         Some(at) => Err(DeepResearchError::BadModel { place: at + 1 }),
         None => Ok(named.to_vec()),
     }
+}
+
+/// Returns whether a text can be the name of a model.
+pub(super) fn is_model_name(text: &str) -> bool {
+    (1..=MAX_MODEL).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn domains(field: &'static str, domains: Option<&[String]>) -> Result<Vec<String>, DeepResearchError> {

@@ -30,7 +30,7 @@ use super::ProviderKind;
 use super::job::{Job, JobState};
 use super::provider::{JobError, ModelChoice, ModelStatus, Provider};
 use super::request::JobRequest;
-use super::settings::{DeepResearchOptions, DeepResearchSettings};
+use super::settings::{DeepResearchOptions, DeepResearchSettings, is_model_name};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::Environment;
 use crate::base::http::{BaseUrl, Exchange, HttpError, Secret, client_for, exchange};
@@ -43,9 +43,6 @@ use crate::llm::openai::{MAX_REPLY_BYTES, failure};
 /// Default models, newest first.
 pub(super) const MODELS: [&str; 6] =
     ["gpt-6.1-sol", "gpt-6-sol", "gpt-5.6-sol", "gpt-5.5", "o4-mini-deep-research", "o3-deep-research"];
-
-/// Longest model name, in bytes.
-const MAX_MODEL: usize = 200;
 
 /// Time-out of a single request about a job. The job itself takes longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
@@ -161,12 +158,11 @@ impl OpenAiJobs {
 
     /// Returns the URL that describes a model, with its name escaped, or `None` for an invalid name.
     fn model_url(&self, model: &str) -> Option<Url> {
-        let is_name = (1..=MAX_MODEL).contains(&model.len()) && model.bytes().all(|byte| byte.is_ascii_graphic());
         let mut url = Url::parse(&self.address.with_path("/models")).ok()?;
         // `..` would change the path.
         let is_dots = model.bytes().all(|byte| byte == b'.');
         url.path_segments_mut().ok()?.push(model);
-        (is_name && !is_dots).then_some(url)
+        (is_model_name(model) && !is_dots).then_some(url)
     }
 
     async fn about(&self, id: &JobId, request: RequestBuilder) -> Result<Job, JobError> {
