@@ -27,6 +27,7 @@ use std::time::Duration;
 use etcetera::BaseStrategy;
 use figment::Figment;
 use figment::value::Value;
+use pulldown_cmark::{Event as Markdown, Parser};
 use serde::Deserialize;
 
 pub use self::edit::EditError;
@@ -38,7 +39,9 @@ pub(crate) use self::trust::Trust;
 pub use self::trust::TrustError;
 
 use self::kind::address_shown;
-use self::layers::{DEFAULT, FilePlace, Found, Layer, complaint, find};
+pub(crate) use self::layers::DEFAULT;
+use self::layers::{FilePlace, Found, Layer, complaint, find};
+use self::setting::Setting;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
@@ -542,6 +545,11 @@ impl Settings {
         self.explained.iter().cloned().chain(self.explained_variables()).collect()
     }
 
+    /// Returns whether a setting or a table has this name.
+    pub(crate) fn knows(name: &str) -> bool {
+        !matches!(find(&name.split('.').map(str::to_owned).collect::<Vec<_>>()), Found::Unknown)
+    }
+
     /// Returns the purpose and the valid values of a setting, by its full name.
     pub(crate) fn description_of(key: &str) -> Option<String> {
         match find(&key.split('.').map(str::to_owned).collect::<Vec<_>>()) {
@@ -575,7 +583,8 @@ impl Settings {
     }
 }
 
-/// Returns the top-level settings in the order of the rows, then the values set in tables.
+/// Returns the top-level settings in the order of the rows, then those of tables: values that are set, then the defaults
+/// of those that are not. Rows with a placeholder have no default to print.
 fn explained(figment: &Figment) -> Vec<(String, String, String)> {
     let origin = |value: &Value| {
         let metadata = figment.get_metadata(value.tag());
@@ -602,8 +611,25 @@ fn explained(figment: &Figment) -> Vec<(String, String, String)> {
                 }
             });
         }
+        let is_unset = |setting: &&Setting| !explained.iter().any(|(key, ..)| key == setting.name);
+        let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(table) && !setting.has_placeholder());
+        let unset = rows
+            .filter(is_unset)
+            .map(|setting| (setting.name.to_owned(), without_markup(setting.unset), DEFAULT.to_owned()));
+        explained.extend(unset.collect::<Vec<_>>());
     }
     explained
+}
+
+/// Returns the text of a line of Markdown.
+fn without_markup(line: &str) -> String {
+    let mut plain = String::new();
+    for event in Parser::new(line) {
+        if let Markdown::Text(text) | Markdown::Code(text) = event {
+            plain.push_str(&text);
+        }
+    }
+    plain
 }
 
 /// Visits every value of a table.
@@ -624,6 +650,15 @@ fn unusable(error: figment::Error, figment: &Figment) -> ConfigError {
     let key = error.path.join(".");
     let file = figment.find_metadata(&key).map(|metadata| format!(" in `{}`", metadata.name)).unwrap_or_default();
     ConfigError::Invalid { origin: format!("`{key}`{file}"), reason: complaint(error.kind), hint: None }
+}
+
+/// Asserts that the row of a setting in a table states a default.
+#[cfg(test)]
+pub(crate) fn assert_states(name: &str, default: impl std::fmt::Display) {
+    let row = SETTINGS.iter().find(|setting| setting.name == name).unwrap();
+    let stated = row.unset.replace(',', "");
+    let first = stated.split([' ', ';']).next().unwrap();
+    assert_eq!(first, default.to_string(), "{name}: {}", row.unset);
 }
 
 #[cfg(test)]
@@ -945,7 +980,9 @@ mod tests {
             vec![code(setting.name), setting.description(), default(setting), flag, variable]
         });
         let mut tables = vec![table(&["setting", "values", "default", "flag", "variable"], top)];
-        for name in ["models", "prices", "web", "embedding", "rerank", "deep_research", "mcp", "collections"] {
+        let mut names: Vec<_> = SETTINGS.iter().filter_map(Setting::table).collect();
+        names.dedup();
+        for name in names {
             let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(name)).map(|setting| {
                 let short = setting.name.trim_start_matches(&format!("{name}."));
                 let short = short.trim_start_matches("MODEL.").trim_start_matches("NAME.");

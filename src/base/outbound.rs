@@ -113,7 +113,7 @@ impl Outbound {
     ///
     /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without
     /// internal text: where the user's words and the first plan are read off a run (`run::outward`), where a model
-    /// replies to a prompt that is made of outbound text alone (`research::worker`, `research::memory`) or a template
+    /// replies to a prompt that is made of outbound text alone (`research::task`, `research::memory`) or a template
     /// is filled with such text (`research::outward`), where an answer from the web names an address
     /// (`run::node_source`), and where the user has the pages of a report fetched again (`engine::verify`).
     pub(crate) fn vouched(text: impl Into<String>) -> Self {
@@ -121,7 +121,7 @@ impl Outbound {
     }
 
     /// Lets any text leave, because the user said so.
-    pub fn allowed_by_user(_: EgressAllowed, text: impl Into<String>) -> Self {
+    pub(crate) fn allowed_by_user(_: EgressAllowed, text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
@@ -150,9 +150,9 @@ impl From<jiff::civil::Date> for Outbound {
 }
 
 /// Shows that the user lets internal text leave: by `--allow-egress`, or by `allow_egress` of every collection
-/// searched.
+/// searched, where no internal server may be called.
 #[derive(Clone, Copy, Debug)]
-pub struct EgressAllowed(());
+pub(crate) struct EgressAllowed(());
 
 impl EgressAllowed {
     /// Returns the token if the setting allows it. `clippy.toml` forbids the call outside the module that reads the

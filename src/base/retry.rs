@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Whether the same request may be sent again after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
+pub(crate) enum Again {
     /// Sending it again cannot help.
     Never,
     /// The request was not carried out. The peer may have said when to come back.
@@ -17,47 +17,47 @@ pub enum Again {
 }
 
 /// An error that is classified for [`retry`]. Match every variant: a new one must be classified.
-pub trait Failure {
+pub(crate) trait Failure {
     /// Classifies the error.
     fn again(&self) -> Again;
 }
 
 /// The longest wait that a peer may ask for.
-pub const MAX_WAIT: Duration = Duration::from_mins(1);
+pub(crate) const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Most requests for one answer.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
     /// Of those, requests that may go unanswered. Each of them may be paid for.
-    pub unanswered: u32,
+    pub(crate) unanswered: u32,
     /// The first wait, before chance shortens it; each further one is twice as long.
-    pub first_wait: Duration,
+    pub(crate) first_wait: Duration,
     /// The longest wait, whatever the peer asks for.
-    pub longest_wait: Duration,
+    pub(crate) longest_wait: Duration,
 }
 
 impl Policy {
     /// A prompt: cheap enough to pay for one lost reply.
-    pub const PROMPT: Self = Self::new(5, 2, 1, 60);
+    pub(crate) const PROMPT: Self = Self::new(5, 2, 1, 60);
     /// A prompt that research can do without.
-    pub const OPTIONAL_PROMPT: Self = Self::new(1, 1, 1, 60);
+    pub(crate) const OPTIONAL_PROMPT: Self = Self::new(1, 1, 1, 60);
     /// The start of a background job: a lost reply may hide a running job, so it is never repeated.
-    pub const JOB_START: Self = Self::new(4, 1, 2, 60);
+    pub(crate) const JOB_START: Self = Self::new(4, 1, 2, 60);
     /// A job that is still running: polled until its own time is up. Jobs take minutes, so faster polling
     /// would gain nothing.
-    pub const JOB_POLL: Self = Self::new(u32::MAX, u32::MAX, 2, 30);
+    pub(crate) const JOB_POLL: Self = Self::new(u32::MAX, u32::MAX, 2, 30);
     /// A poll that failed. Polling is free, and the job continues meanwhile.
-    pub const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
+    pub(crate) const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
     /// A query to a search engine.
-    pub const SEARCH: Self = Self::new(5, 1, 1, 60);
+    pub(crate) const SEARCH: Self = Self::new(5, 1, 1, 60);
     /// A page of the web: others may say the same, so it gets one more chance.
-    pub const PAGE: Self = Self::new(2, 1, 1, 10);
+    pub(crate) const PAGE: Self = Self::new(2, 1, 1, 10);
     /// Passages to embed. Indexing has time, and a lost reply is cheap.
-    pub const PASSAGES: Self = Self::new(6, 3, 1, 60);
+    pub(crate) const PASSAGES: Self = Self::new(6, 3, 1, 60);
     /// A query to embed: its user waits, and the text is searched in any case.
-    pub const QUERY: Self = Self::new(2, 1, 1, 5);
+    pub(crate) const QUERY: Self = Self::new(2, 1, 1, 5);
 
     const fn new(attempts: u32, unanswered: u32, first_seconds: u64, longest_seconds: u64) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Policy {
     }
 
     /// Returns the wait after `attempts` requests, before chance shortens it.
-    pub fn delay(&self, attempts: u32) -> Duration {
+    pub(crate) fn delay(&self, attempts: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
         self.first_wait.saturating_mul(doubled).min(self.longest_wait)
     }
@@ -101,7 +101,7 @@ impl Policy {
 ///
 /// `pause` waits, and receives the error that it waits for. Its own error ends the loop, for example when a run is
 /// stopped.
-pub async fn retry<T, E, P, S>(
+pub(crate) async fn retry<T, E, P, S>(
     policy: &Policy,
     chance: impl Fn() -> f64,
     pause: impl Fn(Duration, E) -> P,

@@ -96,7 +96,7 @@ impl WordSplitter {
     }
 
     /// Returns whether `text` has a word that is not a stop word.
-    pub fn has_key_word(&self, text: &str) -> bool {
+    pub(crate) fn has_key_word(&self, text: &str) -> bool {
         let words = lower_cased(text);
         let language = language(&words);
         words.iter().any(|(_, word)| !language.is_stop_word(word))

@@ -71,6 +71,7 @@ impl From<RequestError> for CliError {
             error @ (RequestError::NoWords
             | RequestError::Question(_)
             | RequestError::NoRounds
+            | RequestError::EmptyPlan
             | RequestError::Brief(_)
             | RequestError::Schema { .. }
             | RequestError::AboveLimit { .. }

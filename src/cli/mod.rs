@@ -274,11 +274,12 @@ pub fn run() -> ExitCode {
     start_log(traces.as_ref());
     let events = cli.command.events();
     let panic_place = note_panics();
-    let span = tracing::info_span!("command", name = cli.command.name());
+    let span = tracing::info_span!("command", name = cli.command.name(), exit = tracing::field::Empty);
     let command = async {
         tracing::debug!("command started");
         dispatch(&mut ui, cli, traces.as_ref()).await
     };
+    let log_span = span.clone();
     let command = command.instrument(span);
     let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {
         Err(panic) => {
@@ -293,6 +294,8 @@ pub fn run() -> ExitCode {
             error.exit()
         }
     };
+    log_span.record("exit", exit as u8);
+    drop(log_span);
     // After the output, which must not wait for a collector.
     let patience = if exit == Exit::Interrupted { TRACES_AFTER_SIGNAL } else { TRACES };
     if let Some(note) = traces.and_then(|traces| traces.finish(patience)) {

@@ -93,8 +93,5 @@ pub(super) fn read_plan(file: &Path) -> Result<SavedPlan, CliError> {
         message: format!("`{}` is not a plan: {reason}", file.display()),
         hint: Some("`dr plan --save FILE` writes one".into()),
     };
-    let plan: SavedPlan =
-        serde_json::from_value(super::read_json(file)?).map_err(|error| unusable(error.to_string()))?;
-    let is_empty = plan.draft.new_nodes.is_empty() && plan.draft.updates.is_empty() && plan.brief.is_none();
-    if is_empty { Err(unusable("it has no nodes".to_owned())) } else { Ok(plan) }
+    serde_json::from_value(super::read_json(file)?).map_err(|error| unusable(error.to_string()))
 }

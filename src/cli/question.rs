@@ -28,14 +28,15 @@ pub(super) struct QuestionArgs {
     cover: Vec<String>,
 
     /// Sources for every sub-question: `internal`, `web` or `mixed` (default: as planned)
-    #[arg(long, value_name = "WHERE", value_parser = source_hint)]
+    #[arg(long, value_name = "WHERE")]
     source: Option<SourceHint>,
 
     /// Do not fetch the pages Deep Research cites; its claims stay unchecked
     #[arg(long)]
     no_verify_web: bool,
 
-    /// Let texts derived from the knowledge base leave this machine, in web queries and Deep Research prompts
+    /// Let texts derived from the knowledge base and internal servers leave this machine, in web queries and Deep Research
+    /// prompts
     #[arg(long)]
     allow_egress: bool,
 
@@ -73,15 +74,6 @@ impl QuestionArgs {
             request.run.scope.collections = vec![collection];
             request
         }))
-    }
-}
-
-fn source_hint(text: &str) -> Result<SourceHint, String> {
-    match text {
-        "internal" => Ok(SourceHint::Internal),
-        "web" => Ok(SourceHint::Web),
-        "mixed" => Ok(SourceHint::Mixed),
-        _ => Err("expected `internal`, `web` or `mixed`".to_owned()),
     }
 }
 

@@ -11,7 +11,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{QUIET, Ui, styled};
 use crate::base::line::{counted, one_line};
-use crate::engine::{Engine, RunSummary, StoredRuns};
+use crate::engine::{Engine, RunGroup, RunSummary, StoredRuns};
 use crate::render::json::versioned;
 
 /// List stored runs
@@ -61,9 +61,9 @@ pub(super) struct ExportArgs {
 pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result<Exit, CliError> {
     let StoredRuns { runs, damage, hint } = engine.runs().await?;
     if args.json {
-        ui.print(&versioned(&json!({ "runs": runs, "stats": stats(&runs) }))?)?;
+        ui.print(&versioned(&json!({ "runs": runs, "stats": RunGroup::of(&runs) }))?)?;
     } else if args.stats {
-        ui.print(&stats_text(&runs))?;
+        ui.print(&stats_text(&RunGroup::of(&runs)))?;
     } else if runs.is_empty() {
         ui.tell(&format!("no run is stored here; {}", hint.unwrap_or_default()));
     } else {
@@ -86,34 +86,11 @@ fn line(run: &RunSummary) -> String {
     format!("{}  {}\n    {}\n", run.id, styled(QUIET, &facts), one_line(&run.question))
 }
 
-/// Runs grouped by their number of nodes.
-fn stats(runs: &[RunSummary]) -> Vec<serde_json::Value> {
-    let mut groups: std::collections::BTreeMap<usize, Vec<&RunSummary>> = std::collections::BTreeMap::new();
-    for run in runs {
-        groups.entry(run.nodes).or_default().push(run);
-    }
-    #[expect(clippy::cast_precision_loss, reason = "a mean of a few runs")]
-    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let group = |(nodes, runs): (usize, Vec<&RunSummary>)| {
-        // One unknown cost makes the mean unknown.
-        let costs: Option<Vec<f64>> = runs.iter().map(|run| run.cost_usd).collect();
-        json!({
-            "nodes": nodes,
-            "runs": runs.len(),
-            "mean_cost_usd": costs.map(mean),
-            "mean_seconds": mean(runs.iter().map(|run| run.seconds).collect()),
-        })
-    };
-    groups.into_iter().map(group).collect()
-}
-
-fn stats_text(runs: &[RunSummary]) -> String {
+fn stats_text(groups: &[RunGroup]) -> String {
     let mut text = format!("{:>6} {:>6} {:>12} {:>10}\n", "nodes", "runs", "mean cost", "mean time");
-    for group in stats(runs) {
-        let cost = group["mean_cost_usd"].as_f64().map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
-        let seconds = group["mean_seconds"].as_f64().unwrap_or_default();
-        let [nodes, runs] = ["nodes", "runs"].map(|key| group[key].as_u64().unwrap_or_default());
-        let _ = writeln!(text, "{nodes:>6} {runs:>6} {cost:>12} {seconds:>8.1} s");
+    for RunGroup { nodes, runs, mean_cost_usd, mean_seconds } in groups {
+        let cost = mean_cost_usd.map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
+        let _ = writeln!(text, "{nodes:>6} {runs:>6} {cost:>12} {mean_seconds:>8.1} s");
     }
     text
 }

@@ -20,7 +20,7 @@ use crate::llm::message::Role;
 pub(super) const MAX_FILE_BYTES: u64 = 1_000_000;
 
 /// Origin of a value that was not set.
-pub(super) const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// Settings typed as flags.
 #[derive(Clone, Debug, Default)]

@@ -111,6 +111,11 @@ impl Setting {
         Self { project: Project::Stricter(strictness), ..self }
     }
 
+    /// Returns whether a part of its name is chosen by the user.
+    pub(crate) fn has_placeholder(&self) -> bool {
+        self.name.split('.').any(|part| ["MODEL", "NAME", "PATH"].contains(&part))
+    }
+
     /// Returns the name of its flag, with dashes.
     pub(crate) fn flag_name(&self) -> String {
         format!("--{}", self.name.replace('_', "-"))

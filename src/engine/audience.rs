@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::stored::Origins;
+use super::stored::{KnownCollections, Origins};
 use super::{AskRequest, Engine, EngineError};
 use crate::kb::index::Manifest;
 use crate::kb::search::Scope;
@@ -98,10 +98,10 @@ impl Engine {
         if self.audience == Audience::ThisMachine {
             return Ok(());
         }
-        let known = match Origins::of(store, state).await? {
-            Origins::Known(names) => names,
+        let known = match Origins::of(store, state).await?.collections {
+            KnownCollections::These(names) => names,
             // It may have text of any collection, and only the settings can make one `local_only`.
-            Origins::Unknown => self.settings.values.collections.keys().cloned().collect::<BTreeSet<_>>(),
+            KnownCollections::Any => self.settings.values.collections.keys().cloned().collect::<BTreeSet<_>>(),
         };
         known.iter().try_for_each(|name| self.check_served(name))
     }

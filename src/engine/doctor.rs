@@ -10,6 +10,7 @@ use super::{Engine, EngineError};
 use crate::base::bounded::caught;
 use crate::base::line::{counted, with_causes};
 use crate::base::money::dollars_text;
+use crate::config::{DEFAULT, Settings};
 use crate::kb::document::Document;
 use crate::kb::embed::{Embedder, EmbedderChoice, find_runtime};
 use crate::kb::extract::Include;
@@ -54,6 +55,13 @@ pub(crate) struct ExplainedSetting {
     pub(crate) origin: String,
     /// Its purpose and valid values; `None` for a variable that is no setting.
     pub(crate) description: Option<String>,
+}
+
+impl ExplainedSetting {
+    /// Returns whether the setting is in a list of all: not the defaults of tables, which would fill most of it.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.origin != DEFAULT || !self.key.contains('.')
+    }
 }
 
 /// Everything [`Engine::checkup`] found.
@@ -157,7 +165,7 @@ impl Engine {
             index: self.location.to_string(),
             stats,
             checks,
-            settings: self.explained_settings(),
+            settings: self.explained_settings().into_iter().filter(ExplainedSetting::is_listed).collect(),
             repairs: Vec::new(),
         }
     }
@@ -190,11 +198,16 @@ impl Engine {
         Ok(repairs)
     }
 
+    /// Returns whether a setting, or a table of settings, has this name.
+    pub(crate) fn knows_setting(name: &str) -> bool {
+        Settings::knows(name)
+    }
+
     /// Returns every setting with its value and origin. Keys are never included.
     pub(crate) fn explained_settings(&self) -> Vec<ExplainedSetting> {
         let settings = self.settings.explained().into_iter();
         let explain = |(key, value, origin): (String, _, _)| ExplainedSetting {
-            description: crate::config::Settings::description_of(&key),
+            description: Settings::description_of(&key),
             key,
             value,
             origin,

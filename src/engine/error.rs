@@ -328,6 +328,8 @@ impl EngineError {
                         | GetError::Gone { .. }
                 )
                 | Self::Store(StoreError::Missing(_) | StoreError::Empty { .. })
+                | Self::Verify(VerifyError::NoReport { .. })
+                | Self::NoServer { .. }
         )
     }
 

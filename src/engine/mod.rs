@@ -106,7 +106,7 @@ pub(crate) use self::service::Service;
 pub(crate) use self::status::{EventEntry, NodeStanding};
 pub(crate) use self::status::{RunStatus, RunView, Standing};
 pub use self::stored::report_of;
-pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
+pub(crate) use self::stored::{RunDetails, RunGroup, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
 pub(crate) use self::watch::{IndexWatch, WatchEvent, WatchRequest};
 pub(crate) use crate::kb::embed::{Downloading, EmbedderChoice, Fetching, Published};

@@ -136,6 +136,9 @@ pub enum RequestError {
         /// Why it is invalid.
         reason: String,
     },
+    /// A plan has neither nodes nor a brief.
+    #[error("plan has no nodes")]
+    EmptyPlan,
     /// The brief of a plan exceeds a limit.
     #[error(transparent)]
     Brief(BriefError),
@@ -181,6 +184,7 @@ impl RequestError {
             | Self::Question(_)
             | Self::NoRounds
             | Self::Required(_)
+            | Self::EmptyPlan
             | Self::Brief(_)
             | Self::Schema { .. } => None,
         }
@@ -209,6 +213,11 @@ impl AskRequest {
     pub(crate) fn checked(mut self) -> Result<Self, RequestError> {
         self.run.required = question::required(&self.run.required).map_err(RequestError::Required)?;
         check_scope(&self.run.scope)?;
+        let is_empty =
+            |plan: &SavedPlan| plan.draft.new_nodes.is_empty() && plan.draft.updates.is_empty() && plan.brief.is_none();
+        if self.plan.as_ref().is_some_and(is_empty) {
+            return Err(RequestError::EmptyPlan);
+        }
         let brief = self.plan.as_ref().and_then(|plan| plan.brief.as_ref());
         brief.map_or(Ok(()), Brief::check).map_err(RequestError::Brief)?;
         self.run.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;

@@ -17,7 +17,7 @@ use crate::research::plan::{PlanDraft, SavedPlan};
 use crate::run::background::to_try_again;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
-use crate::run::event::Event;
+use crate::run::event::{Event, RunRequest};
 use crate::run::journal::RunRow;
 use crate::run::orchestrator::{AskBack, Orchestrator};
 use crate::run::store::{Store, StoreError};
@@ -239,7 +239,7 @@ impl Engine {
             return asked;
         }
         let request = AskRequest {
-            run: state.settings.request.clone(),
+            run: RunRequest { allow_egress: state.settings.has_flag(), ..state.settings.request.clone() },
             follow: state.settings.follows.as_ref().map(|followed| followed.run.to_string()),
             ..AskRequest::new(state.question.clone())
         };

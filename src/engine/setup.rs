@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::observer::{Observer, RunEvent, listener};
 use super::request::check_scope;
 use super::search::check_collections;
-use super::stored::{Origins, followed, is_read_only};
+use super::stored::{KnownCollections, Origins, followed, is_read_only};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
@@ -28,7 +28,7 @@ use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::background::DeepResearch;
 use crate::run::budget::{BudgetLimits, LimitsByPlan, PlanShare};
-use crate::run::event::{Followed, Instead, RunRequest, RunSettings};
+use crate::run::event::{Followed, Instead, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
 use crate::run::recall::{Recall, RecallError};
 use crate::run::store::Store;
@@ -84,6 +84,8 @@ pub(super) struct Setup {
     sources: Sources,
     /// Collections whose rules apply to the run.
     pub(super) collections: BTreeSet<String>,
+    /// See [`RunSettings::has_server_text`].
+    has_server_text: bool,
     /// Highest cost of queries in this process and earlier ones, in billionths of a dollar.
     set_aside_nanos: u64,
 }
@@ -125,7 +127,7 @@ impl Engine {
             Some(name) => {
                 followed(&self.known_runs()?, name).await.map(|(followed, origins)| (Some(followed), origins))?
             }
-            None => (None, Origins::Known(BTreeSet::new())),
+            None => (None, Origins::default()),
         };
         check_follows(request.plan.as_ref(), follows.as_ref())?;
         let setup = self.set_up(&request.run.scope, origins, models, &lowered, flags, 0).await?;
@@ -136,11 +138,10 @@ impl Engine {
         let limits = request.lower.capped_by(limits)?;
         let by_plan = request.lower.over(by_plan);
         let settings = RunSettings {
-            request: RunRequest {
-                allow_egress: request.run.allow_egress || self.allows_egress(&setup.collections),
-                ..request.run.clone()
-            },
+            request: request.run.clone(),
             keeps_public_apart: true,
+            is_open: request.run.allow_egress || self.are_open(&setup),
+            has_server_text: setup.has_server_text,
             limits,
             by_plan,
             tree: self.settings.tree_limits(),
@@ -238,7 +239,8 @@ impl Engine {
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(searcher.index(), &scope.collections)?;
         let searcher = self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?;
-        let collections = self.collections(&searcher, scope, origins);
+        let Origins { collections, has_server_text } = origins;
+        let collections = self.collections(&searcher, scope, collections);
         let searcher = self.fenced(searcher, &collections);
         let (searcher, set_aside_nanos) = with_allowance(searcher, limits.cost_nanos, earlier_processes);
         self.check_trust(&collections, models.as_ref())?;
@@ -254,7 +256,9 @@ impl Engine {
         let has_outside = can_search || jobs.is_some() || !servers.public.is_empty();
         let web = web.filter(|_| has_outside).map(|web| web.source);
         let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline, servers };
-        Ok(Setup { searcher, models, jobs, sources, collections, set_aside_nanos })
+        let asks_server = jobs.as_ref().is_some_and(|jobs| jobs.settings.terms.mcp.is_some());
+        let has_server_text = has_server_text || asks_server || !sources.servers.internal.is_empty();
+        Ok(Setup { searcher, models, jobs, sources, collections, has_server_text, set_aside_nanos })
     }
 
     /// Completes the resources of a run.
@@ -265,6 +269,7 @@ impl Engine {
         observer: Observer,
         stop: CancellationToken,
     ) -> Resources {
+        let collections_are_open = self.are_open(&setup);
         let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
         let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
@@ -292,6 +297,7 @@ impl Engine {
             seed: rand::random(),
             jobs,
             set_aside_nanos,
+            collections_are_open,
         }
     }
 
@@ -339,12 +345,12 @@ impl Engine {
     }
 
     /// Returns the collections whose rules apply: those in a scope, and those that text of earlier runs is from.
-    fn collections(&self, searcher: &Searcher, scope: &Scope, origins: Origins) -> BTreeSet<String> {
+    fn collections(&self, searcher: &Searcher, scope: &Scope, earlier: KnownCollections) -> BTreeSet<String> {
         let known = searcher.index().manifest().collections.keys();
         let searched = known.clone().filter(|name| scope.collections.is_empty() || scope.collections.contains(*name));
-        let earlier = match origins {
-            Origins::Known(names) => names,
-            Origins::Unknown => known.chain(self.settings.values.collections.keys()).cloned().collect(),
+        let earlier = match earlier {
+            KnownCollections::These(names) => names,
+            KnownCollections::Any => known.chain(self.settings.values.collections.keys()).cloned().collect(),
         };
         searched.cloned().chain(earlier).collect()
     }
@@ -388,11 +394,11 @@ impl Engine {
         Ok(self.settings.mcp_servers(servers, self.runs_folder().join(PAGES)))
     }
 
-    /// Returns whether the settings allow egress for every one of some collections.
-    fn allows_egress(&self, collections: &BTreeSet<String>) -> bool {
+    /// Returns whether the settings let all text of a run leave: that of every collection, and no server's.
+    fn are_open(&self, setup: &Setup) -> bool {
         let options = &self.settings.values.collections;
         let is_open = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
-        !collections.is_empty() && collections.iter().all(is_open)
+        !setup.has_server_text && !setup.collections.is_empty() && setup.collections.iter().all(is_open)
     }
 
     /// Refuses a web-only run if the web is unreachable.

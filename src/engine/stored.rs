@@ -54,6 +54,35 @@ pub(crate) struct RunSummary {
     pub(crate) problem: Option<String>,
 }
 
+/// Runs with the same number of nodes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RunGroup {
+    pub(crate) nodes: usize,
+    pub(crate) runs: usize,
+    /// `None` if the cost of one is unknown.
+    pub(crate) mean_cost_usd: Option<f64>,
+    pub(crate) mean_seconds: f64,
+}
+
+impl RunGroup {
+    /// Groups runs, fewest nodes first.
+    pub(crate) fn of(runs: &[RunSummary]) -> Vec<Self> {
+        let mut groups: BTreeMap<usize, Vec<&RunSummary>> = BTreeMap::new();
+        for run in runs {
+            groups.entry(run.nodes).or_default().push(run);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a mean of a few runs")]
+        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let group = |(nodes, runs): (usize, Vec<&RunSummary>)| Self {
+            nodes,
+            runs: runs.len(),
+            mean_cost_usd: runs.iter().map(|run| run.cost_usd).collect::<Option<Vec<_>>>().map(mean),
+            mean_seconds: mean(runs.iter().map(|run| run.seconds).collect()),
+        };
+        groups.into_iter().map(group).collect()
+    }
+}
+
 /// The stored runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredRuns {
@@ -404,35 +433,58 @@ fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
     })
 }
 
-/// Collections that text of earlier runs is from. Their rules continue to apply to it.
-pub(super) enum Origins {
+/// Where text of earlier runs is from. The rules of collections and servers continue to apply to it.
+#[derive(Default)]
+pub(super) struct Origins {
+    pub(super) collections: KnownCollections,
+    /// Whether it may be from internal servers too.
+    pub(super) has_server_text: bool,
+}
+
+/// Collections that text of earlier runs is from.
+pub(super) enum KnownCollections {
     /// These.
-    Known(BTreeSet<String>),
+    These(BTreeSet<String>),
     /// Perhaps any: an older version began the run, or a run it follows was removed.
-    Unknown,
+    Any,
+}
+
+impl Default for KnownCollections {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
 }
 
 impl Origins {
-    /// Returns the collections whose text a run may have, those of the runs it follows included.
+    /// Returns where the text of a run may be from, that of the runs it follows included.
     pub(super) async fn of(store: &Store, state: &RunState) -> Result<Self, EngineError> {
+        let has_server_text = state.settings.may_have_server_text()
+            // Runs of older versions do not say whether their jobs read a server.
+            || state.branches.values().any(|branch| branch.saw_internal);
+        Ok(Self { collections: KnownCollections::of(store, state).await?, has_server_text })
+    }
+}
+
+impl KnownCollections {
+    async fn of(store: &Store, state: &RunState) -> Result<Self, EngineError> {
         if !state.settings.collections.is_empty() {
-            return Ok(Self::Known(state.settings.collections.clone()));
+            return Ok(Self::These(state.settings.collections.clone()));
         }
         let mut known: BTreeSet<_> = state.settings.request.scope.collections.iter().cloned().collect();
         // Without a restriction, all collections of that time were searched, and their names are not on record.
         if known.is_empty() {
-            return Ok(Self::Unknown);
+            return Ok(Self::Any);
         }
-        let Some(Followed { run, .. }) = &state.settings.follows else { return Ok(Self::Known(known)) };
+        let Some(Followed { run, .. }) = &state.settings.follows else { return Ok(Self::These(known)) };
         match store.read(run).await {
             Ok((_, earlier)) => match Box::pin(Self::of(store, &earlier)).await? {
-                Self::Known(earlier) => {
+                Self::These(earlier) => {
                     known.extend(earlier);
-                    Ok(Self::Known(known))
+                    Ok(Self::These(known))
                 }
-                Self::Unknown => Ok(Self::Unknown),
+                Self::Any => Ok(Self::Any),
             },
-            Err(StoreError::Missing(_)) => Ok(Self::Unknown),
+            Err(StoreError::Missing(_)) => Ok(Self::Any),
             Err(error) => Err(error.into()),
         }
     }

@@ -155,8 +155,9 @@ impl VerifyError {
     /// Returns whether the request itself is invalid.
     pub(super) fn is_usage(&self) -> bool {
         match self {
-            Self::NoReport { .. } | Self::UpdatesRun { .. } | Self::NotAFolder { .. } => true,
-            Self::File { .. }
+            Self::UpdatesRun { .. } | Self::NotAFolder { .. } => true,
+            Self::NoReport { .. }
+            | Self::File { .. }
             | Self::Format { .. }
             | Self::NoQuotes { .. }
             | Self::NoPlaces { .. }

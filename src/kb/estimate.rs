@@ -24,42 +24,42 @@ const SECONDS_PER_REQUEST: f64 = 2.0;
 
 /// Work, time and cost of indexing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct IndexEstimate {
+pub(crate) struct IndexEstimate {
     /// Files that would be read: new ones, and those whose size or time has changed.
-    pub files: usize,
+    pub(crate) files: usize,
     /// Files that would not.
-    pub unchanged: usize,
+    pub(crate) unchanged: usize,
     /// Files that cannot be indexed.
-    pub skipped: usize,
+    pub(crate) skipped: usize,
     /// Files that would be removed from the index.
-    pub removed: usize,
+    pub(crate) removed: usize,
     /// Chunks that would be written.
-    pub chunks: usize,
+    pub(crate) chunks: usize,
     /// Chunks that would be embedded, those included that wait for it since an earlier run.
-    pub to_embed: usize,
+    pub(crate) to_embed: usize,
     /// Chunks that would be written and keep the vector of an earlier run.
-    pub kept: usize,
+    pub(crate) kept: usize,
     /// Tokens that would be embedded, at most.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// How long embedding would take, about, in seconds.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Requests to a server, and their cost; `None` if this machine embeds.
-    pub server: Option<ServerEstimate>,
+    pub(crate) server: Option<ServerEstimate>,
 }
 
 /// Requests to a server that embeds, and their cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ServerEstimate {
+pub(crate) struct ServerEstimate {
     /// Its address.
-    pub address: String,
+    pub(crate) address: String,
     /// Requests.
-    pub requests: usize,
+    pub(crate) requests: usize,
     /// Seconds that a request is taken to last.
-    pub seconds_per_request: f64,
+    pub(crate) seconds_per_request: f64,
     /// Upper bound on the cost of the tokens in US dollars; `None` if their price is not known.
-    pub cost_usd: Option<f64>,
+    pub(crate) cost_usd: Option<f64>,
     /// The limit in US dollars; `None` for no limit.
-    pub max_cost_usd: Option<f64>,
+    pub(crate) max_cost_usd: Option<f64>,
 }
 
 /// Returns what [`ingest`](super::ingest::ingest) would do with the same parameters. Embedding would stop at a cost of
@@ -68,7 +68,7 @@ pub struct ServerEstimate {
 /// # Errors
 ///
 /// Returns the error that it would begin with.
-pub async fn estimate(
+pub(crate) async fn estimate(
     location: &IndexLocation,
     embedder: &Arc<dyn Embedder>,
     choice: &str,

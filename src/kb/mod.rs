@@ -35,7 +35,7 @@ pub mod ingest;
 
 pub(crate) mod watch;
 
-pub mod estimate;
+pub(crate) mod estimate;
 
 pub(crate) mod rerank;
 

@@ -357,7 +357,14 @@ fn scores_in(reply: &Value, number: usize) -> Option<Vec<f32>> {
 mod tests {
     use super::*;
     use crate::base::clock::{ManualClock, Moment};
+    use crate::config::assert_states;
     use crate::kb::embed::ModelStore;
+
+    #[test]
+    fn rows_of_the_settings_state_the_defaults_in_force() {
+        assert_states("rerank.candidates", CANDIDATES);
+        assert_states("rerank.timeout_seconds", TIMEOUT.as_secs());
+    }
 
     fn local(choice: CrossEncoderChoice) -> CrossEncoder {
         CrossEncoder::new(choice, ModelStore::in_folder("/no/store".into()), "/no/data".into(), Some(1))

@@ -409,6 +409,15 @@ mod tests {
     use super::super::message::{Prompt, Usage};
     use super::*;
     use crate::base::line::with_causes;
+    use crate::config::assert_states;
+
+    #[test]
+    fn rows_of_the_settings_state_the_defaults_in_force() {
+        assert_states("models.max_input_tokens", MAX_INPUT_TOKENS);
+        assert_states("models.max_output_tokens", MAX_OUTPUT_TOKENS);
+        assert_states("models.reasoning_tokens", REASONING_TOKENS);
+        assert_states("models.timeout_seconds", TIMEOUT.as_secs());
+    }
 
     fn resolve(options: Value, variables: &[(&str, &str)]) -> Result<Option<Models>, ModelsError> {
         let options: ModelsOptions = serde_json::from_value(options).unwrap();

@@ -1,5 +1,7 @@
 //! Nodes, the sub-questions of a run, and the tree they form.
 
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,6 +52,24 @@ pub enum SourceHint {
     /// In the knowledge base first, then what is missing on the web.
     Mixed,
 }
+
+impl FromStr for SourceHint {
+    type Err = ParseSourceHintError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "internal" => Ok(Self::Internal),
+            "web" => Ok(Self::Web),
+            "mixed" => Ok(Self::Mixed),
+            _ => Err(ParseSourceHintError),
+        }
+    }
+}
+
+/// The text names no source.
+#[derive(Debug, thiserror::Error)]
+#[error("expected `internal`, `web` or `mixed`")]
+pub struct ParseSourceHintError;
 
 /// What a worker may do besides taking notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

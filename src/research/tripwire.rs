@@ -1,10 +1,10 @@
 //! A tripwire behind the types: outgoing text that shares content with internal text is withheld.
 //!
 //! Conversations that face outward never see internal text, see [`crate::base::outbound`], so this should never trip.
-//! It checks only what raises no false alarm: a run of eight words, or a token that does not occur by chance (a number
-//! of at least four digits that is not a year, a code such as `7f3a9c`, an e-mail address). It is not a filter: it does
-//! not detect disguised or paraphrased text, and ignores single names, since a product that appears on both sides is
-//! not a leak.
+//! It checks only what hardly occurs by chance: a run of eight words, or a rare token (a number of at least five
+//! digits, a grouped one of four, a code such as `7f3a9c`, an e-mail address). Ports, years, round numbers and those of
+//! standards are in many texts. It is not a filter: it does not detect disguised or paraphrased text, and
+//! ignores single names, since a product that appears on both sides is not a leak.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,8 +12,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Length of a run of words that identifies its source.
 const RUN_WORDS: usize = 8;
 
-/// Fewest digits of a rare number, and of a rare token with letters, such as `INV-20931`.
-const RARE_DIGITS: [usize; 2] = [4, 5];
+/// Fewest digits of a rare number, of one that is grouped, and of a rare token with letters, such as `INV-20931`.
+const NUMBER_DIGITS: usize = 5;
+const GROUPED_DIGITS: usize = 4;
+const MIXED_DIGITS: usize = 5;
+
+/// Words before a number that many texts have, such as ISO 27001.
+const NUMBERED: [&str; 6] = ["iso", "iec", "rfc", "din", "en", "port"];
+
+/// Digits of a round number that are not 0 at its end: `10,000` and `250000` are round.
+const ROUND_DIGITS: usize = 2;
 
 /// Length of the shortest code, in letters and digits.
 const CODE_LETTERS: usize = 6;
@@ -28,7 +36,10 @@ pub(crate) struct Tripwire {
 #[derive(Default)]
 struct Known {
     runs: HashSet<u64>,
+    /// All tokens that could be written like a rare one.
     tokens: HashSet<u64>,
+    /// Tokens that do not occur by chance.
+    rare: HashSet<u64>,
 }
 
 /// An outgoing text shares content with internal text. The error leaves the content out, so that it may be shown and
@@ -69,7 +80,7 @@ impl Tripwire {
         let Self { internal, outbound } = self;
         match () {
             () if is_internal(&own.runs, &internal.runs, &outbound.runs) => Err(Tripped::Run),
-            () if is_internal(&own.tokens, &internal.tokens, &outbound.tokens) => Err(Tripped::Token),
+            () if is_internal(&own.tokens, &internal.rare, &outbound.tokens) => Err(Tripped::Token),
             () => Ok(()),
         }
     }
@@ -81,26 +92,37 @@ impl Known {
         let words: Vec<_> =
             text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
         self.runs.extend(words.windows(RUN_WORDS).map(hash));
-        self.tokens
-            // In addresses and tables, signs separate the tokens instead of spaces.
-            .extend(text.split(|letter: char| letter.is_whitespace() || "/?&=#|<>".contains(letter)).filter_map(rare));
+        // In addresses and tables, signs separate the tokens instead of spaces.
+        let mut is_numbered = false;
+        for token in text.split(|letter: char| letter.is_whitespace() || "/?&=#|<>".contains(letter)) {
+            let token = token.trim_matches(|letter: char| !letter.is_alphanumeric());
+            let plain: Vec<_> = token.chars().filter(|letter| letter.is_alphanumeric()).collect();
+            // The other side may write a number with separators, or without.
+            self.tokens.insert(hash(&plain));
+            if is_rare(token, &plain) && !is_numbered {
+                self.rare.insert(hash(&plain));
+            }
+            is_numbered = NUMBERED.contains(&token);
+        }
     }
 }
 
-/// Returns the hash of a rare token without its separators; `None` for a token that may occur by chance.
-fn rare(token: &str) -> Option<u64> {
-    let token = token.trim_matches(|letter: char| !letter.is_alphanumeric());
-    let plain: Vec<_> = token.chars().filter(|letter| letter.is_alphanumeric()).collect();
+/// Returns whether a token, given with and without its separators, does not occur by chance.
+fn is_rare(token: &str, plain: &[char]) -> bool {
     let digits = plain.iter().filter(|letter| letter.is_ascii_digit()).count();
-    let [number, with_letters] = RARE_DIGITS;
-    let is_year = plain.len() == 4 && matches!(plain[..2], ['1', '9'] | ['2', '0']);
-    let is_number = digits >= with_letters || (digits >= number && digits == plain.len() && !is_year);
     let is_address = token.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
+    if is_address {
+        return true;
+    }
+    if digits == plain.len() {
+        let is_round = plain.iter().skip(ROUND_DIGITS).all(|digit| *digit == '0');
+        let is_grouped = token.len() > plain.len();
+        return !is_round && digits >= if is_grouped { GROUPED_DIGITS } else { NUMBER_DIGITS };
+    }
     // `7f3a9c` alternates; `sha256` does not.
     let digit_runs =
         plain.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).filter(|run| run[0].is_ascii_digit());
-    let is_code = plain.len() >= CODE_LETTERS && digits < plain.len() && digit_runs.count() >= 2;
-    (is_number || is_address || is_code).then(|| hash(&plain))
+    digits >= MIXED_DIGITS || (plain.len() >= CODE_LETTERS && digit_runs.count() >= 2)
 }
 
 fn hash<T: Hash + ?Sized>(value: &T) -> u64 {
@@ -115,7 +137,8 @@ mod tests {
 
     const NOTE: &str = "The customer pays 48,731 euros a year, says Ottoline Vasquez-Ferreira (ottoline@acme.example). \
                         The renewal is at risk because of late deliveries from Leipzig. Ticket CANARY-7f3a9c of 2025 is open, \
-                        and sha256 sums are in docs/v2.";
+                        and sha256 sums are in docs/v2. Postgres listens on 5432, the gateway on 8443 (RFC 9110), \
+                        for 10,000 users; we are certified to ISO 27001. Account 4417-0982-5536, order 880213.";
 
     fn wire() -> Tripwire {
         let mut wire = Tripwire::default();
@@ -132,18 +155,23 @@ mod tests {
             ("https://a.example/?q=48.731", Tripped::Token),
             ("write to ottoline@acme.example.", Tripped::Token),
             ("what is canary-7F3A9C?", Tripped::Token),
+            ("441709825536", Tripped::Token),
+            ("order 880213", Tripped::Token),
         ] {
             assert_eq!(wire().check(text), Err(tripped), "{text}");
         }
     }
 
     #[test]
-    fn ordinary_words_years_and_product_names_pass() {
+    fn ordinary_words_years_names_ports_standards_and_round_numbers_pass() {
         for text in [
             "renewal at risk because of late deliveries",
             "suppliers in Leipzig in 2025",
             "sha256 or v2?",
             "how customers pay a year ahead",
+            "ISO 27001 certification cost",
+            "RFC 9110 on port 8443 and 5432",
+            "databases for 10,000 users",
         ] {
             assert_eq!(wire().check(text), Ok(()), "{text}");
         }

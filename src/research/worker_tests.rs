@@ -401,6 +401,7 @@ async fn steps_can_be_run_by_any_thread() {
         memory: &memory,
         verdicts: &[],
         ledger: Vec::new(),
+        nearest: &Vec::new(),
         on_section: &|_| {},
     };
     is_send(&crate::research::writer::draft(&caller, &key, &material));

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,8 +75,16 @@ pub(crate) struct WriterInput<'a> {
     pub(crate) verdicts: &'a [Verdict],
     /// Most relevant quotes, best first.
     pub(crate) ledger: Vec<&'a Evidence>,
+    /// Ranks the quotes of a section whose quotes do not all fit.
+    pub(crate) nearest: &'a dyn Nearest,
     /// Called with each section of a long answer, in order, after its citations were checked.
     pub(crate) on_section: &'a (dyn Fn(&Section) + Send + Sync),
+}
+
+/// Ranks the quotes of nodes by their similarity to a text.
+pub(crate) trait Nearest: Send + Sync {
+    /// Returns those that are known to be similar, most similar first.
+    fn nearest<'a>(&'a self, text: &'a str, nodes: &'a [NodeId]) -> BoxFuture<'a, Vec<EvidenceId>>;
 }
 
 // The doc comments of the types that derive `JsonSchema` are sent as schema descriptions and are part of the request
@@ -279,15 +288,24 @@ impl<'a> Writer<'a> {
     async fn section(&self, number: usize, title: &str, nodes: &[&Node], titles: &str) -> Result<Section, CallError> {
         let branches: Vec<_> = nodes.iter().filter_map(|node| self.material.branches.get(&node.id)).collect();
         let findings: Vec<_> = branches.iter().map(|branch| branch_text(branch)).collect();
-        let quotes = branches.iter().flat_map(|branch| &branch.evidence).map(named).collect();
-        let mut view = WriterParts { findings: findings.join("\n"), quotes, ..WriterParts::default() };
+        let mut quotes: Vec<_> = branches.iter().flat_map(|branch| &branch.evidence).collect();
+        let mut view = WriterParts { findings: findings.join("\n"), ..WriterParts::default() };
+        view.quotes = quotes.iter().copied().map(named).collect();
         let render = |view: &WriterParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
             let context =
                 json!({"task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes});
             Template::Section.prompt(self.caller, context)
         };
-        let prompt = self.fitted(room::<SectionDraft>(self.caller, Role::Writer), &mut view, render);
+        let room = room::<SectionDraft>(self.caller, Role::Writer);
+        if size(self.caller, &render(&view)) > room {
+            // Quotes are dropped from the end, so those that bear on the title come first.
+            let ids: Vec<_> = nodes.iter().map(|node| node.id.clone()).collect();
+            let nearest = self.material.nearest.nearest(title, &ids).await;
+            quotes.sort_by_key(|quote| nearest.iter().position(|id| *id == quote.id).unwrap_or(nearest.len()));
+            view.quotes = quotes.into_iter().map(named).collect();
+        }
+        let prompt = self.fitted(room, &mut view, render);
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
         let key = self.key.then(&format!("section/{}", number + 1));
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;

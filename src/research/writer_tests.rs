@@ -10,6 +10,14 @@ struct World {
     tree: Tree,
     branches: BTreeMap<NodeId, Branch>,
     memory: Memory,
+    /// Quotes that are similar to every text.
+    similar: Vec<EvidenceId>,
+}
+
+impl Nearest for Vec<EvidenceId> {
+    fn nearest<'a>(&'a self, _: &'a str, _: &'a [NodeId]) -> BoxFuture<'a, Vec<EvidenceId>> {
+        Box::pin(std::future::ready(self.clone()))
+    }
 }
 
 impl World {
@@ -23,7 +31,13 @@ impl World {
             let texts: Vec<_> = texts.iter().map(String::as_str).collect();
             branches.insert(id.clone(), branch(&id, &texts, Label::Internal));
         }
-        Self { brief: brief("What of apples?", &["weight"]), tree, branches, memory: Memory::default() }
+        Self {
+            brief: brief("What of apples?", &["weight"]),
+            tree,
+            branches,
+            memory: Memory::default(),
+            similar: Vec::new(),
+        }
     }
 
     fn material(&self) -> WriterInput<'_> {
@@ -35,6 +49,7 @@ impl World {
             memory: &self.memory,
             verdicts: &[],
             ledger: self.branches.values().flat_map(|branch| &branch.evidence).collect(),
+            nearest: &self.similar,
             on_section: &|_| {},
         }
     }
@@ -220,4 +235,22 @@ async fn long_answer_that_cannot_be_paid_for_is_not_begun() {
     let caller = caller.paying_for(4);
     assert_eq!(world.draft(&caller).await.unwrap().answer, "Apple 0 weighs 0 stones [n2e1].");
     assert_eq!(caller.keys(), ["write/answer"], "outline, three sections and the whole are five calls");
+}
+
+#[tokio::test]
+async fn section_whose_quotes_do_not_fit_is_shown_those_that_the_memory_finds_for_its_title() {
+    let mut world = World::of(3, 10);
+    let last: EvidenceId = "n2e10".parse().unwrap();
+    world.similar = vec![last.clone()];
+    let caller = Scripted::by_key(vec![
+        ("write/outline", json!({"sections": [{"title": "All", "nodes": ["n2", "n3", "n4"]}]})),
+        ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
+        ("write/answer", answer("Apples weigh up to 9 stones [n2e10].", &json!([]))),
+    ])
+    .with_input_limit(1_500);
+    world.draft(&caller).await.unwrap();
+    let asked = caller.tasks();
+    let shown: Vec<_> = asked[1].split("<data id=\"").skip(1).filter(|data| data.contains("From: ")).collect();
+    assert!(shown[0].starts_with(&format!("{last}\"")), "{shown:#?}");
+    assert!(shown.len() < 30, "all fit");
 }

@@ -243,7 +243,7 @@ impl Desk {
         prompt: &'a Prompt,
         label: Label,
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let span = info_span!("call", %key, role = %prompt.role, tokens = Empty);
+        let span = info_span!("call", %key, role = %prompt.role, tokens = Empty, dollars = Empty);
         let call = async move {
             self.attach_request(prompt);
             let reply = self.make(key, prompt, label).await;

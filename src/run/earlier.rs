@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::cache::normalised;
 use super::journal::{Lookup, LookupTool};
 use super::node_source::Inside;
-use super::recall::{EntryKind, Recall, RecallError, RecallQuery, Recalled};
+use super::recall::{Recall, RecallError, RecallQuery, Recalled};
 use super::store::Store;
 use super::tree::RunState;
 use crate::base::clock::Moment;
@@ -65,8 +65,7 @@ pub(crate) async fn quotes(
     let mut runs = BTreeMap::new();
     let mut depth = limit.saturating_mul(ENTRIES_PER_QUOTE);
     loop {
-        let query = RecallQuery { kind: Some(EntryKind::Quote), ..RecallQuery::of(text, depth) };
-        let entries = recall.search(&query).await?;
+        let entries = recall.search(&RecallQuery::of(text, depth)).await?;
         let is_all = entries.len() < depth || entries.last().is_none_or(|last| last.similarity < LEAST_SIMILARITY);
         let mut found: Vec<EarlierQuote> = Vec::new();
         for entry in entries.into_iter().filter(|entry| entry.similarity >= LEAST_SIMILARITY) {
@@ -88,7 +87,7 @@ pub(crate) async fn quotes(
 
 /// Returns the quote of an entry as the journal has it.
 fn quote(entry: Recalled, state: &RunState) -> Option<EarlierQuote> {
-    let id: EvidenceId = entry.entry.id.parse().ok()?;
+    let id: EvidenceId = entry.id.parse().ok()?;
     let quote = state.branches.get(id.node())?.evidence.iter().find(|quote| quote.id == id && quote.checked)?;
     Some(EarlierQuote {
         run: entry.run,

@@ -19,6 +19,7 @@ use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
+use crate::source::Label;
 use crate::source::mcp::ServerNote;
 
 use super::budget::{BudgetLimits, LimitsByPlan};
@@ -45,7 +46,8 @@ pub struct RunRequest {
     /// Source for every sub-question (`--source`); `None` follows the plan.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<SourceHint>,
-    /// Whether internal text may leave this machine (`--allow-egress`).
+    /// Whether the user lets internal text leave with this run (`--allow-egress`). What the run does is
+    /// [`RunSettings::is_open`].
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub allow_egress: bool,
     /// Whether pages cited by Deep Research are fetched to verify its claims.
@@ -85,6 +87,14 @@ pub struct RunSettings {
     /// Every run keeps them apart. Those begun before journal format 6 lack this mark: one worker of theirs saw both.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub keeps_public_apart: bool,
+    /// Whether internal text may leave: by the flag, or by the settings of every collection it is from. Decided anew
+    /// each time the run is resumed, since collections and their settings change.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_open: bool,
+    /// Whether the run may have text of internal servers, its own or those of runs it follows. The setting of a
+    /// collection does not let such text leave.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub has_server_text: bool,
     /// Limits on cost, tokens, time and rounds. The first plan may lower them, see [`Self::by_plan`].
     pub limits: BudgetLimits,
     /// Limits that the user has not set, by the workers of the first plan.
@@ -127,6 +137,19 @@ pub struct RunSettings {
     /// Why the run does not use the configured models; `None` if it uses them, or none are configured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instead: Option<Instead>,
+}
+
+impl RunSettings {
+    /// Returns whether the user started the run with `--allow-egress`. Versions that do not record whether the run is
+    /// open set the flag for the settings of collections too, so theirs is none.
+    pub(crate) fn has_flag(&self) -> bool {
+        self.request.allow_egress && self.is_open
+    }
+
+    /// Returns whether the run may have text of internal servers.
+    pub(crate) fn may_have_server_text(&self) -> bool {
+        self.has_server_text || self.servers.iter().any(|server| server.label == Label::Internal)
+    }
 }
 
 /// Why a question is answered without the configured models.
@@ -173,6 +196,9 @@ pub enum Event {
         /// Nodes to retry.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         again: Vec<NodeId>,
+        /// Whether internal text may leave from now on.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        is_open: bool,
     },
     /// The user answered a clarifying question.
     Clarified {
@@ -252,6 +278,24 @@ pub enum Event {
 }
 
 impl Event {
+    /// Returns the node that the event is about.
+    pub(crate) fn node(&self) -> Option<&NodeId> {
+        match self {
+            Self::NodeStarted { node, .. }
+            | Self::NodeFinished { node, .. }
+            | Self::NodePaused { node }
+            | Self::NodeFailed { node, .. }
+            | Self::NodeBlocked { node, .. } => Some(node),
+            Self::Started { .. }
+            | Self::Resumed { .. }
+            | Self::Clarified { .. }
+            | Self::Briefed { .. }
+            | Self::Planned { .. }
+            | Self::RoundEnded { .. }
+            | Self::Ended { .. } => None,
+        }
+    }
+
     /// Returns the stored name of the event type.
     pub fn name(&self) -> &'static str {
         match self {

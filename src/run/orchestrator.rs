@@ -35,6 +35,7 @@ use super::work::Work;
 use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
 use crate::base::id::RunId;
+use crate::base::money::dollars_text;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, Caller, Limit};
 use crate::llm::model::ModelError;
@@ -94,6 +95,8 @@ pub struct Resources {
     pub jobs: Option<Arc<DeepResearch>>,
     /// Part of the cost limit that is set aside for vectors of queries, in billionths of a dollar.
     pub set_aside_nanos: u64,
+    /// Whether the settings of every collection let its text leave.
+    pub collections_are_open: bool,
 }
 
 impl Resources {
@@ -265,10 +268,11 @@ impl Orchestrator {
         // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
+        let is_open = state.settings.has_flag() || resources.collections_are_open;
         let at = resources.clock.now().max(state.last_moment());
         let jobs = resources.jobs.as_ref();
         let again = jobs.map_or_else(Vec::new, |jobs| to_try_again(&state, &calls, jobs.retry_unknown));
-        let record = Record { seq: state.next_seq(), at, event: Event::Resumed { limits, again } };
+        let record = Record { seq: state.next_seq(), at, event: Event::Resumed { limits, again, is_open } };
         locked.append(&record).await?;
         state.apply(&record)?;
         (resources.listener)(&RunNotice::Event(&record, &state));
@@ -290,7 +294,7 @@ impl Orchestrator {
         let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
         let clock = Arc::clone(&resources.clock);
         let cache = Cache::new(locked.clone(), state.started_at(), Arc::clone(&clock), resources.embedder.clone());
-        let egress = Egress::new(locked.clone(), clock, state.settings.request.allow_egress);
+        let egress = Egress::new(locked.clone(), clock, state.settings.is_open);
         egress.learn(&state);
         let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
         let ledger = Arc::new(Ledger::new(
@@ -647,11 +651,32 @@ impl Orchestrator {
         let record = Record { seq: self.state.next_seq(), at, event };
         self.locked.append(&record).await?;
         self.state.apply(&record)?;
-        info!(seq = record.seq, nodes = self.state.tree.nodes.len(), "{}", record.event.name());
+        self.log(&record);
         self.watch(&record.event);
         self.plan_ahead();
         (self.resources.listener)(&RunNotice::Event(&record, &self.state));
         Ok(())
+    }
+
+    /// Logs an event with ids and counts.
+    fn log(&self, record: &Record) {
+        let spent = self.budget.spent().total();
+        let (route, stop) = match &record.event {
+            Event::NodeStarted { route, .. } => (Some(*route), None),
+            Event::Ended { stop_reason, .. } => (None, Some(stop_reason.name())),
+            _ => (None, None),
+        };
+        info!(
+            seq = record.seq,
+            node = record.event.node().map(tracing::field::display),
+            route = route.map(tracing::field::debug),
+            stop,
+            nodes = self.state.tree.nodes.len(),
+            tokens = spent.tokens,
+            dollars = %dollars_text(spent.cost_nanos),
+            "{}",
+            record.event.name()
+        );
     }
 
     /// Applies the limits of the plan, and sets aside amounts for the rest of the run.

@@ -21,12 +21,12 @@ pub(super) const CONTEXT_TOKENS: u64 = 1_000;
 /// Most pages listed for a worker outside as read before.
 const MAX_PAGES_READ: usize = 20;
 
-/// Words the user wrote: question, clarification and requirements.
+/// Words the user wrote: question, answer to a clarifying question, and requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UserWords {
     pub(crate) question: Outbound,
-    /// The clarifying question, which was worded before any retrieval, and the user's answer.
-    pub(crate) clarification: Option<Outbound>,
+    /// The user's answer to a clarifying question. The question is the model's: an address in it is not the user's.
+    pub(crate) answer: Option<Outbound>,
     /// Aspects the answer must cover.
     pub(crate) required: Vec<Outbound>,
     /// Range of days that pages must be from.
@@ -50,7 +50,7 @@ impl UserWords {
         };
         Self {
             question: Outbound::vouched(state.question.as_str()),
-            clarification: state.clarification.as_deref().map(Outbound::vouched),
+            answer: state.clarification.as_ref().map(|clarified| Outbound::vouched(&clarified.answer)),
             required: state.settings.request.required.iter().map(Outbound::vouched).collect(),
             days,
         }
@@ -58,7 +58,7 @@ impl UserWords {
 
     /// Returns all of them except the days.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Outbound> {
-        [&self.question].into_iter().chain(&self.clarification).chain(&self.required)
+        [&self.question].into_iter().chain(&self.answer).chain(&self.required)
     }
 }
 
@@ -124,7 +124,7 @@ impl<'a> BeforeRetrieval<'a> {
 /// Returns whether the user allows internal text to leave.
 #[expect(clippy::disallowed_methods, reason = "this is where the setting is read")]
 pub(crate) fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
-    EgressAllowed::by_setting(state.settings.request.allow_egress)
+    EgressAllowed::by_setting(state.settings.is_open)
 }
 
 /// Everything that a conversation facing outward is shown of a run.

@@ -2,7 +2,8 @@
 //! answer is written, and those of all runs are searched by `dr recall`.
 //!
 //! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
-//! confidence. A [`RecallQuery`] filters by tag and ranks by similarity to a text, such as the question or an aspect.
+//! confidence. A [`RecallQuery`] filters by run, node and kind, and ranks by similarity to a text, such as the question,
+//! an aspect or the title of a section. Everything else about an entry is read from the journal, by its id.
 //!
 //! There is one LanceDB table per embedder beside the journal. It can be rebuilt from the journal at any time, so nothing
 //! depends on it being complete. Adding entries of a run again replaces them.
@@ -20,8 +21,7 @@ use futures::TryStreamExt;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
 use lancedb::{Connection, DistanceType, Table};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::base::bounded::caught;
 use crate::base::id::{ContentHash, RunId};
@@ -78,7 +78,7 @@ impl Failures {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EntryKind {
     /// A quote, with the findings that cite it.
@@ -88,7 +88,7 @@ pub(crate) enum EntryKind {
 }
 
 /// Where an entry comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EntrySource {
     /// The knowledge base.
@@ -121,52 +121,41 @@ pub(crate) struct Entry {
 /// A search of the entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecallQuery<'a> {
-    /// Only entries of this run.
+    /// Only entries of this run; of all if it is `None`.
     pub(crate) run: Option<&'a RunId>,
     /// The text to rank by.
     pub(crate) text: &'a str,
-    /// Only entries of this kind.
-    pub(crate) kind: Option<EntryKind>,
-    /// Only entries from this source.
-    pub(crate) source: Option<EntrySource>,
-    /// Only entries that a reader of this label may see.
-    pub(crate) eyes: Label,
-    /// Only entries of this node.
-    pub(crate) node: Option<&'a NodeId>,
+    pub(crate) kind: EntryKind,
+    /// Only entries of these nodes; all if there is none.
+    pub(crate) nodes: &'a [NodeId],
     /// Most entries to return.
     pub(crate) limit: usize,
 }
 
 impl<'a> RecallQuery<'a> {
-    /// Searches all entries of all runs for `text`.
+    /// Searches the quotes of all runs for `text`.
     pub(crate) fn of(text: &'a str, limit: usize) -> Self {
-        Self { run: None, text, kind: None, source: None, eyes: Label::Internal, node: None, limit }
+        Self { run: None, text, kind: EntryKind::Quote, nodes: &[], limit }
     }
 
-    /// Returns the filter as SQL, `None` if all entries are searched. Only words of enums and ids of runs and nodes enter
-    /// it, so nothing needs escaping.
-    fn filter(&self) -> Option<String> {
-        let tags = [
-            ("run", self.run.map(ToString::to_string)),
-            ("kind", self.kind.as_ref().map(word)),
-            ("source", self.source.as_ref().map(word)),
-            ("label", (self.eyes == Label::Public).then(|| word(&Label::Public))),
-            ("node", self.node.map(ToString::to_string)),
-        ];
-        let conditions = tags.into_iter().filter_map(|(column, value)| Some(format!("{column} = '{}'", value?)));
-        let conditions: Vec<_> = conditions.collect();
-        (!conditions.is_empty()).then(|| conditions.join(" AND "))
+    /// Returns the filter as SQL. Only words of enums and ids of runs and nodes enter it, so nothing needs escaping.
+    fn filter(&self) -> String {
+        let run = self.run.map(|run| format!("run = '{run}'"));
+        let nodes: Vec<_> = self.nodes.iter().map(|node| format!("'{node}'")).collect();
+        let nodes = (!nodes.is_empty()).then(|| format!("node IN ({})", nodes.join(", ")));
+        let kind = format!("kind = '{}'", word(&self.kind));
+        run.into_iter().chain(nodes).chain([kind]).collect::<Vec<_>>().join(" AND ")
     }
 }
 
-/// An entry that was found, and its similarity to the text of the query, as a cosine.
+/// An entry that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recalled {
     /// The run that found it.
     pub(crate) run: RunId,
-    /// The entry with its tags.
-    pub(crate) entry: Entry,
-    /// The cosine.
+    /// See [`Entry::id`].
+    pub(crate) id: String,
+    /// Cosine of the entry and the text of the query.
     pub(crate) similarity: f32,
 }
 
@@ -320,15 +309,12 @@ impl Recall {
         // Without it if the folder is read-only: nothing is deleted there.
         let _lock = self.share().await.ok();
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
-        let mut nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index();
-        if let Some(filter) = query.filter() {
-            nearest = nearest.only_if(filter);
-        }
-        let columns = Select::columns(&[&TAGS[..], &["run", "confidence", "_distance"]].concat());
+        let nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index().only_if(query.filter());
+        let columns = Select::columns(&["run", "id", "_distance"]);
         let found = nearest.select(columns).limit(query.limit).execute().await.map_err(during("search"))?;
         let batches: Vec<RecordBatch> = found.try_collect().await.map_err(during("search"))?;
         let mut found: Vec<Recalled> = batches.iter().map(recalled).collect::<Result<Vec<_>, _>>()?.concat();
-        let key = |found: &Recalled| (found.run.clone(), found.entry.id.clone());
+        let key = |found: &Recalled| (found.run.clone(), found.id.clone());
         // Ties by key, so that the same entries are in the same order for a resumed run.
         found.sort_by(|a, b| b.similarity.total_cmp(&a.similarity).then_with(|| key(a).cmp(&key(b))));
         Ok(found)
@@ -474,9 +460,6 @@ fn source_of(quote: &Evidence) -> EntrySource {
     }
 }
 
-/// Columns of text that make up an entry.
-const TAGS: [&str; 7] = ["id", "node", "kind", "source", "place", "label", "text"];
-
 fn schema(dimension: usize) -> SchemaRef {
     let text = |name: &str| Field::new(name, DataType::Utf8, false);
     let item = Arc::new(Field::new("item", DataType::Float32, true));
@@ -513,26 +496,13 @@ fn batch(run: &RunId, entries: &[Entry], vectors: &[Vec<f32>], dimension: usize)
     )
 }
 
-/// Reads entries back, with their tags.
 fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
     let text = |name| column::<StringArray>(batch, name);
-    let [id, node, kind, source, place, label, words] = TAGS.map(text);
-    let (id, node, kind, source, place, label, words) = (id?, node?, kind?, source?, place?, label?, words?);
-    let (run, confidence) = (text("run")?, column::<Float32Array>(batch, "confidence")?);
-    let distance = column::<Float32Array>(batch, "_distance")?;
+    let (run, id, distance) = (text("run")?, text("id")?, column::<Float32Array>(batch, "_distance")?);
     let entry = |row: usize| {
-        let entry = Entry {
-            id: id.value(row).to_owned(),
-            node: tag(node.value(row))?,
-            kind: tag(kind.value(row))?,
-            source: tag(source.value(row))?,
-            place: place.value(row).to_owned(),
-            label: tag(label.value(row))?,
-            confidence: confidence.value(row),
-            text: words.value(row).to_owned(),
-        };
-        // The table stores no similarity: LanceDB returns the cosine distance.
-        Ok(Recalled { run: tag(run.value(row))?, entry, similarity: 1.0 - distance.value(row) })
+        // LanceDB returns the cosine distance.
+        let similarity = 1.0 - distance.value(row);
+        Ok(Recalled { run: serde_json::from_value(run.value(row).into())?, id: id.value(row).to_owned(), similarity })
     };
     (0..batch.num_rows()).map(entry).collect()
 }
@@ -540,10 +510,6 @@ fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
 /// Returns the word an enum is stored as.
 fn word<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-fn tag<T: DeserializeOwned>(text: &str) -> Result<T, RecallError> {
-    Ok(serde_json::from_value(text.into())?)
 }
 
 fn column<'a, T: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a T, ArrowError> {
@@ -588,8 +554,7 @@ mod tests {
         recall.add(&other, vec![entry("n1e1", "When do cats sleep?")]).await.unwrap();
         let all = RecallQuery::of("when do cats sleep", 5);
         let found = recall.search(&RecallQuery { run: Some(&run), ..all }).await.unwrap();
-        assert_eq!(found.iter().map(|found| found.entry.id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
-        assert_eq!(found[0].entry, entries()[0], "the tags come back as they were stored");
+        assert_eq!(found.iter().map(|found| found.id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
         let found = recall.search(&all).await.unwrap();
         assert_eq!(found.iter().map(|found| &found.run).collect::<Vec<_>>(), [&other, &run, &run]);
         Recall::forget(folder.path(), &run).await.unwrap();
@@ -642,7 +607,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn entries_are_filtered_by_kind_source_label_and_node() {
+    async fn entries_are_filtered_by_kind_and_nodes() {
         let folder = tempfile::tempdir().unwrap();
         let recall = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
         let run = RunId::random(1);
@@ -658,14 +623,13 @@ mod tests {
         recall.add(&run, vec![kb, web, summary]).await.unwrap();
         let all = RecallQuery { run: Some(&run), ..RecallQuery::of("Do cats sleep?", 5) };
         for (query, expected) in [
-            (all, vec!["n1e1", "n2", "n2e1"]),
-            (RecallQuery { kind: Some(EntryKind::Quote), ..all }, vec!["n1e1", "n2e1"]),
-            (RecallQuery { source: Some(EntrySource::Web), ..all }, vec!["n2", "n2e1"]),
-            (RecallQuery { eyes: Label::Public, ..all }, vec!["n2e1"]),
-            (RecallQuery { node: Some(&second), kind: Some(EntryKind::Summary), ..all }, vec!["n2"]),
+            (all, vec!["n1e1", "n2e1"]),
+            (RecallQuery { nodes: &[second.clone()], ..all }, vec!["n2e1"]),
+            (RecallQuery { nodes: &[NodeId::numbered(1), second.clone()], ..all }, vec!["n1e1", "n2e1"]),
+            (RecallQuery { nodes: &[second], kind: EntryKind::Summary, ..all }, vec!["n2"]),
         ] {
             let found = recall.search(&query).await.unwrap();
-            assert_eq!(found.iter().map(|found| found.entry.id.as_str()).collect::<Vec<_>>(), expected, "{query:?}");
+            assert_eq!(found.iter().map(|found| found.id.as_str()).collect::<Vec<_>>(), expected, "{query:?}");
         }
     }
 }

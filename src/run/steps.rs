@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 use tracing::{Instrument, debug_span, instrument};
 
@@ -13,9 +14,9 @@ use super::event::RunRequest;
 use super::journal::JournalError;
 use super::outward::{egress_allowed, outward_brief, outward_task};
 use super::phase::{Briefs, Judged, Rounds, Stage};
-use super::recall::{EntryKind, Recall, RecallQuery, entries};
+use super::recall::{Recall, RecallQuery, entries};
 use super::sources::RunSources;
-use super::tree::RunState;
+use super::tree::{Clarified, RunState};
 use crate::base::id::RunId;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
@@ -39,7 +40,7 @@ use crate::research::rules::{BY_RULES, brief_by_rules, plan_by_rules, replan_by_
 use crate::research::skim::Skim;
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
-use crate::research::writer::{self, WriterInput};
+use crate::research::writer::{self, Nearest, WriterInput};
 use crate::source::{Label, SourceError};
 
 /// Token limit of the summary of a group.
@@ -184,7 +185,7 @@ impl Steps {
         let Some(followed) = &state.settings.follows else { return Ok(None) };
         let ways = self.ways(state);
         // With egress allowed, tasks for the web are worded from the brief itself.
-        if state.settings.request.allow_egress || !(ways.web || ways.job == JobWay::Open) {
+        if state.settings.is_open || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
         let follows = format!("This follows up the question \"{}\".", followed.question);
@@ -203,7 +204,7 @@ impl Steps {
         let RunRequest { mode, required, .. } = &state.settings.request;
         let by_rules = || brief_by_rules(&state.question, *mode, required);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
-        let more = state.clarification.iter().chain(&earlier).map(String::as_str).collect::<Vec<_>>().join("\n");
+        let more = state.clarification.iter().map(Clarified::to_string).chain(earlier).collect::<Vec<_>>().join("\n");
         let today = state.started_at().date();
         let request = Request {
             question: &state.question,
@@ -439,6 +440,7 @@ impl Steps {
             tree: &state.tree,
             branches: &state.branches,
             ledger,
+            nearest: self,
             on_section: self.on_section.as_ref(),
         };
         Ok(writer::draft(desk, key, &material).await?)
@@ -448,22 +450,16 @@ impl Steps {
     /// ledger.
     async fn recalled<'a>(&self, brief: &Brief, state: &'a RunState, most: usize) -> Vec<&'a Evidence> {
         let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
-        let Some(recall) = self.recall.as_ref().filter(|_| all.len() > most) else {
-            return all.into_iter().take(most).collect();
-        };
+        if all.len() <= most {
+            return all;
+        }
         let mut scores: BTreeMap<EvidenceId, f32> = BTreeMap::new();
         let queries =
             std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
         for query in queries {
-            let kind = Some(EntryKind::Quote);
-            let query = RecallQuery { run: Some(&self.run), kind, ..RecallQuery::of(query, RECALLED) };
-            let found = recall.search(&query).await;
-            let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
-            for (id, score) in found.unwrap_or_default().into_iter().map(|found| (found.entry.id, found.similarity)) {
-                if let Ok(id) = id.parse() {
-                    let best = scores.entry(id).or_insert(score);
-                    *best = best.max(score);
-                }
+            for (id, score) in self.nearest_quotes(query, &[]).await {
+                let best = scores.entry(id).or_insert(score);
+                *best = best.max(score);
             }
         }
         // The memory failed or is incomplete; it is never needed for a report.
@@ -474,6 +470,23 @@ impl Steps {
         best.sort_by(|a, b| scores[&b.id].total_cmp(&scores[&a.id]).then_with(|| a.id.cmp(&b.id)));
         let kept: Vec<_> = best.into_iter().take(most).map(|quote| &quote.id).collect();
         all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
+    }
+
+    /// Returns the quotes of this run that are most similar to a text, with their cosines, most similar first; those of
+    /// some nodes, or of all. None without a memory, which is never needed for a report.
+    async fn nearest_quotes(&self, text: &str, nodes: &[NodeId]) -> Vec<(EvidenceId, f32)> {
+        let Some(recall) = &self.recall else { return Vec::new() };
+        let query = RecallQuery { run: Some(&self.run), nodes, ..RecallQuery::of(text, RECALLED) };
+        let found = recall.search(&query).await;
+        let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
+        let scored = found.unwrap_or_default().into_iter();
+        scored.filter_map(|found| Some((found.id.parse().ok()?, found.similarity))).collect()
+    }
+}
+
+impl Nearest for Steps {
+    fn nearest<'a>(&'a self, text: &'a str, nodes: &'a [NodeId]) -> BoxFuture<'a, Vec<EvidenceId>> {
+        Box::pin(async move { self.nearest_quotes(text, nodes).await.into_iter().map(|(id, _)| id).collect() })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Events folded into the state of a run. A live run, a resumed one and a replay share this code.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::mem::replace;
 use std::time::Duration;
 
@@ -21,6 +22,21 @@ use crate::research::verdict::Verdict;
 /// Summary of a node that a plan has dropped.
 const DROPPED: &str = "dropped by a later plan";
 
+/// What the user was asked back, and the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Clarified {
+    /// The words of the model.
+    pub(crate) question: String,
+    /// The words of the user.
+    pub(crate) answer: String,
+}
+
+impl fmt::Display for Clarified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.question, self.answer)
+    }
+}
+
 /// State of a run, folded from its events; [`Phase`] and [`Stage`] have the diagrams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunState {
@@ -29,7 +45,7 @@ pub struct RunState {
     /// Settings of the run, with the limits that apply now.
     pub(crate) settings: RunSettings,
     /// The clarifying question and the user's answer.
-    pub(crate) clarification: Option<String>,
+    pub(crate) clarification: Option<Clarified>,
     pub(crate) phase: Phase,
     /// The nodes.
     pub tree: Tree,
@@ -200,7 +216,9 @@ impl RunState {
         let unfit = |reason: String| FoldError::Unfit { seq: record.seq, name: record.event.name(), reason };
         match &record.event {
             Event::Started { .. } => return Err(unfit("it has started already".into())),
-            Event::Resumed { limits, again } => {
+            Event::Resumed { limits, again, is_open } => {
+                self.settings.request.allow_egress = self.settings.has_flag();
+                self.settings.is_open = *is_open;
                 // Limits that were raised are the user's.
                 if self.settings.limits != *limits {
                     self.settings.by_plan = LimitsByPlan::default();
@@ -209,7 +227,9 @@ impl RunState {
                 self.reopen();
                 self.try_again(again);
             }
-            Event::Clarified { question, answer } => self.clarification = Some(format!("{question} {answer}")),
+            Event::Clarified { question, answer } => {
+                self.clarification = Some(Clarified { question: question.clone(), answer: answer.clone() });
+            }
             Event::Briefed { brief, outward } => self.fix_brief(brief, outward.as_deref()).map_err(unfit)?,
             Event::Planned { round, plan } => self.plan(*round, plan).map_err(unfit)?,
             Event::NodeStarted { node, route, .. } => {

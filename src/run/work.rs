@@ -15,7 +15,7 @@ use super::outward::{CONTEXT_TOKENS, OutwardWork};
 use super::outward_worker::{self, Mind};
 use super::phase::Briefs;
 use super::steps::{StepError, Steps};
-use super::tree::RunState;
+use super::tree::{Clarified, RunState};
 use crate::base::line::counted;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::model::ModelError;
@@ -283,8 +283,8 @@ fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
 /// Returns the user's request, as compared with other runs: question, clarification, required aspects and days.
 fn asked(state: &RunState) -> String {
     let RunRequest { required, scope, .. } = &state.settings.request;
-    let said = [state.question.as_str()].into_iter().chain(state.clarification.as_deref());
-    let texts = said.chain(required.iter().map(String::as_str)).map(normalised);
+    let said = [state.question.to_string()].into_iter().chain(state.clarification.iter().map(Clarified::to_string));
+    let texts = said.chain(required.iter().cloned()).map(|text| normalised(&text));
     texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")
 }
 

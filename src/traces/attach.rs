@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use opentelemetry::TraceId;
 use serde_json::{Value, json};
 use tracing::Span;
+use tracing::field::display;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::identity::trace_of;
@@ -59,9 +60,10 @@ pub(crate) fn count(key: &'static str, value: impl TryInto<i64>) {
     }
 }
 
-/// Attaches a cost in billionths of a dollar.
+/// Attaches a cost in billionths of a dollar. The log has it too, as the field `dollars` of spans that declare one.
 pub(crate) fn dollars(key: &'static str, nanos: u64) {
     Span::current().set_attribute(key, money::dollars(nanos));
+    Span::current().record("dollars", display(money::dollars_text(nanos)));
 }
 
 /// Attaches a yes or no.

@@ -134,6 +134,10 @@ fn names_of_runs_collections_settings_and_servers_are_completed() {
     };
     assert_eq!(keys(&["limit"]), ["limit"]);
     assert_eq!(keys(&["mcp", "max_cost"])[0], "max_cost");
+    assert_eq!(keys(&["web.provider"]), ["web.provider"], "a default, though no value is set");
+    assert!(keys(&["models"]).iter().any(|key| key == "models.effort"));
+    assert_eq!(keys(&["prices"]), [""; 0], "a table of the user's names");
+    assert!(keys(&[]).iter().all(|key| !key.starts_with("models.")));
     assert!(keys(&["mcp"]).iter().all(|key| key.starts_with("mcp.tickets.")), "{:?}", keys(&["mcp"]));
     let unknown = world.dr(["config", "limi"]);
     assert!(unknown.exit == Some(2) && unknown.stderr.starts_with("error: no setting `limi`"), "{unknown}");

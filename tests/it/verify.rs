@@ -130,7 +130,7 @@ fn run_of_this_folder_and_note_of_an_earlier_version_are_checked_and_never_writt
     for (args, exit, hint) in [
         (["--update", run], 2, "hint: save its report with `dr replay"),
         (["--update", "old.md"], 1, "hint: write it again with `dr replay"),
-        (["--quiet", "missing.json"], 2, "hint: name a report as JSON"),
+        (["--quiet", "missing.json"], 1, "hint: name a report as JSON"),
         (["--quiet", FILE], 1, "hint: write one with `dr replay"),
     ] {
         let refused = world.dr([&["verify"][..], &args].concat());

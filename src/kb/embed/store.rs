@@ -104,7 +104,7 @@ pub(super) struct Incoming {
 
 impl ModelStore {
     /// Returns the store in the data folder of the user. `cache` is the folder of earlier versions.
-    pub fn of_user(data: &Path, cache: PathBuf) -> Self {
+    pub(crate) fn of_user(data: &Path, cache: PathBuf) -> Self {
         let shared = env::var_os("HF_HOME").map(PathBuf::from);
         // Programs of Hugging Face use `hub` in it, fastembed uses the folder itself.
         let shared = shared.into_iter().flat_map(|folder| [folder.join("hub"), folder]);

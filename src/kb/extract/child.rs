@@ -118,7 +118,7 @@ impl Child {
     /// # Errors
     ///
     /// Returns an error if the program is not `dr`, or does not know where it is.
-    pub fn of_this_program() -> io::Result<Self> {
+    pub(crate) fn of_this_program() -> io::Result<Self> {
         if !ANSWERS.load(Ordering::Relaxed) {
             return Err(io::Error::other("this program is not `dr`"));
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 /// Name of the folder that holds an index. The search for it starts in the current folder and goes upward.
-pub const DR_FOLDER: &str = ".dr";
+pub(crate) const DR_FOLDER: &str = ".dr";
 
 /// The location of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -41,8 +41,9 @@ use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::{Connection, Session, Table};
 
 pub(crate) use indexes::{TEXT_INDEX_VERSION, text_index_number};
+pub(crate) use location::DR_FOLDER;
 pub(crate) use location::leads_out_of;
-pub use location::{DR_FOLDER, IndexLocation, LocationError};
+pub use location::{IndexLocation, LocationError};
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use tracing::Span;
+use tracing::field::Empty;
+
 use super::DeepResearch;
 use super::job::{Job, JobState};
 use super::provider::JobError;
@@ -67,7 +70,7 @@ pub(super) struct Poller<'a> {
 
 impl Poller<'_> {
     /// Polls a job to its end and settles its cost. Returns its call if it has a report.
-    #[tracing::instrument(name = "job", skip_all, fields(id = %job.id, call = ticket.id()))]
+    #[tracing::instrument(name = "job", skip_all, fields(id = %job.id, call = ticket.id(), tokens = Empty, dollars = Empty))]
     pub(super) async fn follow(self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
         attach::word("model", model);
         attach_server(&self.research.settings.address.to_string());
@@ -100,6 +103,7 @@ impl Poller<'_> {
         let nanos = if cost.has_unknown { cost.nanos.max(ticket.worst().cost_nanos) } else { cost.nanos };
         let known = CallCost { cost_nanos: nanos, tokens: 0 };
         if let Some(usage) = report.usage {
+            Span::current().record("tokens", usage.tokens());
             attach_usage(usage);
         }
         if let Some(nanos) = nanos {

@@ -284,7 +284,17 @@ mod tests {
     use super::*;
     use crate::base::environment::{OPENAI_BASE_URL, OPENAI_KEY};
     use crate::base::line::with_causes;
+    use crate::config::assert_states;
     use crate::llm::endpoint::OPENAI;
+
+    #[test]
+    fn rows_of_the_settings_state_the_defaults_in_force() {
+        assert_states("deep_research.max_cost", MAX_COST);
+        assert_states("deep_research.max_jobs", MAX_JOBS);
+        assert_states("deep_research.max_tool_calls", MAX_TOOL_CALLS);
+        assert_states("deep_research.max_output_tokens", MAX_OUTPUT_TOKENS);
+        assert_states("deep_research.timeout_minutes", TIMEOUT_MINUTES);
+    }
 
     const LOCAL: &str = "http://localhost:9999/v1";
 

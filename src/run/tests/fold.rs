@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::event::Record;
+use super::super::event::{Event, Record};
 use super::super::orchestrator::RunNotice;
+use super::super::outward::UserWords;
 use super::*;
 use crate::research::node::NodeStatus;
 
@@ -71,5 +72,43 @@ proptest! {
             run.conduct().await.unwrap();
             assert_eq!(world.report().await, whole.report().await);
         });
+    }
+}
+
+#[tokio::test]
+async fn address_that_a_model_asks_back_about_is_not_in_the_words_of_the_user() {
+    let (_, mut state) = lived(&World::new(Researcher { nodes: 2, more_nodes: 0 })).await.swap_remove(0);
+    let event = Event::Clarified {
+        question: "Do you mean https://acme.example/heron?".into(),
+        answer: "No, https://quill.example/mill.".into(),
+    };
+    state.apply(&Record { seq: state.next_seq(), at: state.last_moment(), event }).unwrap();
+    let words = UserWords::of(&state).all().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(words.contains("quill.example") && !words.contains("acme.example"), "{words}");
+}
+
+#[tokio::test]
+async fn permission_to_leave_is_decided_anew_when_a_run_is_resumed() {
+    let (started, _) = lived(&World::new(Researcher { nodes: 2, more_nodes: 0 })).await.swap_remove(0);
+    let Event::Started { question, settings } = &started.event else { panic!("{started:?}") };
+    // Of the flag, of what the run was when it began, and of the settings of now. An old journal has the flag alone.
+    for (flag, was_open, collections_are_open, is_open) in [
+        (false, true, false, false),
+        (false, true, true, true),
+        (false, false, true, true),
+        (true, true, false, true),
+        (true, false, false, false),
+    ] {
+        let request = RunRequest { allow_egress: flag, ..settings.request.clone() };
+        let settings = Box::new(RunSettings { request, is_open: was_open, ..(**settings).clone() });
+        let event = Event::Started { question: question.clone(), settings };
+        let record = Record { event, ..started.clone() };
+        let state = RunState::of(std::slice::from_ref(&record)).unwrap();
+        let world = cut_to(&[(record, state)], Researcher { nodes: 2, more_nodes: 0 }).await;
+        for _ in 0..2 {
+            let resources = Resources { collections_are_open, ..world.resources() };
+            let run = Orchestrator::resume(World::run(), None, resources).await.unwrap();
+            assert_eq!(run.state().settings.is_open, is_open, "{flag} {was_open} {collections_are_open}");
+        }
     }
 }

@@ -89,6 +89,7 @@ impl World {
             seed: 7,
             jobs: None,
             set_aside_nanos: 0,
+            collections_are_open: false,
         }
     }
 
@@ -124,6 +125,8 @@ fn settings(limits: BudgetLimits) -> RunSettings {
     RunSettings {
         request: RunRequest::default(),
         keeps_public_apart: true,
+        is_open: false,
+        has_server_text: false,
         limits,
         by_plan: LimitsByPlan::default(),
         tree: TreeLimits::default(),

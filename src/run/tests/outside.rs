@@ -152,6 +152,7 @@ impl<'a> Outside<'a> {
             seed: 7,
             jobs: Some(Arc::new(self.jobs(retry_unknown))),
             set_aside_nanos: 0,
+            collections_are_open: false,
         }
     }
 

@@ -248,6 +248,13 @@ fn variables(name: &str, options: &McpOptions, environment: &Environment) -> Res
 mod tests {
     use super::*;
     use crate::base::line::with_causes;
+    use crate::config::assert_states;
+
+    #[test]
+    fn rows_of_the_settings_state_the_defaults_in_force() {
+        assert_states("mcp.NAME.timeout_seconds", TIMEOUT.as_secs());
+        assert_states("mcp.NAME.max_calls", MAX_CALLS);
+    }
 
     fn resolve(name: &str, toml: &str) -> Result<ServerSettings, McpSettingsError> {
         let variables =

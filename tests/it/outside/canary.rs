@@ -411,9 +411,14 @@ fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_
 }
 
 #[test]
-fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other() {
-    for (searched, is_open) in [(&["--collection", "kb"][..], true), (&["--collection", "other"], false), (&[], false)]
-    {
+fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other_nor_of_a_server() {
+    let server = "[mcp.tickets]\ncommand = [\"tickets\"]\ntools = [\"find\"]\nlabel = \"internal\"\n";
+    for (searched, more, is_open) in [
+        (&["--collection", "kb"][..], "", true),
+        (&["--collection", "other"], "", false),
+        (&[], "", false),
+        (&["--collection", "kb"], server, false),
+    ] {
         let outside = outside();
         let models = traitor(outside.origin().to_owned());
         let world = between(&models, &outside);
@@ -423,11 +428,46 @@ fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other() {
         world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
         let file = world.home(".config/dr/config.toml");
         let settings = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(&file, settings + "[collections.kb]\nallow_egress = true\n").unwrap();
+        std::fs::write(&file, settings + "[collections.kb]\nallow_egress = true\n" + more).unwrap();
         let run = report(&world, &[&["--no-deep-research"], searched].concat());
         assert_eq!(!arrived(&outside).is_empty(), is_open, "{searched:?}: {:?}, {run}", arrived(&outside));
         let egress = world.dr(["show", "--egress"]).succeeded().stdout;
         assert_eq!(egress.contains(SECRETS[0]), is_open, "{egress}");
+    }
+}
+
+#[test]
+fn run_that_is_resumed_obeys_the_collections_and_settings_of_now() {
+    type Change = fn(&World);
+    let withdrawn: Change = |world| {
+        let file = world.home(".config/dr/config.toml");
+        let settings = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, settings.replace("allow_egress = true", "allow_egress = false")).unwrap();
+    };
+    let joined: Change = |world| {
+        world.write_on_day(1, "other/mill.md", "# Mill\n\nThe mill of project Heron is old.\n");
+        world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
+    };
+    let nothing: Change = |_| ();
+    let flag = &["--allow-egress"][..];
+    for (flags, change, is_open) in [
+        (&[][..], nothing, true),
+        (&[], withdrawn, false),
+        (&[], joined, false),
+        (flag, withdrawn, true),
+        (flag, joined, true),
+    ] {
+        let outside = outside();
+        let models = traitor(outside.origin().to_owned());
+        let world = between(&models, &outside);
+        let file = world.home(".config/dr/config.toml");
+        let settings = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, settings + "[collections.kb]\nallow_egress = true\n").unwrap();
+        world.dr([&["plan", "--quiet", "--no-deep-research"], flags, &[QUESTION]].concat()).succeeded();
+        change(&world);
+        let run = world.dr(["resume", "--quiet"]);
+        assert!(outside.count() > 0, "{run}");
+        assert_eq!(!arrived(&outside).is_empty(), is_open, "{flags:?}: {:?}, {run}", arrived(&outside));
     }
 }
 

@@ -211,8 +211,11 @@ fn log_tells_the_story_of_a_run_by_its_spans() {
     let within = format!("command{{name=\"ask\"}}:run{{id={run}}}");
     for told in [
         format!("{within}: dr::run::orchestrator: planned seq=3"),
+        format!("{within}: dr::run::orchestrator: node_started seq=4 node=n2 route=Internal nodes=5 tokens="),
         format!("{within}:node{{id=n2}}:call{{key=n2/step/1 role=worker tokens="),
         format!("{within}:node{{id=n2 findings="),
+        "stop=\"complete\"".to_owned(),
+        "command{name=\"ask\" exit=0}".to_owned(),
     ] {
         assert!(log.contains(&told), "no `{told}` in\n{log}");
     }

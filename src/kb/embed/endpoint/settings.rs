@@ -211,6 +211,14 @@ fn known_dimensions(model: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::assert_states;
+
+    #[test]
+    fn rows_of_the_settings_state_the_defaults_in_force() {
+        assert_states("embedding.batch", BATCH);
+        assert_states("embedding.concurrency", CONCURRENCY);
+        assert_states("embedding.timeout_seconds", TIMEOUT.as_secs());
+    }
 
     const LOCAL: &str = "http://localhost:11434/v1";
     const ELSEWHERE: &str = "https://embed.example/v1";
