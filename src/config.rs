@@ -181,7 +181,7 @@ pub enum ConfigError {
     },
 
     /// The project's file sets something that it may set only in a folder that the user trusts.
-    #[error("`{file}` sets `{key}`, which a project may not before you trust its folder")]
+    #[error("`{file}` sets `{key}`, which needs a trusted folder")]
     Untrusted {
         /// The file.
         file: String,
@@ -797,7 +797,7 @@ mod tests {
             std::fs::write(at("dr.toml"), text).unwrap();
             let resolved = || Settings::resolve(paths.clone(), folder.path(), &Flags::default());
             let error = resolved().unwrap_err();
-            assert!(error.to_string().ends_with("which a project may not before you trust its folder"), "{error}");
+            assert!(error.to_string().ends_with("which needs a trusted folder"), "{error}");
             let hint = error.hint().unwrap();
             assert!(hint.starts_with(&format!("run `dr trust {}`, set `", folder.path().display())), "{hint}");
             let trusted = paths.trust().add(folder.path()).unwrap();

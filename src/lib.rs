@@ -37,10 +37,10 @@
 //!
 //! # Where to look
 //!
-//! Modules are declared in layers: each uses only those above it.
+//! The modules declared here are layers: each uses only those above it.
 //!
 //! - [`base`]: ids, time, text, tokens, HTTP, locks.
-//! - `traces`: what of a run's spans is exported over OTLP, and how.
+//! - `traces`: OTLP export of a run's spans.
 //! - [`kb`]: the knowledge base, from Markdown files to ranked passages.
 //! - [`llm`]: language models behind one trait.
 //! - [`source`]: where evidence comes from.

@@ -19,7 +19,7 @@ use crate::engine::Engine;
 /// Print a completion script for a shell
 ///
 /// In bash, zsh and fish it completes commands, flags and their values, and asks `dr` for the names of collections, runs,
-/// settings and servers. In the others it completes what is known beforehand. Write it again after an update of `dr`.
+/// settings and servers. Other shells complete static words only. Regenerate the script after updating `dr`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr completions bash > ~/.local/share/bash-completion/completions/dr

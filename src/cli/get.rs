@@ -36,7 +36,7 @@ pub(super) struct GetArgs {
     #[arg(long)]
     document: bool,
 
-    /// Print the outline of the document and linked notes too; of a chunk, its section
+    /// Also print the document's outline and linked notes, and a chunk's section
     #[arg(long)]
     expand: bool,
 

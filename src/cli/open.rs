@@ -54,7 +54,7 @@ pub(super) async fn open(ui: &mut Ui, engine: &Engine, args: OpenArgs) -> Result
     }
 }
 
-/// Opens a file in the browser, which shows what an editor does not.
+/// Opens a PDF or HTML file in the browser; an editor cannot render it.
 fn browse(ui: &mut Ui, place: &FilePlace) -> Result<Exit, CliError> {
     let page = place.page.map(|page| format!("#page={page}")).unwrap_or_default();
     let failed = |source| CliError::File { action: "open", path: place.path.clone(), source };

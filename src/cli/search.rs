@@ -95,7 +95,7 @@ pub(super) struct FilterArgs {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum SearchFormat {
-    /// For people
+    /// Human-readable text
     #[default]
     Text,
     /// One object

@@ -19,8 +19,8 @@ use crate::serve::{App, PageServer, ServeError};
 
 /// Serve a page to ask, watch, read and search in a browser
 ///
-/// Listens only on this machine, until it is interrupted. The printed address has a token, which lets a browser in. The
-/// API that the page uses is described at `/api/openapi.json`, and `/mcp` serves the tools of `dr mcp`.
+/// Listens only on this machine, until it is interrupted. The printed address contains a token that authenticates the
+/// browser. The API that the page uses is described at `/api/openapi.json`, and `/mcp` serves the tools of `dr mcp`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr serve --open

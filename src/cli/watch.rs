@@ -31,7 +31,7 @@ use crate::render::json::versioned_line;
 #[command(after_help = "Examples:
   dr watch docs                        index a folder, then what changes in it
   dr watch                             all folders of the index
-  dr watch --poll 1m ~/shared/wiki     a network file system, which does not tell of changes
+  dr watch --poll 1m ~/shared/wiki     a network file system, which reports no changes
   dr serve --watch                     beside the page")]
 pub(super) struct WatchArgs {
     /// Folders to watch

@@ -78,7 +78,7 @@ fn read(format: Extractable, bytes: Vec<u8>) -> Answer {
     }
 }
 
-/// Does what the limits are to prevent. Tests start it: a limit that is not in force is not noticed otherwise.
+/// Exceeds each limit on purpose. Only tests start it: nothing else would notice a limit that is not enforced.
 fn break_limit(limit: Limit) -> io::Result<Answer> {
     match limit {
         Limit::Memory => {

@@ -37,7 +37,7 @@ impl Engine {
 
     fn models_check(&self) -> Check {
         match self.settings.models() {
-            Ok(None) => Check::ok("endpoints", "none is set up, so dr works by rules"),
+            Ok(None) => Check::ok("endpoints", "none configured; rule-based steps are used"),
             Err(error) => Check::trouble("endpoints", with_causes(&error), error.hint()),
             Ok(Some(models)) => match models.unpriced().into_iter().next() {
                 Some((role, model)) => {

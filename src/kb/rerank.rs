@@ -126,7 +126,7 @@ pub(crate) enum RerankError {
     #[error("reply does not score every passage once")]
     Form,
     /// The model of this machine did not finish in time.
-    #[error("not done in {} s", .0.as_secs())]
+    #[error("reranking took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
     /// The model of this machine cannot be used.
     #[error("{}", with_causes(.0))]

@@ -95,13 +95,13 @@ pub enum SavedError {
     Unknown,
     #[error("not a report as JSON")]
     Json(#[source] serde_json::Error),
-    #[error("front matter is not that of a note: {0}")]
+    #[error("not the front matter of a `dr` note: {0}")]
     FrontMatter(String),
     #[error("report has format {found}, and this `dr` knows {SCHEMA_VERSION}")]
     TooNew { found: u32 },
     #[error("report has {found} citations, more than {MAX_CITATIONS}")]
     TooMany { found: usize },
-    #[error("places of its citations cannot be corrected in its text")]
+    #[error("citations could not be located in the text, so they cannot be updated")]
     Fixed,
 }
 

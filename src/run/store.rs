@@ -73,7 +73,7 @@ pub enum StoreError {
     #[error("no run `{0}`")]
     Missing(String),
     /// The id is a prefix of several runs.
-    #[error("several runs begin with `{0}`")]
+    #[error("`{0}` matches several runs")]
     Ambiguous(String),
     /// No runs are stored.
     #[error("no run is stored here")]

@@ -115,11 +115,11 @@ impl Steps {
             (Route::Mixed | Route::MixedDeepResearch, None) => self.both_by_rules(&work).await?,
             (Route::Mixed | Route::MixedDeepResearch, Some(desk)) => self.both(desk, &work).await?,
         };
-        branch.notes.extend(work.no_way_out.map(|why| format!("the web was not asked: {why}")));
+        branch.notes.extend(work.no_way_out.map(|why| format!("the web was not searched: {why}")));
         match self.sources.shared.egress.withheld(&work.node.id) {
             0 => {}
             number => branch.notes.push(format!(
-                "{} about `{}` not sent, because what the knowledge base says would have left with it",
+                "{} about `{}` withheld, because of text from your files",
                 counted(number, "text"),
                 work.node.question
             )),
@@ -276,7 +276,7 @@ fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
         StepError::Source(failed) if failed.is_of_source() => Ok(failed.to_string()),
         StepError::Source(withheld @ SourceError::Withheld { .. }) => Ok(withheld.to_string()),
         error if is_empty => Err(error),
-        error => Ok(format!("the web was not asked for the rest: {error}")),
+        error => Ok(format!("the web was not searched for the rest: {error}")),
     }
 }
 

@@ -442,7 +442,7 @@ pub enum EmbedError {
     },
 
     /// A vector is all zero or not finite.
-    #[error("embedding model `{model}` returned a vector without direction")]
+    #[error("embedding model `{model}` returned a zero vector")]
     UnusableVector {
         /// Name of the embedder.
         model: String,

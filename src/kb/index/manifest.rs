@@ -52,7 +52,7 @@ pub enum ManifestError {
     },
 
     /// Written by an older `dr`.
-    #[error("index has format {found}, but this `dr` reads from {SCHEMA_VERSION}")]
+    #[error("index has format {found}, but this `dr` reads format {SCHEMA_VERSION} or later")]
     TooOld {
         /// The stored version.
         found: u32,

@@ -140,7 +140,7 @@ pub enum IndexError {
     },
 
     /// A commit changed fewer or more rows than it was given.
-    #[error("index changed {changed} of {wanted} rows")]
+    #[error("updated {changed} of {wanted} rows")]
     Lost {
         /// Rows given.
         wanted: usize,

@@ -93,7 +93,7 @@ pub(crate) enum JobError {
     },
 
     /// The account may not use reasoning summaries, so no job was started. The same request without them may succeed.
-    #[error("account may not have reasoning summaries: {reason}")]
+    #[error("account is not allowed to use reasoning summaries: {reason}")]
     SummariesRefused {
         /// The provider's error message.
         reason: String,

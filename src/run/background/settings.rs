@@ -88,7 +88,7 @@ pub enum DeepResearchError {
     #[error("`models` is empty, so no job can be started")]
     NoModels,
     /// The name of a model is invalid. The error leaves the text out, because it may be a key put in the wrong place.
-    #[error("name {place} of `models` is not that of a model (expected up to 200 letters, digits and signs)")]
+    #[error("entry {place} of `models` is not a model name (expected up to 200 letters, digits and signs)")]
     BadModel {
         /// Position in the list, from 1.
         place: usize,
