@@ -113,7 +113,7 @@ impl Outbound {
     ///
     /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without
     /// internal text: where the user's words and the first plan are read off a run (`run::outward`), where a model
-    /// replies to a prompt that is made of outbound text alone (`research::worker`, `research::memory`) or a template
+    /// replies to a prompt that is made of outbound text alone (`research::task`, `research::memory`) or a template
     /// is filled with such text (`research::outward`), where an answer from the web names an address
     /// (`run::node_source`), and where the user has the pages of a report fetched again (`engine::verify`).
     pub(crate) fn vouched(text: impl Into<String>) -> Self {
