@@ -656,12 +656,12 @@ mod tests {
         let twice = cited.replace("\"quote\"", "\"quote\":\"x\",\"quote\"");
         assert_eq!(error(&format!(r#"{{"schema_version":1,"evidence":[{twice}]}}"#)), "not a report as JSON");
         assert!(
-            error("---\nsources: [https://example.org]\n---\n").starts_with("front matter is not that of a note: ")
+            error("---\nsources: [https://example.org]\n---\n").starts_with("not the front matter of a `dr` note: ")
         );
         let partly = "---\nsources:\n- {id: a, quote: b, collection: kb, path: c, line_start: 1, line_end: 2}\n---\n";
-        assert_eq!(error(partly), "front matter is not that of a note: `a` has no `content_hash`");
+        assert_eq!(error(partly), "not the front matter of a `dr` note: `a` has no `content_hash`");
         let bomb = format!("---\na: &a [x,x]\nb: [{}]\n---\n", vec!["*a"; 100_000].join(","));
-        assert!(error(&bomb).starts_with("front matter is not that of a note: "), "{}", error(&bomb));
+        assert!(error(&bomb).starts_with("not the front matter of a `dr` note: "), "{}", error(&bomb));
         assert_eq!(read("---\ntitle: x\nrun_id: 4f1c09a2b7de5533\n---\n").citations, None);
     }
 
