@@ -109,7 +109,6 @@ pub(crate) enum Extent {
     Passage,
     /// Everything under its heading.
     Section,
-    /// Its document.
     Document,
 }
 
@@ -180,7 +179,6 @@ pub enum GetError {
     NoSuchPage {
         /// The file.
         path: String,
-        /// The page.
         page: u32,
     },
     /// The file has been removed since it was indexed.

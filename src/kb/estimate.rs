@@ -50,9 +50,9 @@ pub struct IndexEstimate {
 /// Requests to a server that embeds, and their cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerEstimate {
-    /// Its address.
+    /// Base address of its API, as in the settings.
     pub address: String,
-    /// Requests.
+    /// Number of requests for everything to embed.
     pub requests: usize,
     /// Seconds that a request is taken to last.
     pub seconds_per_request: f64,

@@ -81,10 +81,7 @@ pub enum RerankSettingsError {
     NoAddress,
     /// There are both.
     #[error("`{model}` is a model of this machine, and `base_url` names a server")]
-    Both {
-        /// The model.
-        model: String,
-    },
+    Both { model: String },
     /// No model of this machine has that name.
     #[error(transparent)]
     Unknown(#[from] UnknownCrossEncoder),

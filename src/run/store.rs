@@ -45,7 +45,7 @@ pub enum StoreError {
     /// The events of this run do not follow from each other.
     #[error("run `{run}` cannot be read")]
     Broken {
-        /// The run.
+        /// Id of the run.
         run: RunId,
         /// The event that does not fit.
         #[source]
@@ -54,7 +54,7 @@ pub enum StoreError {
     /// The events of this run cannot be read from the journal.
     #[error("run `{run}` cannot be read")]
     Damaged {
-        /// The run.
+        /// Id of the run.
         run: RunId,
         /// The error of the journal.
         #[source]
@@ -63,7 +63,7 @@ pub enum StoreError {
     /// The run is removed, and its text is still in a file of the journal.
     #[error("run `{run}` is removed, but its text is still in the log of the journal")]
     InLog {
-        /// The run.
+        /// Id the run had.
         run: RunId,
         /// The error of the journal.
         #[source]
@@ -84,7 +84,7 @@ pub enum StoreError {
     /// Another process holds the lock of the run.
     #[error("run `{run}` is in use by {holder}")]
     Busy {
-        /// The run.
+        /// Id of the run.
         run: RunId,
         /// Process id and start time from the lock file.
         holder: String,

@@ -24,7 +24,6 @@ const DROPPED: &str = "dropped by a later plan";
 /// State of a run, folded from its events; [`Phase`] and [`Stage`] have the diagrams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunState {
-    /// The question.
     pub(crate) question: Question,
     /// Settings of the run, with the limits that apply now.
     pub(crate) settings: RunSettings,

@@ -60,11 +60,11 @@ impl Label {
 pub enum Place {
     /// A file of the knowledge base.
     Kb {
-        /// Its collection.
+        /// Name of its collection.
         collection: String,
         /// Its path, relative to the collection's root.
         path: String,
-        /// Its title.
+        /// Title from its front matter or level-1 heading, else its file name.
         title: String,
         /// Headings above it.
         heading_path: Vec<String>,
@@ -82,7 +82,7 @@ pub enum Place {
     Web {
         /// Its address.
         url: String,
-        /// Its title.
+        /// Title of the page; empty if it has none.
         title: String,
         /// Day of its publication, `YYYY-MM-DD`, as given by the page or the search engine.
         #[serde(skip_serializing_if = "Option::is_none", default)]

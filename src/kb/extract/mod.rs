@@ -249,7 +249,7 @@ pub enum Refusal {
     /// There is more text than a document may have.
     #[error("text is longer than {limit} bytes")]
     TooLong {
-        /// The limit.
+        /// Most bytes of text.
         limit: usize,
     },
 }

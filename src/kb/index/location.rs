@@ -35,7 +35,7 @@ pub enum LocationError {
     /// This binary was built without the feature for the scheme.
     #[error("this `dr` was built without support for `{scheme}://`")]
     Feature {
-        /// The scheme.
+        /// Scheme of the address, for example `s3`.
         scheme: String,
         /// The cargo feature.
         feature: &'static str,
@@ -43,13 +43,13 @@ pub enum LocationError {
     /// The path is not UTF-8 or has control characters.
     #[error("path `{path}` of the index has bytes that are not text")]
     NotText {
-        /// The path.
+        /// The path as given, printed with its bad bytes replaced.
         path: PathBuf,
     },
     /// The path could not be made absolute.
     #[error("failed to find `{path}`")]
     Path {
-        /// The path.
+        /// The path as given.
         path: PathBuf,
         /// The error from the file system.
         #[source]

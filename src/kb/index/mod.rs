@@ -84,7 +84,7 @@ pub enum IndexError {
     /// There is no index at this location.
     #[error("no index at `{location}`")]
     Missing {
-        /// The location.
+        /// Folder or address that was opened.
         location: String,
     },
 
@@ -162,7 +162,7 @@ pub enum IndexError {
     #[cfg(test)]
     #[error("stopped before `{step}`")]
     Stopped {
-        /// The step.
+        /// Name of the commit that was about to be made.
         step: &'static str,
     },
 }

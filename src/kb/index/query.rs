@@ -42,7 +42,7 @@ pub struct Filter {
 pub struct LegHit {
     /// Address of the row, valid in this snapshot of the index only.
     pub row_id: u64,
-    /// The chunk.
+    /// Id of the chunk, which unlike the row is stable across snapshots.
     pub chunk_id: ChunkId,
     /// The document of the chunk.
     pub document_id: DocumentId,
