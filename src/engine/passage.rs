@@ -109,6 +109,7 @@ pub(crate) enum Extent {
     Passage,
     /// Everything under its heading.
     Section,
+    /// Its document.
     Document,
 }
 

@@ -109,6 +109,7 @@ pub(crate) struct UsageTotals {
     pub cached_tokens: u64,
     /// Output tokens, including reasoning.
     pub output_tokens: u64,
+    /// Reasoning tokens.
     pub reasoning_tokens: u64,
     /// Searches and page reads.
     pub(crate) tool_calls: u64,
