@@ -194,6 +194,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
                 ui.print(&one_line(&file_name(hit, &folders, current.as_deref())))?;
             }
         }
+        // On stderr: a pipe that reads hits gets none. The other formats have an empty form of their own.
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
         SearchFormat::Text => {
             let folders = if ui.shows_links() { engine.folders().await } else { BTreeMap::new() };
@@ -244,6 +245,7 @@ fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders:
         };
         let _ = writeln!(text, "{place}  {}", styled(QUIET, hit.id.as_str()));
         let mut names = vec![hit.title.as_str()];
+        // The title of a note is mostly its first heading, and would be printed twice.
         names.extend(hit.heading_path.iter().map(String::as_str).filter(|heading| *heading != hit.title));
         let _ = writeln!(text, "  {}", styled(QUIET, &one_line(&names.join(" › "))));
         if let Some(about) = hit.about.as_deref().filter(|about| said.insert(*about)) {

@@ -161,6 +161,7 @@ impl Engine {
         let index = self.open_index().await?;
         check_collections(&index, collections)?;
         collections.iter().try_for_each(|name| self.check_served(name))?;
+        // As in a search, collections that may not be shown are left out unless they are named, which is an error.
         let is_asked = |name: &String| self.serves(name) && (collections.is_empty() || collections.contains(name));
         let asked: Vec<String> = index.manifest().collections.keys().filter(|name| is_asked(name)).cloned().collect();
         let map = link_map(&index).await?;
@@ -179,6 +180,7 @@ impl Engine {
         let neighbours = self.neighbours().await?;
         let mut found = Vec::new();
         for chunk in chunks {
+            // By `get`, which reads the file while it is unchanged, and refuses what the audience may not see.
             let section = self.get(&Selector::Id(chunk.to_string()), Extent::Section).await?;
             let Excerpt { document_id, line_start, line_end, text, .. } = section;
             let section = Some(SectionText { line_start, line_end, text });

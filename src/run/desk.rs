@@ -102,6 +102,7 @@ impl Desk {
         let model = Arc::clone(&self.models.role(prompt.role).model);
         let prompt = &Prompt { cache_key: Some(self.cache_key(key, prompt.role)), ..prompt.clone() };
         let request = request_hash(model.as_ref(), prompt);
+        // Held to the end: of two equal requests at once, the second finds the reply of the first on record.
         let _turn = self.ledger.turn(&request).await?;
         let recorded = self.ledger.calls_for(&request).await?;
         if let Some(reply) = on_record(key, &recorded) {
@@ -113,6 +114,7 @@ impl Desk {
         }
         let leaving = self.leaving(key, prompt.role);
         let (counted, output) = (model.count_input(prompt), model.max_output(prompt));
+        // Refused here, before it is paid for: the reply shares the window.
         let limit = model.window_tokens().saturating_sub(output);
         if counted > limit {
             return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());

@@ -60,6 +60,7 @@ impl RunSources {
     pub(crate) fn inside(&self, node: &NodeId) -> Inside {
         let Shared { cache, egress, .. } = self.shared.clone();
         let source = Arc::clone(&self.sources.internal);
+        // Tools of servers are for workers only, see `inside_with_servers`.
         Inside { source, cache, egress, node: node.clone(), version: self.internal_version.clone(), servers: None }
     }
 
@@ -105,6 +106,7 @@ impl RunSources {
     }
 
     fn version_today(&self, web: &WebSource) -> String {
+        // With the day, on which alone results from the web are reused.
         format!("{} {}", web.version(), self.day)
     }
 }

@@ -128,6 +128,7 @@ async fn checked(gate: &PageCheck, request: Request, next: Next) -> Response {
         if !gate.is_own(token.as_bytes()) {
             return refused(StatusCode::UNAUTHORIZED, "the token is wrong: open the address that `dr serve` printed\n");
         }
+        // For a year: the token is kept in a file and outlives the server.
         let cookie = format!("{}{}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000", gate.cookie(), gate.token);
         // Not a redirect, which a browser follows as a request of the page that led here: `dr serve --open` opens a file,
         // which is another site.

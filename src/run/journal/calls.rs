@@ -221,6 +221,7 @@ impl CallRow {
     pub(crate) fn charged_cost(&self) -> Option<u64> {
         match self.state {
             CallState::Sent | CallState::Unknown => self.worst_cost,
+            // The cost is in a column of its own, which may outlast a damaged reply.
             CallState::Lost | CallState::Damaged => self.cost.or(self.worst_cost),
             CallState::Replied | CallState::Failed => self.cost,
         }
