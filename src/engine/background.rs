@@ -144,6 +144,7 @@ impl Background {
         };
         let either = async {
             tokio::select! {
+                // A client that goes away stops its own run only, whose token this is.
                 () = cancelled.cancelled() => stop.cancel(),
                 () = stop.cancelled() => {}
             }
@@ -199,6 +200,7 @@ impl Background {
         if state == Standing::Running {
             return Err(EngineError::StillRunning { run: run_id });
         }
+        // By the id that the status has resolved, as the run may have been named by a prefix.
         let id = engine.find_runs(&[run_id]).await?.remove(0);
         let (engine, observer, stop) = (engine.clone(), beginning.observer(), beginning.stop.clone());
         let run = id.to_string();

@@ -120,6 +120,7 @@ impl Engine {
             check_plan(draft, &Tree::of(request.question.clone()), brief, self.settings.tree_limits())?;
         }
         let models = if instead.is_some() { None } else { self.models(&limits)? };
+        // A new run has no job whose outcome is unknown.
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: false };
         let (follows, origins) = match &request.follow {
             Some(name) => {
@@ -299,6 +300,7 @@ impl Engine {
     /// can be lost.
     fn store_for(&self, setup: &Setup) -> Result<Store, EngineError> {
         match self.store() {
+            // By rules a run costs nothing, so it need not outlive the process.
             Err(error) if is_read_only(&error) && setup.models.is_none() => Ok(Store::in_memory()?),
             Err(error) if is_read_only(&error) => {
                 Err(EngineError::CannotKeep { folder: self.runs_folder(), source: Box::new(error) })
@@ -324,6 +326,7 @@ impl Engine {
         limits: &BudgetLimits,
         flags: JobFlags,
     ) -> Result<Option<Arc<DeepResearch>>, EngineError> {
+        // Before the settings are read: a run without jobs does not fail because of them.
         if flags.max_jobs == Some(0) {
             return Ok(None);
         }
@@ -344,6 +347,7 @@ impl Engine {
         let searched = known.clone().filter(|name| scope.collections.is_empty() || scope.collections.contains(*name));
         let earlier = match origins {
             Origins::Known(names) => names,
+            // An earlier version noted no collections: the run may have text of any.
             Origins::Unknown => known.chain(self.settings.values.collections.keys()).cloned().collect(),
         };
         searched.cloned().chain(earlier).collect()
@@ -356,6 +360,7 @@ impl Engine {
         let is_closed = |name: &String| options.get(name).is_some_and(|options| options.local_only);
         match self.traces() {
             Ok(traces) if !traces.has_texts => {}
+            // Texts of a `local_only` collection stay on this machine, even if the setting exports texts.
             Ok(traces) if !traces.address.is_loopback() && collections.iter().any(is_closed) => {}
             Ok(_) => rule(run, Rule::Texts),
             Err(NotExported::Offline) => rule(run, Rule::Nothing),
@@ -384,6 +389,7 @@ impl Engine {
         let options = &self.settings.values.collections;
         let is_closed = collections.iter().any(|name| options.get(name).is_some_and(|options| options.local_only));
         let mut servers = self.settings.servers()?;
+        // A public server is sent only text that may leave, so it may be anywhere.
         servers.retain(|server| server.label == Label::Public || server.is_local() || !is_closed);
         Ok(self.settings.mcp_servers(servers, self.runs_folder().join(PAGES)))
     }
@@ -392,6 +398,7 @@ impl Engine {
     fn allows_egress(&self, collections: &BTreeSet<String>) -> bool {
         let options = &self.settings.values.collections;
         let is_open = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
+        // `all` is true of no collections, which permit nothing.
         !collections.is_empty() && collections.iter().all(is_open)
     }
 

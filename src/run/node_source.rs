@@ -211,6 +211,7 @@ impl WebPages {
         for citation in &report.citations {
             let url = &citation.url;
             match canonical(url).and_then(|page| opened.get(&page)) {
+                // Without a server of the user, a job saw nothing but the web.
                 _ if !report.had_server => pages.permit(url.clone(), url.clone()),
                 Some(opened) => pages.permit(url.clone(), (*opened).clone()),
                 None => {}
@@ -241,6 +242,7 @@ impl WebPages {
         self.egress.release(&self.node, "the page's own site", leaving).await?;
         let mut page = self.patience.wait(self.web.open(address)).await?;
         if let Some((reading, question)) = &self.reading {
+            // Only what is shown is shortened: quotes are checked against the whole text.
             if let Some(shown) = reading.shown(&self.node, question, &page.passage.text).await? {
                 page.passage.snippet = shown;
             }

@@ -188,6 +188,7 @@ impl Store {
             let had_runs = matches!(&self.keeping, Keeping::Locked(locks) if !locked_in(locks).is_empty());
             return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty { had_runs });
         };
+        // An empty name would be a prefix of every id.
         let mut like = runs.into_iter().filter(|run| run.id.as_str().starts_with(name) && !name.is_empty());
         match (like.next(), like.next()) {
             (Some(run), None) => Ok(run.id),
@@ -210,6 +211,7 @@ impl Store {
                 Err(error) => return Err(StoreError::Lock(error)),
             },
             Keeping::ReadOnly => return Err(StoreError::ReadOnly),
+            // No other process sees a store in memory.
             Keeping::Forgotten => None,
         };
         Ok(LockedRun::new(run.clone(), self.journal.clone(), lock))

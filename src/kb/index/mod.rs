@@ -336,6 +336,7 @@ impl Index {
         only: Option<&[DocumentId]>,
     ) -> Result<Option<HashMap<DocumentId, Structure>>, IndexError> {
         let action = "read the structure of documents";
+        // The column was added later: an older index has none until the next `dr index`.
         if self.documents.schema().await.during(action)?.field_with_name(schema::STRUCTURE).is_err() {
             return Ok(None);
         }
@@ -352,6 +353,7 @@ impl Index {
     /// Returns the chunks of a document in file order.
     pub async fn document_chunks(&self, document: &DocumentId) -> Result<Vec<ChunkRow>, IndexError> {
         let mut rows = self.chunks_where(&format!("document_id = '{document}'")).await?;
+        // Rows come in the order of the storage, which an update changes.
         rows.sort_by_key(|row| row.byte_start);
         Ok(rows)
     }

@@ -230,6 +230,7 @@ impl Index {
     pub(crate) async fn missing_tokens(&self) -> Result<Vec<(DocumentId, u32)>, IndexError> {
         let action = "read the chunks that wait for a vector";
         let query = self.chunks.query().only_if(MISSING_VECTOR).select(Select::columns(&["document_id", "tokens"]));
+        // All of them; half of the range, since a limit has to fit into an `i64`.
         let stream = query.limit(usize::MAX >> 1).execute().await.during(action)?;
         collect(stream, action, |columns| {
             let (documents, tokens) = (columns.text("document_id")?, columns.tokens()?);

@@ -198,6 +198,7 @@ impl IndexWriter {
         if stale_ids.is_empty() {
             self.add_chunks(&fresh).await?;
         } else {
+            // One commit for all: a merge inserts new rows as well.
             stale.extend(fresh);
             self.merge_chunks(&stale, &stale_ids).await?;
         }
@@ -234,6 +235,7 @@ impl IndexWriter {
     pub(crate) async fn touch(&self, rows: Vec<DocumentRow>) -> Result<(), IndexError> {
         // Rows are written whole, so the structure that is stored with them has to be read first.
         let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+        // A longer condition slows the planner down, so all of them are read.
         let only = (ids.len() <= DOCUMENTS_PER_CONDITION).then_some(&ids[..]);
         let mut known = if ids.is_empty() { None } else { self.index.structures(only).await? }.unwrap_or_default();
         let with_structure = |row: DocumentRow| {
