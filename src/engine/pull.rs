@@ -69,6 +69,7 @@ impl Engine {
             return Err(PullError::Offline.into());
         }
         let sources = self.folders_of(request).await?;
+        // A set, since several folders may be in one repository.
         let repositories: BTreeSet<_> = sources.iter().filter_map(|source| repository_of(&source.root)).collect();
         if repositories.is_empty() {
             return Err(PullError::NoRepository.into());

@@ -179,6 +179,7 @@ pub(crate) async fn serve_until(stop: CancellationToken, listener: TcpListener, 
     };
     tokio::select! {
         served = served.into_future() => served,
+        // A stream of a client has no end of its own.
         () = late => Ok(()),
     }
 }

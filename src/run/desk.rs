@@ -200,6 +200,7 @@ impl Desk {
 
     /// Returns a key that the calls of one conversation share: those of one role on one node.
     fn cache_key(&self, key: &CallKey, role: Role) -> String {
+        // By owner and role: prompts of a worker begin alike, and share nothing with those of another.
         let name = format!("{} {} {role}", self.ledger.run().id(), key.owner());
         ContentHash::of(name.as_bytes()).as_str()[..16].to_owned()
     }
@@ -234,6 +235,7 @@ impl Desk {
 /// first, or else the oldest.
 fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
     let own = recorded.iter().filter(|call| call.key == *key).find_map(|call| call.reply.clone());
+    // A reply to the same request under another key is as good, and paid for.
     own.or_else(|| recorded.iter().find_map(|call| call.reply.clone()))
 }
 

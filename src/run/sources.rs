@@ -94,6 +94,7 @@ impl RunSources {
         let web = self.sources.web.as_ref().filter(|_| self.has_outside())?;
         let version = self.version_today(web);
         let outside = Outside::new(Arc::clone(web), &self.shared, node.clone(), version);
+        // Pages that the user named can be opened without an engine, and tools of servers called.
         let outside = if self.sources.can_search { outside } else { outside.without_engine() };
         Some(outside.read_for(self.reading.clone(), question.clone()).naming(words.all()))
     }
