@@ -1,8 +1,8 @@
 //! Settings and the origin of each value.
 //!
-//! Later layers win: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags. A
-//! project's file may come from a stranger with the folder, so it cannot set anything that contacts a server or loads a
-//! file, and nothing that decides the price of a call unless the user trusts the folder.
+//! Later layers win: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags.
+//! A project's file may come from a stranger with the folder, so it cannot set anything that contacts a server or loads
+//! a file, and nothing that decides the price of a call unless the user trusts the folder.
 //!
 //! Every setting is one row of [`SETTINGS`], which defines its kind, bounds, default, variable, and who may set it. To
 //! add one, add a row, and a field of the same name in [`Values`] or in the options of its table.

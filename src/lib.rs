@@ -1,7 +1,7 @@
 //! `dr` answers research questions from a folder of Markdown and from the web, with citations that code has verified.
 //!
-//! This crate is the library behind the `dr` binary. Its entry point is [`engine::Engine`], which has every operation as
-//! a method; [`cli`], `mcp` and `serve` are surfaces over it. The library follows the needs of the binary and of its
+//! This crate is the library behind the `dr` binary. Its entry point is [`engine::Engine`], which has every operation
+//! as a method; [`cli`], `mcp` and `serve` are surfaces over it. The library follows the needs of the binary and of its
 //! tests: its API is not stable between releases.
 //!
 //! # Example

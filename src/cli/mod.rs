@@ -116,7 +116,8 @@ struct GlobalArgs {
     #[arg(long, global = true, value_name = "URI")]
     index: Option<String>,
 
-    /// Compute embeddings with `builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL` [env: `DR_EMBEDDER`]
+    /// Compute embeddings with `builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL` [env:
+    /// `DR_EMBEDDER`]
     #[arg(long, global = true, value_name = "EMBEDDER")]
     embedder: Option<EmbedderChoice>,
 

@@ -24,8 +24,8 @@ const MAX_SECTION_LINES: usize = 30;
 /// Find passages in the index
 ///
 /// Words and meaning are searched together. A phrase in double quotes must occur as it is, letter case aside;
-/// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with a
-/// dash).
+/// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with
+/// a dash).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr search \"what if indexing is killed\" -k 3
@@ -223,8 +223,8 @@ fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
     Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }
 
-/// Returns the file of a hit, relative to the working directory `current` if it is inside; where the folder of the collection is not
-/// known, relative to that.
+/// Returns the file of a hit, relative to the working directory `current` if it is inside; where the folder of the
+/// collection is not known, relative to that.
 fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Path>) -> String {
     let Some(folder) = folders.get(&hit.collection) else { return hit.path.clone() };
     let file = folder.join(&hit.path);

@@ -77,8 +77,8 @@ pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Resul
     Ok(Exit::Done)
 }
 
-/// Opens the page in the browser by a file that leads to it, which only this user can read: other users see the arguments
-/// of a process, and the address has the token. The file is removed when it is dropped.
+/// Opens the page in the browser by a file that leads to it, which only this user can read: other users see the
+/// arguments of a process, and the address has the token. The file is removed when it is dropped.
 fn open(folder: &Path, address: &str) -> std::io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("open-").suffix(".html").tempfile_in(folder)?;
     write!(file, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={address}\">")?;

@@ -22,8 +22,8 @@ pub(super) struct AskedBefore {
 }
 
 impl Engine {
-    /// Returns the report of the newest run that asked the same in the same words, of the same index, web and models, and
-    /// answered it completely. A run without models costs nothing, so it is never replaced by an earlier one.
+    /// Returns the report of the newest run that asked the same in the same words, of the same index, web and models,
+    /// and answered it completely. A run without models costs nothing, so it is never replaced by an earlier one.
     ///
     /// # Errors
     ///

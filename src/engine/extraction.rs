@@ -1,7 +1,7 @@
 //! The child process that reads one PDF or HTML file, see [`crate::kb::extract`].
 //!
-//! It limits itself before it reads a byte, reads one file from its input, writes one answer, and ends. It has no engine,
-//! no settings and no threads but one, which ends the process when its input does.
+//! It limits itself before it reads a byte, reads one file from its input, writes one answer, and ends. It has no
+//! engine, no settings and no threads but one, which ends the process when its input does.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, channel};

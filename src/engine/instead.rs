@@ -83,9 +83,9 @@ impl Obstacle {
 }
 
 impl Engine {
-    /// Returns why models cannot work under some limits, as far as this is known before a run and costs nothing. Call it
-    /// after every check that can refuse the request, because it sends something. The observer is told of models whose
-    /// window is too small.
+    /// Returns why models cannot work under some limits, as far as this is known before a run and costs nothing. Call
+    /// it after every check that can refuse the request, because it sends something. The observer is told of models
+    /// whose window is too small.
     pub(super) async fn obstacle(
         &self,
         models: &Models,
@@ -98,8 +98,8 @@ impl Engine {
         self.unreachable(models, observer).await.map(Obstacle::of_model)
     }
 
-    /// Returns why one of the models cannot be reached. Models that were reached today are not asked again, except those
-    /// whose window is too small.
+    /// Returns why one of the models cannot be reached. Models that were reached today are not asked again, except
+    /// those whose window is too small.
     async fn unreachable(&self, models: &Models, observer: &Observer) -> Option<String> {
         let distinct = models.distinct().into_iter().map(|(_, model)| (hash(model), model));
         let mut reached = self.reached_today();

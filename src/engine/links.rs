@@ -203,8 +203,8 @@ impl Engine {
 pub(crate) struct Neighbours(LinkMap);
 
 impl Neighbours {
-    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so they may
-    /// be shown wherever the document may.
+    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so they
+    /// may be shown wherever the document may.
     pub(crate) fn of(&self, document: &DocumentId) -> Neighbourhood {
         let names = |notes: Vec<&Note>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
         let Self(map) = self;
@@ -266,8 +266,8 @@ fn entry(map: &LinkMap, root: Option<&Path>, link: &Link, to: &Resolved) -> Link
     LinkEntry { line: link.line, kind: link.kind, written: link.written(), state, note, heading_line }
 }
 
-/// Returns whether a link leads somewhere. Of a path without a note, only whether it exists is looked at, and only inside
-/// the root of the collection.
+/// Returns whether a link leads somewhere. Of a path without a note, only whether it exists is looked at, and only
+/// inside the root of the collection.
 fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
     match to {
         Resolved::Note(_) => LinkState::Found,

@@ -255,8 +255,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error if the model does not exist, cannot be downloaded or cannot be used. The setting is not written then;
-    /// files that were downloaded stay.
+    /// Returns an error if the model does not exist, cannot be downloaded or cannot be used. The setting is not written
+    /// then; files that were downloaded stay.
     pub(crate) async fn use_model(
         &mut self,
         name: &str,

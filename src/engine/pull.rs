@@ -53,13 +53,13 @@ impl PullError {
 }
 
 impl Engine {
-    /// Runs `git pull --ff-only` in every repository that has a folder of the request, or with an empty request a folder of
-    /// the index. Only fast-forwards: work of the user is never merged or lost.
+    /// Runs `git pull --ff-only` in every repository that has a folder of the request, or with an empty request a
+    /// folder of the index. Only fast-forwards: work of the user is never merged or lost.
     ///
     /// # Errors
     ///
-    /// Returns [`PullError`], or an error for folders that cannot be indexed. Repositories before the one that failed stay
-    /// pulled.
+    /// Returns [`PullError`], or an error for folders that cannot be indexed. Repositories before the one that failed
+    /// stay pulled.
     pub(crate) async fn pull(
         &self,
         request: &IndexRequest,
@@ -98,8 +98,8 @@ async fn pull(repository: &Path) -> Result<String, PullError> {
     };
     let mut command = git();
     command.args(["pull", "--ff-only", "--no-stat"]);
-    // Without prompts, which could not be answered and would wait until `MOST`. ssh prompts on the terminal, whatever its
-    // input is. An ssh command of the user's own stays as it is: it may be a program with other options.
+    // Without prompts, which could not be answered and would wait until `MOST`. ssh prompts on the terminal, whatever
+    // its input is. An ssh command of the user's own stays as it is: it may be a program with other options.
     command.env("GIT_TERMINAL_PROMPT", "0");
     let variables = ["GIT_SSH_COMMAND", "GIT_SSH"];
     let set = git().args(["config", "core.sshCommand"]).output().await.map_err(PullError::Start)?;

@@ -21,7 +21,8 @@ pub(crate) struct Quoted {
 }
 
 impl Engine {
-    /// Reads the document of a passage. Returns the byte range of the passage as well, unless a whole document is named.
+    /// Reads the document of a passage. Returns the byte range of the passage as well, unless a whole document is
+    /// named.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Sets up a run: the settings it records and the resources it works with.
 //!
-//! The order matters. Every check that can refuse the request comes first; then the folder for runs is opened or created;
-//! then the first event is appended to the journal; and only after that can a call be charged.
+//! The order matters. Every check that can refuse the request comes first; then the folder for runs is opened or
+//! created; then the first event is appended to the journal; and only after that can a call be charged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,8 +51,8 @@ const TIME_BY_PLAN: PlanShare<Duration> = PlanShare { base: Duration::from_mins(
 /// Factor on the default time limit for models on this machine.
 const LOCAL_TIMES: u32 = 3;
 
-/// The part of a run's cost limit that is set aside for embedding its queries, in each process that works on it, where that
-/// costs money. A query has some twenty tokens, of which a million cost cents.
+/// The part of a run's cost limit that is set aside for embedding its queries, in each process that works on it, where
+/// that costs money. A query has some twenty tokens, of which a million cost cents.
 const EMBEDDING_PART: u64 = 100;
 
 /// Tokens that this part must pay for at least; otherwise queries are not embedded.
@@ -163,8 +163,8 @@ impl Engine {
         Ok(Prepared { setup, settings })
     }
 
-    /// Returns the highest limits that a run of this engine can have: those of the settings, with the time that its models
-    /// and jobs take. A run may start up to `max_jobs` Deep Research jobs.
+    /// Returns the highest limits that a run of this engine can have: those of the settings, with the time that its
+    /// models and jobs take. A run may start up to `max_jobs` Deep Research jobs.
     ///
     /// # Errors
     ///
@@ -177,8 +177,8 @@ impl Engine {
         Ok(limits)
     }
 
-    /// Adapts the time limit to the models and jobs of a run, unless the user has set it. Returns how the plan lowers the
-    /// limits that the user has not set.
+    /// Adapts the time limit to the models and jobs of a run, unless the user has set it. Returns how the plan lowers
+    /// the limits that the user has not set.
     fn adapt(&self, limits: &mut BudgetLimits, models: Option<&Models>, has_jobs: bool) -> LimitsByPlan {
         let tokens = (!self.settings.is_set("max_tokens")).then_some(TOKENS_BY_PLAN);
         if self.settings.is_set("max_time") {
@@ -195,8 +195,8 @@ impl Engine {
         LimitsByPlan { tokens, time: Some(PlanShare { base: base * times, each: each * times }) }
     }
 
-    /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it uses none and
-    /// tells the observer.
+    /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it uses none
+    /// and tells the observer.
     ///
     /// # Errors
     ///
@@ -422,9 +422,9 @@ impl Engine {
     }
 }
 
-/// Lets a server that embeds queries spend a part of the cost limit of a run. Returns the amount set aside for that in all
-/// processes that have worked on the run, whose queries are not on record. A server without a price has no place under a
-/// limit.
+/// Lets a server that embeds queries spend a part of the cost limit of a run. Returns the amount set aside for that in
+/// all processes that have worked on the run, whose queries are not on record. A server without a price has no place
+/// under a limit.
 fn with_allowance(searcher: Searcher, cost_limit: Option<u64>, earlier_processes: u64) -> (Searcher, u64) {
     let price = searcher.server().filter(|server| !server.is_free()).map(|server| server.price);
     match (price, cost_limit) {

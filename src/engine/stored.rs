@@ -267,7 +267,8 @@ impl Engine {
         let folder = self.runs_folder();
         let forgotten = match Recall::forget(&folder, run).await {
             Err(error @ RecallError::Lock(_)) => return Err(error.into()),
-            // The memory only makes later runs better. If it is damaged, it goes as a whole, and the run is removed still.
+            // The memory only makes later runs better. If it is damaged, it goes as a whole, and the run is removed
+            // still.
             Err(_) => Recall::discard(&folder),
             Ok(()) => Ok(()),
         };

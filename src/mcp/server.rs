@@ -43,8 +43,8 @@ impl Server {
         self.service.runs.close().await;
     }
 
-    /// Calls a tool. A panic, which a damaged index can cause, is an error of this call alone: without a reply the client
-    /// would wait for ever.
+    /// Calls a tool. A panic, which a damaged index can cause, is an error of this call alone: without a reply the
+    /// client would wait for ever.
     async fn call(
         &self,
         tool: Tool,

@@ -1,9 +1,9 @@
 //! Reports that are saved: a note to put back into a knowledge base, and the citations of a saved report, to check them
 //! again and to correct their places.
 //!
-//! A report as JSON has its citations under `evidence`, a note in its front matter under `sources`. Such a file may have
-//! been edited, formatted or made up, so it is data: sizes are limited, and a corrected text is read back before it is
-//! returned. A correction replaces lines and paths in place and leaves every other byte as it was.
+//! A report as JSON has its citations under `evidence`, a note in its front matter under `sources`. Such a file may
+//! have been edited, formatted or made up, so it is data: sizes are limited, and a corrected text is read back before
+//! it is returned. A correction replaces lines and paths in place and leaves every other byte as it was.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -182,8 +182,8 @@ impl From<&Evidence> for Citation {
     }
 }
 
-/// Returns the report as Markdown with front matter, for saving it in a knowledge base. The front matter has what a later
-/// check of the citations needs.
+/// Returns the report as Markdown with front matter, for saving it in a knowledge base. The front matter has what a
+/// later check of the citations needs.
 pub(crate) fn note(report: &Report) -> String {
     let question = yaml_string(&one_line(report.question.as_str()));
     let mut text = format!("---\ntitle: {question}\nquestion: {question}\n");

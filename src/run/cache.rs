@@ -64,7 +64,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// Returns the error of `ask`, and an error if the journal fails, or a job is on record and its record cannot be read.
+    /// Returns the error of `ask`, and an error if the journal fails, or a job is on record and its record cannot be
+    /// read.
     pub(crate) async fn answer<T, E>(
         &self,
         lookup: Lookup,

@@ -76,7 +76,8 @@ impl Desk {
         budget.keep_for_writing(self.outlook.writing(state, &budget.limits()));
     }
 
-    /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without limits.
+    /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without
+    /// limits.
     pub(crate) fn nodes_paid_for(&self) -> Option<u32> {
         self.outlook.nodes_paid_for(&self.ledger.budget().limits())
     }

@@ -148,8 +148,8 @@ fn called<'a, Q: ?Sized + Arguments + 'static>(
     Box::pin(spanned(debug_span!("tool"), called))
 }
 
-/// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page links.
-/// No other page can be opened.
+/// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page
+/// links. No other page can be opened.
 pub(crate) struct WebPages {
     web: Arc<WebSource>,
     cache: Cache,
@@ -195,8 +195,8 @@ impl WebPages {
         Self { web, cache, egress, node, version, patience, reading: None, permitted: Mutex::default() }
     }
 
-    /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened on
-    /// the web, at the address it opened: a server may name any other. They are for code to check, so they are not
+    /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened
+    /// on the web, at the address it opened: a server may name any other. They are for code to check, so they are not
     /// shortened.
     pub(crate) fn cited(
         web: Arc<WebSource>,
@@ -500,8 +500,8 @@ mod tests {
     /// A linked page that is not stored. Some sites answer only to the address with the slash.
     const WITH_SLASH: &str = "https://example.org/imprint/";
 
-    /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can be
-    /// fetched.
+    /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can
+    /// be fetched.
     async fn outside(store: &Store, folder: &Path, reads_for: &'static str) -> Outside {
         let hit = json!({ "url": FOUND, "title": "Beds", "snippet": "Valves open at six." });
         let engine = FixtureProvider::read(&json!({ "when do valves open": [hit] })).unwrap();

@@ -1,7 +1,7 @@
 //! Conversations that face outward: a worker on the web.
 //!
-//! Every prompt of such a conversation is built from a `Task<Outbound>` and from public passages, so the model's queries
-//! are outbound text and are sent unchanged.
+//! Every prompt of such a conversation is built from a `Task<Outbound>` and from public passages, so the model's
+//! queries are outbound text and are sent unchanged.
 
 use super::desk::{Desk, Outward};
 use super::node_source::Outside;

@@ -127,7 +127,8 @@ impl IndexWriter {
         Self::over(Index::open_tables(location, connection, manifest).await?, lock).await
     }
 
-    /// Makes this writer's generation the current one. Others are kept for their readers as long as superseded versions.
+    /// Makes this writer's generation the current one. Others are kept for their readers as long as superseded
+    /// versions.
     pub(crate) async fn publish(&mut self) -> Result<(), IndexError> {
         let manifest = self.index.manifest.clone();
         if attempt(self.save_manifest(manifest)).await? == Done::Damaged {
@@ -392,8 +393,8 @@ fn generation_of(table: &str) -> Option<u32> {
 }
 
 /// Drops the tables of generations that no version of the manifest names: those of a rebuild that was killed, and those
-/// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether an
-/// earlier generation is left.
+/// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether
+/// an earlier generation is left.
 pub(super) async fn drop_unnamed_generations(
     connection: &Connection,
     current: Option<&Manifest>,

@@ -49,8 +49,8 @@ pub(crate) struct JobTask<'a> {
 }
 
 impl JobTask<'_> {
-    /// Returns the lookup that finds its job among all that were started. `version` says what their reports depend on. A
-    /// report on text that was allowed to leave does not serve a run in which it may not.
+    /// Returns the lookup that finds its job among all that were started. `version` says what their reports depend on.
+    /// A report on text that was allowed to leave does not serve a run in which it may not.
     fn lookup(&self, version: &str, egress: &Egress) -> Lookup {
         let aspects = self.task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
         let words: Vec<_> = [normalised(self.task.question().as_str())].into_iter().chain(aspects).collect();
@@ -263,7 +263,8 @@ impl Jobs {
             }
             unreadable = call.job.as_ref().map(|job| (*call, job)).or(unreadable);
         }
-        // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was told.
+        // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was
+        // told.
         let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
         let mut earlier = same.into_iter().chain(own);
         if let Some((call, id)) =

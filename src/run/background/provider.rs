@@ -35,8 +35,8 @@ pub(crate) trait Provider: Send + Sync {
     ///
     /// # Errors
     ///
-    /// After [`JobError::OutcomeUnknown`] the job may be running, under an id that is lost. After any other error, no job
-    /// was started.
+    /// After [`JobError::OutcomeUnknown`] the job may be running, under an id that is lost. After any other error, no
+    /// job was started.
     fn create<'a>(&'a self, request: &'a JobRequest, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
 
     /// Returns the current state of a job. One that the provider does not know has vanished, which is no error.

@@ -62,7 +62,8 @@ struct Claim {
 
 /// Fetches the first cited pages. Confirmed claims become findings, the others are listed as reported.
 ///
-/// The question that stays open is the one the job was asked, since the planner may have worded its node after retrieval.
+/// The question that stays open is the one the job was asked, since the planner may have worded its node after
+/// retrieval.
 ///
 /// # Errors
 ///

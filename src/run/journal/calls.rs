@@ -237,8 +237,8 @@ impl CallRow {
         self.state == CallState::Replied
     }
 
-    /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its reply:
-    /// its report can be fetched from the provider again.
+    /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its
+    /// reply: its report can be fetched from the provider again.
     pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
         self.job.as_ref().filter(|_| matches!(self.state, CallState::Sent | CallState::Damaged))
     }
