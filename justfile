@@ -39,7 +39,7 @@ fit sets cases="target/cases.jsonl":
 fit-units sets cases="target/units.jsonl":
     DR_FIT="{{sets}}" DR_FIT_CASES="$PWD/{{cases}}" cargo test --lib -- research::pick::fit --include-ignored --nocapture --test-threads 1
 
-# Run dr against a real llama-server on loopback at these context windows, and print what it makes of our schemas.
+# Run dr against a real llama-server on loopback at these context windows, and print how it handles our schemas.
 local-server *contexts:
     cargo build
     tools/local-server/server.py 8192 tools/local-server/schemas.py
@@ -87,7 +87,7 @@ demo:
 deny:
     cargo deny --locked check
 
-# Run what continuous integration runs.
+# Check format, tests and lints, as continuous integration does on Linux; CONTRIBUTING.md lists what it runs beyond that.
 ci:
     bash .ci/run
 

@@ -1,8 +1,9 @@
 //! Measures an index of many chunks: `just bench-scale FOLDER CHUNKS…`.
 //!
-//! The notes are made up from the words of `FOLDER`: each follows the one it follows there, each note keeps to a topic, and now and
-//! then there is a rare word, so that the vocabulary grows with the notes as it does in real ones. Their vectors are sums over
-//! their words, which cost next to nothing: notes that share words are near each other. The same seed makes the same notes.
+//! The notes are made up from the words of `FOLDER`: each follows the one it follows there, each note keeps to a topic,
+//! and now and then there is a rare word, so that the vocabulary grows with the notes as it does in real ones. Their
+//! vectors are sums over their words, which cost next to nothing: notes that share words are near each other. The same
+//! seed makes the same notes.
 
 #![expect(clippy::print_stdout, reason = "the table is the point")]
 
@@ -40,7 +41,8 @@ const TOPIC_WORDS: usize = 40;
 const OF_TOPIC: u32 = 6;
 const RARE: u32 = 50;
 
-/// The share of rare words beyond a rank falls with this power of it, so distinct ones grow with this power of all words.
+/// The share of rare words beyond a rank falls with this power of it, so distinct ones grow with this power of all
+/// words.
 const RARE_POWER: f64 = 0.7;
 
 /// Notes in a folder.

@@ -1,7 +1,7 @@
 //! Measures `dr serve` under load: searches a second beside open event streams and a run that is being worked on.
 //!
-//! `cargo bench --bench serve -- FOLDER QUERIES` prints a table. `FOLDER` is indexed before with `dr index`; `QUERIES` has a
-//! query a line. The model of the run never replies.
+//! `cargo bench --bench serve -- FOLDER QUERIES` prints a table. `FOLDER` is indexed before with `dr index`; `QUERIES`
+//! has a query a line. The model of the run never replies.
 
 #![expect(clippy::print_stdout, reason = "the table is the point")]
 

@@ -1,8 +1,8 @@
 //! Settings and the origin of each value.
 //!
-//! Later layers win: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags. A
-//! project's file may come from a stranger with the folder, so it cannot set anything that contacts a server or loads a
-//! file, and nothing that decides the price of a call unless the user trusts the folder.
+//! Later layers win: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags.
+//! A project's file may come from a stranger with the folder, so it cannot set anything that contacts a server or loads
+//! a file, and nothing that decides the price of a call unless the user trusts the folder.
 //!
 //! Every setting is one row of [`SETTINGS`], which defines its kind, bounds, default, variable, and who may set it. To
 //! add one, add a row, and a field of the same name in [`Values`] or in the options of its table.
@@ -184,7 +184,7 @@ pub enum ConfigError {
     },
 
     /// The project's file sets something that it may set only in a folder that the user trusts.
-    #[error("`{file}` sets `{key}`, which a project may not before you trust its folder")]
+    #[error("`{file}` sets `{key}`, which needs a trusted folder")]
     Untrusted {
         /// The file.
         file: String,
@@ -832,7 +832,7 @@ mod tests {
             std::fs::write(at("dr.toml"), text).unwrap();
             let resolved = || Settings::resolve(paths.clone(), folder.path(), &Flags::default());
             let error = resolved().unwrap_err();
-            assert!(error.to_string().ends_with("which a project may not before you trust its folder"), "{error}");
+            assert!(error.to_string().ends_with("which needs a trusted folder"), "{error}");
             let hint = error.hint().unwrap();
             assert!(hint.starts_with(&format!("run `dr trust {}`, set `", folder.path().display())), "{hint}");
             let trusted = paths.trust().add(folder.path()).unwrap();

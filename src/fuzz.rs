@@ -16,8 +16,8 @@ const INPUTS: u64 = 300;
 /// Longest input, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// A single input that takes longer than this fails `just fuzz`, which is run on an idle machine. An ordinary test run does
-/// not measure time.
+/// A single input that takes longer than this fails `just fuzz`, which is run on an idle machine. An ordinary test run
+/// does not measure time.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// Pieces that mean something to one reader or another.

@@ -1,7 +1,7 @@
 //! `dr` answers research questions from a folder of Markdown and from the web, with citations that code has verified.
 //!
-//! This crate is the library behind the `dr` binary. Its entry point is [`engine::Engine`], which has every operation as
-//! a method; [`cli`], `mcp` and `serve` are surfaces over it. The library follows the needs of the binary and of its
+//! This crate is the library behind the `dr` binary. Its entry point is [`engine::Engine`], which has every operation
+//! as a method; [`cli`], `mcp` and `serve` are surfaces over it. The library follows the needs of the binary and of its
 //! tests: its API is not stable between releases.
 //!
 //! # Example
@@ -37,10 +37,10 @@
 //!
 //! # Where to look
 //!
-//! Modules are declared in layers: each uses only those above it.
+//! The modules declared here are layers: each uses only those above it.
 //!
 //! - [`base`]: ids, time, text, tokens, HTTP, locks.
-//! - `traces`: what of a run's spans is exported over OTLP, and how.
+//! - `traces`: OTLP export of a run's spans.
 //! - [`kb`]: the knowledge base, from Markdown files to ranked passages.
 //! - [`llm`]: language models behind one trait.
 //! - [`source`]: where evidence comes from.

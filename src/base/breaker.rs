@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_mins(1);
 
 /// The circuit is open: the request was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} is not asked any more, since {failures} requests in a row failed; the last one: {reason}")]
+#[error("{name} is skipped after {failures} consecutive failures; last: {reason}")]
 pub struct Open {
     /// Name of the server.
     pub(crate) name: Box<str>,
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(*asked.lock().unwrap(), 3);
         assert_eq!(
             answers[7].clone().unwrap_err().to_string(),
-            "source `web` is not asked any more, since 3 requests in a row failed; the last one: no answer"
+            "source `web` is skipped after 3 consecutive failures; last: no answer"
         );
     }
 

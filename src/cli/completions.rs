@@ -18,8 +18,8 @@ use crate::engine::Engine;
 
 /// Print a completion script for a shell
 ///
-/// In bash, zsh and fish it completes commands, flags and their values, and asks `dr` for the names of collections, runs,
-/// settings and servers. In the others it completes what is known beforehand. Write it again after an update of `dr`.
+/// In bash, zsh and fish it completes commands, flags and their values, and asks `dr` for the names of collections,
+/// runs, settings and servers. Other shells complete static words only. Regenerate the script after updating `dr`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr completions bash > ~/.local/share/bash-completion/completions/dr
@@ -45,7 +45,8 @@ pub(super) struct ManArgs {
 /// Variable by which a script asks for the words that may come next.
 const ASKING: &str = "DR_COMPLETE";
 
-/// Zsh loads a script from `fpath` when a word is completed first, and takes the script for the function that completes it.
+/// Zsh loads a script from `fpath` when a word is completed first, and takes the script for the function that completes
+/// it.
 const ZSH_FIRST: &str = "[[ $funcstack[1] != _dr ]] || _clap_dynamic_completer_dr\n";
 
 /// Prints the script.
@@ -137,8 +138,8 @@ fn engine() -> Option<Engine> {
 /// Characters of a question or a description that a shell shows.
 const MAX_HELP: usize = 60;
 
-/// Returns a name with its description. Names that a shell would take for more than a word are left out: they may come from
-/// elsewhere, and are put on the line as they are.
+/// Returns a name with its description. Names that a shell would take for more than a word are left out: they may come
+/// from elsewhere, and are put on the line as they are.
 fn candidate(name: &str, help: Option<&str>) -> Option<CompletionCandidate> {
     let is_plain = |letter: char| letter.is_alphanumeric() || "._/-".contains(letter);
     let help = help.map(|help| cut(help, MAX_HELP)).filter(|help| !help.is_empty());

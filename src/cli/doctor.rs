@@ -15,14 +15,15 @@ use crate::render::json::versioned;
 
 /// Check the index, the runs, the model, the disk and the settings
 ///
-/// Starts the tool servers of your settings to list their tools, unless offline. Changes nothing without `--repair`. Each problem is shown with the command that fixes it; the exit code is then 1.
+/// Starts the tool servers of your settings to list their tools, unless offline. Changes nothing without `--repair`.
+/// Each problem is shown with the command that fixes it; the exit code is then 1.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr doctor
   dr doctor --model                      also test the language models")]
 pub(super) struct DoctorArgs {
-    /// Also test each language model with two short prompts, and a server that embeds with a word; this may incur a small
-    /// cost
+    /// Also test each language model with two short prompts, and a server that embeds with a word; this may incur a
+    /// small cost
     #[arg(long)]
     model: bool,
 

@@ -134,7 +134,7 @@ pub(crate) fn panicked(panic: &(dyn Any + Send), place: &str) -> String {
     if STORAGE.iter().any(|name| place.contains(name)) {
         return format!("error: index is damaged: {text}\n\nhint: run `dr index --rebuild`");
     }
-    format!("error: stopped by a bug: {text} (`{place}`)\n\nhint: with DR_LOG=debug more is shown")
+    format!("error: stopped by a bug: {text} (`{place}`)\n\nhint: run again with `DR_LOG=debug` for details")
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use crate::render::json::versioned;
 
 /// Read chunks, their sections, their documents, or lines of files
 ///
-/// Several passages are printed one after another, each below a line with its place. The text comes from the file if it is
-/// unchanged since it was indexed, otherwise from the index, with a note.
+/// Several passages are printed one after another, each below a line with its place. The text comes from the file if it
+/// is unchanged since it was indexed, otherwise from the index, with a note.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr get f2cb8db59abecbd4 --section      everything under the heading of a chunk
@@ -36,7 +36,7 @@ pub(super) struct GetArgs {
     #[arg(long)]
     document: bool,
 
-    /// Print the outline of the document and linked notes too; of a chunk, its section
+    /// Also print the document's outline and linked notes, and a chunk's section
     #[arg(long)]
     expand: bool,
 

@@ -63,7 +63,7 @@ pub(super) struct IndexArgs {
     #[arg(long)]
     rebuild: bool,
 
-    /// Only say what would be read and embedded, how long it takes and what it costs; write and send nothing
+    /// Print what would be read and embedded, with time and cost; write and send nothing
     #[arg(long)]
     dry_run: bool,
 

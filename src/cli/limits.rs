@@ -20,8 +20,8 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
 
-    /// Time limit, for example `90s` or `15m` (default: 30m; less for a plan of few sub-questions, more with local models or
-    /// Deep Research)
+    /// Time limit, for example `90s` or `15m` (default: 30m; less for a plan of few sub-questions, more with local
+    /// models or Deep Research)
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_time: Option<String>,
 

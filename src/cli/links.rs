@@ -15,9 +15,9 @@ use crate::render::json::versioned;
 
 /// Show what a note links to and what links to it, or every broken link
 ///
-/// Read are links to notes: relative paths and references, `[[wikilinks]]` by file name, path, title or alias, and
-/// `![[embeds]]`, as of the last `dr index`. A link is broken if it leads to no note, file or folder of its collection. Links
-/// that lead out of the collection are not followed.
+/// Covers links to notes: relative paths and references, `[[wikilinks]]` by file name, path, title or alias, and
+/// `![[embeds]]`, as of the last `dr index`. A link is broken if it leads to no note, file or folder of its collection.
+/// Links that lead out of the collection are not followed.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr links concepts/journal.md           what it links to, and what links to it

@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(120);
 /// Format of the events of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum EventFormat {
-    /// For people
+    /// Human-readable text
     #[default]
     Text,
     /// One JSON object a line

@@ -1,8 +1,8 @@
 //! The command line: one file per subcommand.
 //!
 //! The file of a subcommand has its flags and one function that calls the engine and prints through [`ui::Ui`]. It uses
-//! `engine`, `render`, `config` and `base`, and nothing below them, so that other surfaces can share all decisions. A
-//! test below enforces this.
+//! `engine`, `render`, `config` and `base`, and none of the layers in between, so that other surfaces can share all
+//! decisions; `mcp`, `serve` and `traces` are only started here. A test below enforces this.
 
 pub(crate) mod ui;
 
@@ -116,7 +116,8 @@ struct GlobalArgs {
     #[arg(long, global = true, value_name = "URI")]
     index: Option<String>,
 
-    /// Compute embeddings with `builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL` [env: `DR_EMBEDDER`]
+    /// Compute embeddings with `builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL` [env:
+    /// `DR_EMBEDDER`]
     #[arg(long, global = true, value_name = "EMBEDDER")]
     embedder: Option<EmbedderChoice>,
 
@@ -222,7 +223,7 @@ struct OutputArgs {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum TextFormat {
-    /// For people
+    /// Human-readable text
     #[default]
     Text,
     /// For programs

@@ -19,8 +19,8 @@ use crate::render::json::versioned;
 
 /// List the embedders and rerankers, or use one
 ///
-/// The built-in embedder needs nothing. The others run on ONNX Runtime and are downloaded once, into your data folder. Which
-/// to take is said in `kb/how-to/use-another-embedder.md` of the manual.
+/// The built-in embedder needs nothing. The others run on ONNX Runtime and are downloaded once, into your data folder.
+/// `kb/how-to/use-another-embedder.md` in the manual says which to choose.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr model list
@@ -36,7 +36,7 @@ enum ModelCommand {
     Use(UseArgs),
 }
 
-/// List the embedders and rerankers, and which are used and on this machine
+/// List embedders and rerankers; marks those in use and those on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr model list

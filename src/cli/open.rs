@@ -13,8 +13,9 @@ use crate::engine::{Engine, FilePlace, Selector};
 
 /// Open the file of a passage in your editor, at its line
 ///
-/// A PDF or HTML file is opened in your browser, a PDF at its page. The editor is that of `$VISUAL`, else of `$EDITOR`; arguments in it are passed on. It is started directly, not by a
-/// shell. vim, emacs, nano, VS Code, Helix, Zed, Sublime Text and their relatives are told the line.
+/// A PDF or HTML file is opened in your browser, a PDF at its page. The editor is that of `$VISUAL`, else of `$EDITOR`;
+/// arguments in it are passed on. It is started directly, not by a shell. vim, emacs, nano, VS Code, Helix, Zed,
+/// Sublime Text and their relatives are told the line.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr open f2cb8db59abecbd4                  an id that `dr search` printed
@@ -54,7 +55,7 @@ pub(super) async fn open(ui: &mut Ui, engine: &Engine, args: OpenArgs) -> Result
     }
 }
 
-/// Opens a file in the browser, which shows what an editor does not.
+/// Opens a PDF or HTML file in the browser; an editor cannot render it.
 fn browse(ui: &mut Ui, place: &FilePlace) -> Result<Exit, CliError> {
     let page = place.page.map(|page| format!("#page={page}")).unwrap_or_default();
     let failed = |source| CliError::File { action: "open", path: place.path.clone(), source };

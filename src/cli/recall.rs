@@ -15,8 +15,8 @@ use crate::render::json::versioned;
 
 /// Find quotes that earlier runs found
 ///
-/// The quotes of all stored runs are searched by similarity, without a model. Each is printed with its place, and with the
-/// run that found it. A quote is marked if its file has changed since.
+/// The quotes of all stored runs are searched by similarity, without a model. Each is printed with its place, and with
+/// the run that found it. A quote is marked if its file has changed since.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr recall \"lithium cells\" -n 5")]

@@ -47,8 +47,8 @@ impl ReportArgs {
 
     /// Prints a report and returns the exit code.
     ///
-    /// If the run was stopped because its terminal was closed, failing to print there is not another error: the report is
-    /// stored.
+    /// If the run was stopped because its terminal was closed, failing to print there is not another error: the report
+    /// is stored.
     pub(super) async fn end(&self, ui: &mut Ui, engine: &Engine, report: &Report) -> Result<Exit, CliError> {
         match (exit(report), self.print(ui, engine, report).await) {
             (Exit::Interrupted, Err(CliError::Output(_))) => Ok(Exit::Interrupted),
@@ -56,8 +56,8 @@ impl ReportArgs {
         }
     }
 
-    /// Prints a report, or writes it to the output file. On a terminal, Markdown is formatted, and places are links where
-    /// the terminal shows them.
+    /// Prints a report, or writes it to the output file. On a terminal, Markdown is formatted, and places are links
+    /// where the terminal shows them.
     async fn print(&self, ui: &mut Ui, engine: &Engine, report: &Report) -> Result<(), CliError> {
         let format = if self.json { ReportFormat::Json } else { self.format };
         let mut text = render::report(report, format)?;

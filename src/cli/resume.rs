@@ -17,8 +17,8 @@ use crate::engine::{Amounts, Engine, ResumeRequest};
 
 /// Continue a run that was interrupted or reached a limit
 ///
-/// Stored replies are reused, so no finished call is charged again. Without a run, continues the newest one that has not
-/// ended.
+/// Stored replies are reused, so no finished call is charged again. Without a run, continues the newest one that has
+/// not ended.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr resume                              the newest run that has not ended

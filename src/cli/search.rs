@@ -24,8 +24,8 @@ const MAX_SECTION_LINES: usize = 30;
 /// Find passages in the index
 ///
 /// Words and meaning are searched together. A phrase in double quotes must occur as it is, letter case aside;
-/// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with a
-/// dash).
+/// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with
+/// a dash).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr search \"what if indexing is killed\" -k 3
@@ -95,7 +95,7 @@ pub(super) struct FilterArgs {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum SearchFormat {
-    /// For people
+    /// Human-readable text
     #[default]
     Text,
     /// One object
@@ -194,6 +194,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
                 ui.print(&one_line(&file_name(hit, &folders, current.as_deref())))?;
             }
         }
+        // On stderr: a pipe that reads hits gets none. The other formats have an empty form of their own.
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
         SearchFormat::Text => {
             let folders = if ui.shows_links() { engine.folders().await } else { BTreeMap::new() };
@@ -222,8 +223,8 @@ fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
     Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }
 
-/// Returns the file of a hit, relative to the working directory `current` if it is inside; where the folder of the collection is not
-/// known, relative to that.
+/// Returns the file of a hit, relative to the working directory `current` if it is inside; where the folder of the
+/// collection is not known, relative to that.
 fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Path>) -> String {
     let Some(folder) = folders.get(&hit.collection) else { return hit.path.clone() };
     let file = folder.join(&hit.path);
@@ -244,6 +245,7 @@ fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders:
         };
         let _ = writeln!(text, "{place}  {}", styled(QUIET, hit.id.as_str()));
         let mut names = vec![hit.title.as_str()];
+        // The title of a note is mostly its first heading, and would be printed twice.
         names.extend(hit.heading_path.iter().map(String::as_str).filter(|heading| *heading != hit.title));
         let _ = writeln!(text, "  {}", styled(QUIET, &one_line(&names.join(" › "))));
         if let Some(about) = hit.about.as_deref().filter(|about| said.insert(*about)) {

@@ -19,8 +19,8 @@ use crate::serve::{App, PageServer, ServeError};
 
 /// Serve a page to ask, watch, read and search in a browser
 ///
-/// Listens only on this machine, until it is interrupted. The printed address has a token, which lets a browser in. The
-/// API that the page uses is described at `/api/openapi.json`, and `/mcp` serves the tools of `dr mcp`.
+/// Listens only on this machine, until it is interrupted. The printed address contains a token that authenticates the
+/// browser. The API that the page uses is described at `/api/openapi.json`, and `/mcp` serves the tools of `dr mcp`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr serve --open
@@ -77,8 +77,8 @@ pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Resul
     Ok(Exit::Done)
 }
 
-/// Opens the page in the browser by a file that leads to it, which only this user can read: other users see the arguments
-/// of a process, and the address has the token. The file is removed when it is dropped.
+/// Opens the page in the browser by a file that leads to it, which only this user can read: other users see the
+/// arguments of a process, and the address has the token. The file is removed when it is dropped.
 fn open(folder: &Path, address: &str) -> std::io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("open-").suffix(".html").tempfile_in(folder)?;
     write!(file, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={address}\">")?;

@@ -13,8 +13,8 @@ const GRACE: Duration = Duration::from_millis(1_500);
 
 /// Returns a token that the first signal cancels. A second signal, or [`GRACE`] after the first, ends the program.
 ///
-/// SIGHUP never counts as the second: when a terminal closes, both the kernel and the shell send it. Under `nohup` it is
-/// ignored.
+/// SIGHUP never counts as the second: when a terminal closes, both the kernel and the shell send it. Under `nohup` it
+/// is ignored.
 pub(super) fn interruptible() -> CancellationToken {
     let token = CancellationToken::new();
     let triggered = token.clone();
@@ -77,8 +77,8 @@ impl Signals {
     }
 }
 
-/// Returns whether this process was started to ignore SIGHUP. Only Linux reports that. Elsewhere this returns true, and a
-/// closed terminal ends the program by default; its run can be resumed.
+/// Returns whether this process was started to ignore SIGHUP. Only Linux reports that. Elsewhere this returns true, and
+/// a closed terminal ends the program by default; its run can be resumed.
 #[cfg(unix)]
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").ok();

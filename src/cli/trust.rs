@@ -15,11 +15,11 @@ use crate::render::json::versioned;
 
 /// Trust a folder that came from elsewhere, or the tools of a server
 ///
-/// A `.dr` is used only if your own `dr` made it where it is, and a key in `.env` is not used. In a folder you trust, both
-/// are used. What you trust is noted in your own data folder; nothing in the folder itself can change it.
+/// A `.dr` is used only if your own `dr` made it where it is, and a key in `.env` is not used. In a folder you trust,
+/// both are used. What you trust is noted in your own data folder; nothing in the folder itself can change it.
 ///
-/// With `--mcp`, what a server of `[mcp.NAME]` says of its allowed tools now is accepted. A tool that says something else
-/// later is not used until you accept that.
+/// With `--mcp`, accepts the current tool descriptions of a server. A tool whose description changes later is refused
+/// until accepted again.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr trust                               this folder
@@ -30,7 +30,7 @@ pub(super) struct TrustArgs {
     #[arg(value_name = "PATH", default_value = ".")]
     folder: PathBuf,
 
-    /// Trust it no longer
+    /// Stop trusting the folder
     #[arg(long)]
     revoke: bool,
 

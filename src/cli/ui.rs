@@ -132,7 +132,8 @@ impl Ui {
     }
 }
 
-/// Returns whether the terminal that these variables describe shows hyperlinks. One inside another that may not is left out.
+/// Returns whether the terminal that these variables describe shows hyperlinks. One inside another that may not is left
+/// out.
 fn knows_links(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     const PROGRAMS: [&str; 8] = ["iTerm.app", "WezTerm", "vscode", "ghostty", "WarpTerminal", "mintty", "rio", "Hyper"];
     const TERMS: [&str; 6] = ["xterm-kitty", "xterm-ghostty", "alacritty", "foot", "contour", "wezterm"];

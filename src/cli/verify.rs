@@ -17,8 +17,9 @@ const MAX_QUOTE_CHARS: usize = 80;
 
 /// Check whether the citations of a report still hold
 ///
-/// Each quote is looked up in its file as it is now. What no longer holds is printed, one line each: a quote that moved to
-/// other lines, changed, or is gone with its file. Works without an index. Exits with 4 if a citation does not hold.
+/// Each quote is looked up in its file as it is now. Prints one line per citation that no longer holds: a quote that
+/// moved to other lines, changed, or is gone with its file. Works without an index. Exits with 4 if a citation does not
+/// hold.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr verify notes/batteries.md              a note written with --format note

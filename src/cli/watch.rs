@@ -25,13 +25,13 @@ use crate::render::json::versioned_line;
 
 /// Keep the index up to date while folders change
 ///
-/// Indexes as `dr index` does, then again whenever files have changed, until it is interrupted. Prints a line each time the
-/// index changes. A folder that disappears stays in the index, and is indexed again when it comes back.
+/// Indexes as `dr index` does, then again whenever files have changed, until it is interrupted. Prints a line each time
+/// the index changes. A folder that disappears stays in the index, and is indexed again when it comes back.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr watch docs                        index a folder, then what changes in it
   dr watch                             all folders of the index
-  dr watch --poll 1m ~/shared/wiki     a network file system, which does not tell of changes
+  dr watch --poll 1m ~/shared/wiki     a network file system, which reports no changes
   dr serve --watch                     beside the page")]
 pub(super) struct WatchArgs {
     /// Folders to watch
@@ -96,7 +96,8 @@ pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Resu
     Ok(exit)
 }
 
-/// Returns the next event. The first indexing shows its progress as `dr index` does, and later ones where it can be drawn.
+/// Returns the next event. The first indexing shows its progress as `dr index` does, and later ones where it can be
+/// drawn.
 async fn next(
     ui: &Ui,
     engine: &Engine,

@@ -61,7 +61,8 @@ impl Settings {
         };
         let is_users = SETTINGS.iter().find(is_open).is_none();
         let file = if is_users {
-            // The user may keep it elsewhere, behind a link. One in a project may have come with it, and is not followed.
+            // The user may keep it elsewhere, behind a link. One in a project may have come with it, and is not
+            // followed.
             self.paths.user_file.canonicalize().unwrap_or_else(|_| self.paths.user_file.clone())
         } else {
             project.join(PROJECT_FILE)

@@ -59,7 +59,8 @@ impl Layer {
         Self::checked(DEFAULT, values, Place::Default)
     }
 
-    /// Reads the user's file, or that of a project, which the user trusts or not. A file that does not exist sets nothing.
+    /// Reads the user's file, or that of a project, which the user trusts or not. A file that does not exist sets
+    /// nothing.
     pub(super) fn file(path: &Path, place: FilePlace) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
         let text = match path.metadata() {

@@ -68,9 +68,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
             "names without `.`, `/` or `\\`; a folder to load a model from and a server are refused",
         ),
     row("offline", Kind::Switch, "open no network socket").default("false").flag().stricter(Strictness::True),
-    row("threads", Kind::Whole { least: 1, most: 256 }, "threads the embedder computes with")
-        .unset("all cores")
-        .variable(),
+    row("threads", Kind::Whole { least: 1, most: 256 }, "threads the embedder uses").unset("all cores").variable(),
     row("mode", Kind::OneOf(&["hybrid", "lexical", "vector"]), "how `dr search` searches").default("\"hybrid\"").flag(),
     row("limit", LIMIT, "hits of `dr search`, quotes of `dr recall`").default("10").flag(),
     row("model", Kind::Name, "the language model of every role").unset("by role").flag().if_trusted(),
@@ -104,7 +102,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .if_trusted(),
     own("models.key_env", Kind::Variable, KEY_ENV, "see [keys](#keys)"),
     row("models.window_tokens", Kind::COUNT, "context window, prompt and reply together")
-        .unset("the model's, if it is known; else 32,768")
+        .unset("known for common models, else 32,768")
         .if_trusted(),
     row("models.max_input_tokens", Kind::COUNT, "tokens a prompt may have")
         .unset("32,000, or what the window leaves")
@@ -115,8 +113,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("models.reasoning_tokens", COUNT_32, "reasoning tokens in addition to the reply")
         .unset("4,000 for models known to reason, else 0")
         .if_trusted(),
-    row("models.effort", EFFORT, "reasoning effort").unset("the endpoint's").if_trusted(),
-    row("models.temperature", ANY_NUMBER, "sampling temperature").unset("the endpoint's").if_trusted(),
+    row("models.effort", EFFORT, "reasoning effort").unset("the endpoint's default").if_trusted(),
+    row("models.temperature", ANY_NUMBER, "sampling temperature").unset("the endpoint's default").if_trusted(),
     row(
         "models.schema",
         Kind::OneOf(&["strict", "json", "none"]),
@@ -125,7 +123,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     .unset("`strict`")
     .if_trusted(),
     row("models.encoding", Kind::OneOf(&["o200k", "o200k_harmony", "cl100k"]), "tokenizer for counting tokens")
-        .unset("the model's, if it is known; else `o200k` and a fifth more")
+        .unset("known for common models, else `o200k` and a fifth more")
         .if_trusted(),
     row("models.timeout_seconds", FROM_ONE, "seconds one request may take").unset("300").if_trusted(),
     own("models.local", Kind::Bool, LOCAL, "only endpoints on this machine"),
@@ -135,8 +133,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("prices.MODEL.cache_write", PRICE, "a million tokens written to the provider's cache", "as `input`"),
     own("prices.MODEL.search", PRICE, "one web search", "not known"),
     own("prices.MODEL.long_above", Kind::COUNT, "input tokens above which the whole request costs more", "never"),
-    own("prices.MODEL.long_input", PRICE, "factor on the price of its input then", "1"),
-    own("prices.MODEL.long_output", PRICE, "factor on the price of its output then", "1"),
+    own("prices.MODEL.long_input", PRICE, "input price multiplier above `long_above`", "1"),
+    own("prices.MODEL.long_output", PRICE, "output price multiplier above `long_above`", "1"),
     own(
         "web.provider",
         Kind::Text,
@@ -171,7 +169,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "embedding.dimensions",
         Kind::Whole { least: 1, most: 8_192 },
         "components of a vector",
-        "the model's, if it is known; else needed",
+        "known for common models, else needed",
     ),
     own(
         "embedding.shorten",
@@ -179,8 +177,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "where vectors are truncated to `dimensions` (Matryoshka models)",
         "not truncated",
     ),
-    own("embedding.query_prefix", Kind::Text, "put in front of a query", "the model's, if it is known; else none"),
-    own("embedding.passage_prefix", Kind::Text, "put in front of a passage", "the model's, if it is known; else none"),
+    own("embedding.query_prefix", Kind::Text, "prepended to queries", "known for common models, else none"),
+    own("embedding.passage_prefix", Kind::Text, "prepended to passages", "known for common models, else none"),
     own(
         "embedding.window_tokens",
         Kind::Whole { least: 64, most: 32_768 },
@@ -213,7 +211,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own(
         "deep_research.models",
         Kind::Names,
-        "in order of preference; an empty list is an error unless `max_jobs` is 0",
+        "models, in order of preference; an empty list is an error unless `max_jobs` is 0",
         "[a list](../concepts/deep-research.md#one-job)",
     ),
     own("deep_research.base_url", Kind::Address, BASE_URL, "`OPENAI_BASE_URL`, else OpenAI"),
@@ -221,7 +219,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("deep_research.local", Kind::Bool, LOCAL, "only endpoints on this machine"),
     own("deep_research.effort", EFFORT, "as for models; not sent to models dedicated to research", "`high`"),
     own("deep_research.summaries", Kind::Bool, "whether summaries of the reasoning are asked for", "`true`"),
-    own("deep_research.max_cost", Kind::Dollars { zero: false, most: 10_000.0 }, "set aside for one job", "3"),
+    own("deep_research.max_cost", Kind::Dollars { zero: false, most: 10_000.0 }, "amount reserved for one job", "3"),
     own("deep_research.max_jobs", Kind::Whole { least: 0, most: 100 }, "jobs one run may start; 0 for none", "3"),
     own("deep_research.max_tool_calls", FROM_ONE_32, "searches and the like one job may make", "30"),
     own("deep_research.max_output_tokens", FROM_ONE_32, "tokens of a job's reply, reasoning included", "60,000"),

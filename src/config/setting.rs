@@ -7,7 +7,8 @@ use super::kind::{Kind, duration};
 /// One setting: one row of [`super::SETTINGS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
-    /// Name with its table, such as `web.fetch`. `MODEL`, `NAME` and `PATH` are placeholders for names the user chooses.
+    /// Name with its table, such as `web.fetch`. `MODEL`, `NAME` and `PATH` are placeholders for names the user
+    /// chooses.
     pub(crate) name: &'static str,
     /// Valid values.
     pub(crate) kind: Kind,

@@ -1,16 +1,16 @@
 //! The folders a user trusts.
 //!
-//! A folder that was cloned, unzipped or synced may contain a `.dr` and a `.env` that another person made. A `.dr` is used
-//! only if this user's `dr` made it where it is, or the user trusts its folder (`dr trust`). A key in `.env` is read only
-//! in a folder the user trusts.
+//! A folder that was cloned, unzipped or synced may contain a `.dr` and a `.env` that another person made. A `.dr` is
+//! used only if this user's `dr` made it where it is, or the user trusts its folder (`dr trust`). A key in `.env` is
+//! read only in a folder the user trusts.
 //!
 //! `dr` puts a random id into every `.dr` it makes. A note in the user's data folder, which does not travel with a
-//! project, names path and id. A copy at another path and a `.dr` that replaced the first have no note. On Unix the note
-//! also has the owner and whether others can write, so that a change of either is noticed. Windows has no such numbers;
-//! only path and id are compared there.
+//! project, names path and id. A copy at another path and a `.dr` that replaced the first have no note. On Unix the
+//! note also has the owner and whether others can write, so that a change of either is noticed. Windows has no such
+//! numbers; only path and id are compared there.
 //!
-//! An index that the user names and that is in no `.dr` (`--index`) needs no note: its path did not come with a folder, and
-//! its runs are in the user's data folder. Its owner and mode are checked all the same, see [`Trust::check_named`].
+//! An index that the user names and that is in no `.dr` (`--index`) needs no note: its path did not come with a folder,
+//! and its runs are in the user's data folder. Its owner and mode are checked all the same, see [`Trust::check_named`].
 
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Read};
@@ -150,8 +150,8 @@ impl Trust {
         if access.is_open && !note.access.is_open { Err(TrustError::Open { path: dr.to_owned() }) } else { Ok(()) }
     }
 
-    /// Checks that the folder of an index that is in no `.dr` may be used: it belongs to the user and other users cannot
-    /// write to it, or it is as it was when the user trusted it. One that is missing or empty may be used.
+    /// Checks that the folder of an index that is in no `.dr` may be used: it belongs to the user and other users
+    /// cannot write to it, or it is as it was when the user trusted it. One that is missing or empty may be used.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl Trust {
     ///
     /// # Errors
     ///
-    /// Returns an error if it or its note cannot be written, and if another process makes a `.dr` at the same time that may
-    /// not be used.
+    /// Returns an error if it or its note cannot be written, and if another process makes a `.dr` at the same time that
+    /// may not be used.
     pub(crate) fn make(&self, dr: &Path) -> Result<(), TrustError> {
         if !is_absent(dr) {
             return Ok(());
@@ -325,8 +325,8 @@ fn both(folder: &Path) -> Result<(PathBuf, PathBuf), TrustError> {
     Ok((folder, dr))
 }
 
-/// Returns the path of a `.dr` as notes name it. If `.dr` itself is a symbolic link, it is not followed: a link that came
-/// with a folder would otherwise count as the trusted `.dr` it leads to.
+/// Returns the path of a `.dr` as notes name it. If `.dr` itself is a symbolic link, it is not followed: a link that
+/// came with a folder would otherwise count as the trusted `.dr` it leads to.
 fn place(dr: &Path) -> Result<String, TrustError> {
     let base = dr.parent().unwrap_or(dr);
     let base = base.canonicalize().map_err(TrustError::file("find", base))?;
@@ -352,8 +352,8 @@ fn id_of(dr: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// Takes access to a `.dr` from all but its owner. Fails for a `.dr` of another user, where the note records the access as
-/// it is.
+/// Takes access to a `.dr` from all but its owner. Fails for a `.dr` of another user, where the note records the access
+/// as it is.
 #[cfg(unix)]
 fn close(dr: &Path) {
     use std::os::unix::fs::PermissionsExt;

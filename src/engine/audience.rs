@@ -76,6 +76,7 @@ impl Engine {
     ///
     /// As [`Self::served`] and [`Self::check_run_served`].
     pub(super) async fn served_request(&self, mut request: AskRequest) -> Result<AskRequest, EngineError> {
+        // Nothing is left out there, so the index need not be opened.
         if self.audience == Audience::ThisMachine {
             return Ok(request);
         }

@@ -1,8 +1,8 @@
 //! Runs that continue while their caller does something else: start, resume, watch, status, result, cancel.
 //!
-//! A client of a server waits a minute for a reply, and a run may take an hour. So a run is started, and asked about by its
-//! id. Its facts are in its journal; kept here are only the handle to stop it and the error that ended it. A run ends with
-//! its server, and is resumed like any other that was interrupted.
+//! A client of a server waits a minute for a reply, and a run may take an hour. So a run is started, and asked about by
+//! its id. Its facts are in its journal; kept here are only the handle to stop it and the error that ended it. A run
+//! ends with its server, and is resumed like any other that was interrupted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,8 @@ use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, Run
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
 
-/// Runs that are worked on at the same time. Each has the limits of the settings, so this bounds what a client that starts
-/// one after the other can spend at once.
+/// Runs that are worked on at the same time. Each has the limits of the settings, so this bounds what a client that
+/// starts one after the other can spend at once.
 const MAX_RUNS: u32 = 4;
 
 /// Ended runs whose outcome is kept here. Those before are read from the journal.
@@ -29,8 +29,8 @@ const MAX_KEPT: usize = 32;
 const MAX_BEHIND: usize = 256;
 
 /// Longest wait for a run that was told to stop. It does so between steps, and a call of a model may take minutes: the
-/// run is then abandoned, as if its process had been killed, which every run survives. Less than a process may take to end
-/// after a signal.
+/// run is then abandoned, as if its process had been killed, which every run survives. Less than a process may take to
+/// end after a signal.
 const PATIENCE: Duration = Duration::from_millis(800);
 
 /// The runs that an engine works on in the background.
@@ -69,8 +69,8 @@ impl Beginning {
 /// How a run ended. `None` for one that was abandoned: the journal says how far it is.
 type RunOutcome = Arc<Result<Option<Asked>, String>>;
 
-/// Publishes the outcome of a run, at the latest when it is dropped: a task may panic and a caller may go away, and the run
-/// would otherwise count as running for as long as the server lives.
+/// Publishes the outcome of a run, at the latest when it is dropped: a task may panic and a caller may go away, and the
+/// run would otherwise count as running for as long as the server lives.
 struct Ending(watch::Sender<Option<RunOutcome>>);
 
 impl Ending {
@@ -144,6 +144,7 @@ impl Background {
         };
         let either = async {
             tokio::select! {
+                // A client that goes away stops its own run only, whose token this is.
                 () = cancelled.cancelled() => stop.cancel(),
                 () = stop.cancelled() => {}
             }
@@ -165,7 +166,8 @@ impl Background {
         Box::pin(engine.plan(request, beginning.observer(), beginning.stop.clone())).await
     }
 
-    /// Starts a run and returns its id. A question that a run has answered starts none: the id is that of the earlier run.
+    /// Starts a run and returns its id. A question that a run has answered starts none: the id is that of the earlier
+    /// run.
     ///
     /// # Errors
     ///
@@ -199,6 +201,7 @@ impl Background {
         if state == Standing::Running {
             return Err(EngineError::StillRunning { run: run_id });
         }
+        // By the id that the status has resolved, as the run may have been named by a prefix.
         let id = engine.find_runs(&[run_id]).await?.remove(0);
         let (engine, observer, stop) = (engine.clone(), beginning.observer(), beginning.stop.clone());
         let run = id.to_string();
@@ -358,7 +361,8 @@ impl Background {
     }
 }
 
-/// Waits for a run. Once `stopped` is ready, which tells it to stop, it has [`PATIENCE`] to do so before it is abandoned.
+/// Waits for a run. Once `stopped` is ready, which tells it to stop, it has [`PATIENCE`] to do so before it is
+/// abandoned.
 async fn stoppable(
     run: impl Future<Output = Result<Asked, EngineError>>,
     stopped: impl Future<Output = ()>,

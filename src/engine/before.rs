@@ -22,8 +22,8 @@ pub(super) struct AskedBefore {
 }
 
 impl Engine {
-    /// Returns the report of the newest run that asked the same in the same words, of the same index, web and models, and
-    /// answered it completely. A run without models costs nothing, so it is never replaced by an earlier one.
+    /// Returns the report of the newest run that asked the same in the same words, of the same index, web and models,
+    /// and answered it completely. A run without models costs nothing, so it is never replaced by an earlier one.
     ///
     /// # Errors
     ///
@@ -41,6 +41,7 @@ impl Engine {
         let runs = store.journal().runs().await.map_err(StoreError::from)?.runs;
         // The list has the questions, so that only runs with the same one are read.
         for run in runs.into_iter().filter(|run| normalised(&run.question) == words) {
+            // A damaged run answers nothing, and `dr doctor` reports it.
             let Ok((_, state)) = store.read(&run.id).await else { continue };
             if !is_same(&state, settings) {
                 continue;
@@ -63,6 +64,7 @@ impl Engine {
 /// Returns whether a run was begun as another one would be now, and the user added nothing on the way.
 fn is_same(state: &RunState, new: &RunSettings) -> bool {
     let old = &state.settings;
+    // Such a run depends on more than its settings: on rules, a plan of the user, or an answer to a question.
     let is_plain = !old.by_rules && !old.has_own_plan && old.instead.is_none() && state.clarification.is_none();
     is_plain
         && (&old.request, &old.follows, &old.models) == (&new.request, &new.follows, &new.models)
@@ -77,6 +79,7 @@ async fn has_outside(store: &Store, run: &RunId, state: &RunState) -> Result<boo
     let mut found = state.branches.values().flat_map(|branch| &branch.evidence);
     let is_file = |quote: &Evidence| matches!(quote.source, Place::Kb { .. });
     let has_servers = !state.settings.servers.is_empty();
+    // Even without a quote: that nothing was found outside may be different tomorrow.
     Ok(has_servers || egress.iter().any(|text| text.withheld.is_none()) || found.any(|quote| !is_file(quote)))
 }
 

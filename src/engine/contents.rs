@@ -99,6 +99,7 @@ impl Engine {
             let options = self.settings.values.collections.get(name);
             // The row of the setting has checked it.
             let published = options.and_then(|options| options.url.as_ref()?.parse().ok());
+            // A path of this machine leads nowhere on another one.
             let folder = (self.audience == Audience::ThisMachine).then(|| index.root(name)).flatten();
             published.or_else(|| Url::from_directory_path(folder?).ok())
         };

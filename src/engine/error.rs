@@ -301,8 +301,8 @@ impl EngineError {
         }
     }
 
-    /// Returns whether the state of what was named does not allow the request: a run is worked on, a file has changed, or
-    /// others have the name too.
+    /// Returns whether the named object is in a state that rules the request out: a run is worked on, a file has changed,
+    /// or the name is ambiguous.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
 //! The child process that reads one PDF or HTML file, see [`crate::kb::extract`].
 //!
-//! It limits itself before it reads a byte, reads one file from its input, writes one answer, and ends. It has no engine,
-//! no settings and no threads but one, which ends the process when its input does.
+//! It limits itself before it reads a byte, reads one file from its input, writes one answer, and ends. It has no
+//! engine, no settings and no threads but one, which ends the process when its input does.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, channel};
@@ -78,7 +78,7 @@ fn read(format: Extractable, bytes: Vec<u8>) -> Answer {
     }
 }
 
-/// Does what the limits are to prevent. Tests start it: a limit that is not in force is not noticed otherwise.
+/// Exceeds each limit on purpose. Only tests start it: nothing else would notice a limit that is not enforced.
 fn break_limit(limit: Limit) -> io::Result<Answer> {
     match limit {
         Limit::Memory => {

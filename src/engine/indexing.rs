@@ -21,8 +21,8 @@ pub struct IndexRequest {
     pub folders: Vec<PathBuf>,
     /// Collection names, in the order of the folders; a folder without one uses its own name.
     pub names: Vec<String>,
-    /// Formats that the folders include beside Markdown and plain text; if `None`, those of the settings, else those of the
-    /// last time.
+    /// Formats that the folders include beside Markdown and plain text; if `None`, those of the settings, else those of
+    /// the last time.
     pub include: Option<Include>,
     /// See [`IngestOptions::embed`].
     pub embed: bool,
@@ -62,8 +62,8 @@ impl Engine {
         self.index_again(request, &mut None, listener, cancel).await
     }
 
-    /// As [`Self::index`], with the embedder of an earlier indexing if it is still the right one. The limit on what it may
-    /// spend is that of all indexings together.
+    /// As [`Self::index`], with the embedder of an earlier indexing if it is still the right one. The limit on what it
+    /// may spend is that of all indexings together.
     pub(super) async fn index_again(
         &self,
         request: &IndexRequest,
@@ -144,15 +144,15 @@ impl Engine {
         Ok(Indexing { embedder, choice: name, options, stored })
     }
 
-    /// Returns whether a settings file names another embedder than the one that made the vectors of an index. A flag or a
-    /// variable is for one command, and throws no vectors away.
+    /// Returns whether a settings file names another embedder than the one that made the vectors of an index. A flag or
+    /// a variable is for one command, and throws no vectors away.
     pub(super) fn is_switched(&self, stored: &EmbedderRecord, embedder: &dyn Embedder) -> bool {
         let wanted = self.embedder_choice(None, true).to_string();
         self.settings.is_in_file("embedder") && stored.choice != wanted && stored.fingerprint != embedder.fingerprint()
     }
 
-    /// Returns the embedder with the limit on what it may spend, if it is a server that may be sent everything that is to be
-    /// embedded.
+    /// Returns the embedder with the limit on what it may spend, if it is a server that may be sent everything that is
+    /// to be embedded.
     fn payable(
         &self,
         embedder: &Arc<dyn Embedder>,

@@ -61,6 +61,7 @@ impl Obstacle {
             }
             Err(_) => return None,
         };
+        // An answer needs no other in its place, and a user who stopped the run wants none.
         if !report.is_refusal() || report.stop_reason == StopReason::Cancelled {
             return None;
         }
@@ -82,9 +83,9 @@ impl Obstacle {
 }
 
 impl Engine {
-    /// Returns why models cannot work under some limits, as far as this is known before a run and costs nothing. Call it
-    /// after every check that can refuse the request, because it sends something. The observer is told of models whose
-    /// window is too small.
+    /// Returns why models cannot work under some limits, as far as this is known before a run and costs nothing. Call
+    /// it after every check that can refuse the request, because it sends something. The observer is told of models
+    /// whose window is too small.
     pub(super) async fn obstacle(
         &self,
         models: &Models,
@@ -97,8 +98,8 @@ impl Engine {
         self.unreachable(models, observer).await.map(Obstacle::of_model)
     }
 
-    /// Returns why one of the models cannot be reached. Models that were reached today are not asked again, except those
-    /// whose window is too small.
+    /// Returns why one of the models cannot be reached. Models that were reached today are not asked again, except
+    /// those whose window is too small.
     async fn unreachable(&self, models: &Models, observer: &Observer) -> Option<String> {
         let distinct = models.distinct().into_iter().map(|(_, model)| (hash(model), model));
         let mut reached = self.reached_today();
@@ -109,6 +110,7 @@ impl Engine {
             match result {
                 Err(error) => return Some(format!("`{}` at {}: {error}", model.model.name(), model.endpoint)),
                 Ok(stated) => match window_trouble(model, stated) {
+                    // Not kept as reached: the next run is told again.
                     Some((text, hint)) => observer(RunEvent::Note { text, hint: Some(hint) }),
                     None => reached.push(hash),
                 },
@@ -121,6 +123,7 @@ impl Engine {
     fn reached_today(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.settings.paths.data.join(REACHED)).unwrap_or_default();
         let mut lines = text.lines().map(str::to_owned);
+        // An endpoint that answered yesterday may be down today.
         if lines.next() == today() { lines.collect() } else { Vec::new() }
     }
 
@@ -130,6 +133,7 @@ impl Engine {
         let data = &self.settings.paths.data;
         let written = create_private(data)
             .and_then(|()| std::fs::write(data.join(REACHED), format!("{today}\n{}\n", reached.join("\n"))));
+        // The note only saves a request, so the run goes on without it.
         if let Err(error) = written {
             tracing::debug!(%error, "models that were reached are not noted");
         }

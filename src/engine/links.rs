@@ -161,6 +161,7 @@ impl Engine {
         let index = self.open_index().await?;
         check_collections(&index, collections)?;
         collections.iter().try_for_each(|name| self.check_served(name))?;
+        // As in a search, collections that may not be shown are left out unless they are named, which is an error.
         let is_asked = |name: &String| self.serves(name) && (collections.is_empty() || collections.contains(name));
         let asked: Vec<String> = index.manifest().collections.keys().filter(|name| is_asked(name)).cloned().collect();
         let map = link_map(&index).await?;
@@ -179,6 +180,7 @@ impl Engine {
         let neighbours = self.neighbours().await?;
         let mut found = Vec::new();
         for chunk in chunks {
+            // By `get`, which reads the file while it is unchanged, and refuses what the audience may not see.
             let section = self.get(&Selector::Id(chunk.to_string()), Extent::Section).await?;
             let Excerpt { document_id, line_start, line_end, text, .. } = section;
             let section = Some(SectionText { line_start, line_end, text });
@@ -201,8 +203,8 @@ impl Engine {
 pub(crate) struct Neighbours(LinkMap);
 
 impl Neighbours {
-    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so they may
-    /// be shown wherever the document may.
+    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so they
+    /// may be shown wherever the document may.
     pub(crate) fn of(&self, document: &DocumentId) -> Neighbourhood {
         let names = |notes: Vec<&Note>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
         let Self(map) = self;
@@ -264,8 +266,8 @@ fn entry(map: &LinkMap, root: Option<&Path>, link: &Link, to: &Resolved) -> Link
     LinkEntry { line: link.line, kind: link.kind, written: link.written(), state, note, heading_line }
 }
 
-/// Returns whether a link leads somewhere. Of a path without a note, only whether it exists is looked at, and only inside
-/// the root of the collection.
+/// Returns whether a link leads somewhere. Of a path without a note, only whether it exists is looked at, and only
+/// inside the root of the collection.
 fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
     match to {
         Resolved::Note(_) => LinkState::Found,

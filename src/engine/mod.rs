@@ -150,8 +150,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error for settings or an address that cannot be used, and for a `.dr` or an index that the user does not
-    /// trust. A missing index is not an error yet.
+    /// Returns an error for settings or an address that cannot be used, and for a `.dr` or an index that the user does
+    /// not trust. A missing index is not an error yet.
     pub fn new(flags: &Flags) -> Result<Self, EngineError> {
         let paths = Paths::find()?;
         let nearest = IndexLocation::nearest(&paths.current);

@@ -27,7 +27,7 @@ impl Engine {
             }
             Ok(None) => {
                 let mend = "export OPENAI_API_KEY, or set `base_url` and `model` in `[models]`".to_owned();
-                return vec![Check::note("model", "none is set up, so dr works by rules", Some(mend))];
+                return vec![Check::note("model", "none configured; rule-based steps are used", Some(mend))];
             }
             Err(error) => return vec![Check::trouble("model", with_causes(&error), error.hint())],
         };
@@ -103,10 +103,10 @@ fn form_check(probe: &Probe) -> Option<Check> {
         Ok(Conformance::Kept) => Check::ok(name, "replies keep to it"),
         Ok(Conformance::Wrong) => {
             let mend = "use a larger model; this one does not know the larger of two numbers".to_owned();
-            Check::note(name, "replies keep to it, and their content is wrong", Some(mend))
+            Check::note(name, "replies match the schema, but the answer is wrong", Some(mend))
         }
         Ok(Conformance::Mended) => Check::note(name, "replies need mending", looser),
-        Ok(Conformance::Ignored) => Check::note(name, "is ignored, so more replies are asked for twice", looser),
+        Ok(Conformance::Ignored) => Check::note(name, "is ignored, so more replies must be requested again", looser),
         Ok(Conformance::CutOff) => {
             let mend = "raise `reasoning_tokens` for this model".to_owned();
             Check::trouble(name, "the reply was cut off: reasoning used up its tokens", mend)

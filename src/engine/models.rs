@@ -255,8 +255,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error if the model does not exist, cannot be downloaded or cannot be used. The setting is not written then;
-    /// files that were downloaded stay.
+    /// Returns an error if the model does not exist, cannot be downloaded or cannot be used. The setting is not written
+    /// then; files that were downloaded stay.
     pub(crate) async fn use_model(
         &mut self,
         name: &str,
@@ -281,9 +281,11 @@ impl Engine {
                 (RERANKER, choice.to_string())
             }
         };
+        // Only after the model was tried: a setting that cannot be used would fail every later command.
         let written = self.settings.write(&self.project, setting, &value).map_err(ModelError::from)?;
         let reembedding = match named {
             ModelChoice::Embedder(choice) if written.overridden.is_none() => {
+                // As the next command will resolve it.
                 self.settings.values.embedder = Some(choice);
                 self.reembedding().await
             }
@@ -356,6 +358,7 @@ impl Engine {
         let from = stored.embedder.name;
         match self.load_embedder(&choice).await {
             Ok(embedder) if embedder.fingerprint() == stored.embedder.fingerprint => Reembedding::None,
+            // A model that cannot be loaded counts as another one.
             Ok(_) | Err(_) => {
                 let request = IndexRequest { embed: true, ..IndexRequest::default() };
                 match self.index_estimate(&request).await {

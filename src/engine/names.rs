@@ -18,6 +18,7 @@ impl Engine {
     pub(crate) async fn collection_names(&self) -> Vec<String> {
         match &self.location {
             IndexLocation::Local { .. } => {
+                // The manifest has the names, so chunks and documents are not opened.
                 let known = Index::known(&self.location).await;
                 known.map(|manifest| manifest.collections.into_keys().collect()).unwrap_or_default()
             }

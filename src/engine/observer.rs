@@ -21,6 +21,7 @@ pub(crate) const LINE_CHARACTERS: usize = 100;
 pub(crate) enum RunEvent {
     /// An event was appended to the journal.
     Event {
+        // Boxed, since the other variants are small.
         event: Box<Record>,
         /// State of the run after it.
         #[serde(skip)]

@@ -12,6 +12,7 @@ impl Engine {
     /// Checks models, prices, search engine and Deep Research.
     pub(super) fn outside_checks(&self) -> Vec<Check> {
         if self.settings.is_offline() {
+            // Checked all the same: the next command may be online.
             let outside = match self.settings.check_outside() {
                 Ok(()) => Check::ok("outside", "nothing is asked: dr is offline"),
                 Err(error) => Check::trouble("outside", with_causes(&error), error.hint()),
@@ -37,7 +38,7 @@ impl Engine {
 
     fn models_check(&self) -> Check {
         match self.settings.models() {
-            Ok(None) => Check::ok("endpoints", "none is set up, so dr works by rules"),
+            Ok(None) => Check::ok("endpoints", "none configured; rule-based steps are used"),
             Err(error) => Check::trouble("endpoints", with_causes(&error), error.hint()),
             Ok(Some(models)) => match models.unpriced().into_iter().next() {
                 Some((role, model)) => {
@@ -103,6 +104,7 @@ impl Engine {
                 format!("price of `{models}` is not known, so no job is started while the cost of a run is limited");
             return Check::note(name, detail, Some(mend.to_owned()));
         }
+        // The first model that the provider has is used.
         let first = settings.models.first().and_then(|model| settings.price(model, &prices));
         let cost = match job_cap(settings, first.as_ref()) {
             Some(0) => "free".to_owned(),

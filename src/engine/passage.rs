@@ -180,7 +180,6 @@ pub enum GetError {
     NoSuchPage {
         /// The file.
         path: String,
-        /// The page.
         page: u32,
     },
     /// The file has been removed since it was indexed.
@@ -257,6 +256,7 @@ impl Engine {
         };
         let documents = self.documents().await?;
         let full = |document: &DocumentEntry| format!("{}/{}", document.collection, document.path);
+        // The name of a file may have such letters, and is then meant as it is.
         if documents.iter().any(|document| document.path == *glob || full(document) == *glob) {
             return Ok(None);
         }
@@ -298,6 +298,7 @@ impl Engine {
     fn find_served(&self, documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, EngineError> {
         let (open, closed): (Vec<_>, Vec<_>) = documents.into_iter().partition(|row| self.serves(&row.collection));
         find_document(open, path).map_err(|error| match (&error, find_document(closed, path)) {
+            // Said only if nothing else has the path: otherwise the document that may be shown is meant.
             (GetError::NoSuchPath { .. }, Ok(row)) => EngineError::LocalOnly { collection: row.collection },
             _ => error.into(),
         })
@@ -307,6 +308,7 @@ impl Engine {
 /// Finds the document of a path, which may be prefixed with the name of its collection.
 fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, GetError> {
     let full = |row: &DocumentRow| format!("{}/{}", row.collection, row.path);
+    // As a shell completes it.
     let trimmed = path.strip_prefix("./").unwrap_or(path);
     let (mut found, others): (Vec<_>, Vec<_>) =
         documents.into_iter().partition(|row| row.path == trimmed || full(row) == trimmed);
@@ -323,6 +325,7 @@ fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow,
 /// Returns an unambiguous name for each document: the path with its collection, or else the id.
 fn choices(found: &[DocumentRow], full: impl Fn(&DocumentRow) -> String) -> Vec<String> {
     let names: std::collections::BTreeSet<_> = found.iter().map(&full).collect();
+    // With equal names, only ids tell the documents apart.
     let by_name = names.len() == found.len();
     found.iter().map(|row| if by_name { full(row) } else { row.id.to_string() }).take(MAX_CHOICES).collect()
 }
@@ -374,6 +377,7 @@ async fn read_document(
     let stale = !matches!(file, SourceFile::AsIndexed(_));
     let text = match file {
         SourceFile::AsIndexed(text) => text,
+        // Lines of the file as it is now, or of the indexed text, could be other ones than were asked for.
         _ if lines.is_some() => return Err(GetError::Changed { path: document.path }.into()),
         file => HeadingChunks::whole(&index.document_chunks(&document.id).await?).text(&file),
     };

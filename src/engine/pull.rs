@@ -53,13 +53,13 @@ impl PullError {
 }
 
 impl Engine {
-    /// Runs `git pull --ff-only` in every repository that has a folder of the request, or with an empty request a folder of
-    /// the index. Only fast-forwards: work of the user is never merged or lost.
+    /// Runs `git pull --ff-only` in every repository that has a folder of the request, or with an empty request a
+    /// folder of the index. Only fast-forwards: work of the user is never merged or lost.
     ///
     /// # Errors
     ///
-    /// Returns [`PullError`], or an error for folders that cannot be indexed. Repositories before the one that failed stay
-    /// pulled.
+    /// Returns [`PullError`], or an error for folders that cannot be indexed. Repositories before the one that failed
+    /// stay pulled.
     pub(crate) async fn pull(
         &self,
         request: &IndexRequest,
@@ -69,6 +69,7 @@ impl Engine {
             return Err(PullError::Offline.into());
         }
         let sources = self.folders_of(request).await?;
+        // A set, since several folders may be in one repository.
         let repositories: BTreeSet<_> = sources.iter().filter_map(|source| repository_of(&source.root)).collect();
         if repositories.is_empty() {
             return Err(PullError::NoRepository.into());
@@ -97,8 +98,8 @@ async fn pull(repository: &Path) -> Result<String, PullError> {
     };
     let mut command = git();
     command.args(["pull", "--ff-only", "--no-stat"]);
-    // Without prompts, which could not be answered and would wait until `MOST`. ssh prompts on the terminal, whatever its
-    // input is. An ssh command of the user's own stays as it is: it may be a program with other options.
+    // Without prompts, which could not be answered and would wait until `MOST`. ssh prompts on the terminal, whatever
+    // its input is. An ssh command of the user's own stays as it is: it may be a program with other options.
     command.env("GIT_TERMINAL_PROMPT", "0");
     let variables = ["GIT_SSH_COMMAND", "GIT_SSH"];
     let set = git().args(["config", "core.sshCommand"]).output().await.map_err(PullError::Start)?;

@@ -21,7 +21,8 @@ pub(crate) struct Quoted {
 }
 
 impl Engine {
-    /// Reads the document of a passage. Returns the byte range of the passage as well, unless a whole document is named.
+    /// Reads the document of a passage. Returns the byte range of the passage as well, unless a whole document is
+    /// named.
     ///
     /// # Errors
     ///
@@ -67,6 +68,7 @@ impl Engine {
             Place::Web { content_hash, .. } => {
                 let pages = self.settings.pages(self.runs_folder().join(PAGES));
                 let page = content_hash.as_ref().and_then(|hash| pages.get(hash));
+                // The page may have changed since, and is not fetched to show a quote.
                 let note = if page.is_some() { "as it was fetched" } else { "the page is not stored any more" };
                 (page.map(|page| page.text), Some(note))
             }

@@ -125,7 +125,7 @@ pub enum RequestError {
     #[error("question: {0}")]
     Question(QuestionError),
     /// A run has at least one round.
-    #[error("`max_rounds` is 0 (from 1)")]
+    #[error("`max_rounds` must be at least 1")]
     NoRounds,
     /// The required aspects are invalid.
     #[error("required aspects: {0}")]

@@ -83,8 +83,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error if the index or the journal cannot be used, or neither a model nor the rules find an answer after
-    /// a model failed. A run without findings, or one that reaches a limit, is not an error: the report says so.
+    /// Returns an error if the index or the journal cannot be used, or neither a model nor the rules find an answer
+    /// after a model failed. A run without findings, or one that reaches a limit, is not an error: the report says so.
     pub(crate) async fn ask(
         &self,
         request: AskRequest,
@@ -190,7 +190,8 @@ impl Engine {
         })
     }
 
-    /// Returns the newest run that can continue. A run that another process works on is taken only if there is no other.
+    /// Returns the newest run that can continue. A run that another process works on is taken only if there is no
+    /// other.
     ///
     /// # Errors
     ///
@@ -199,8 +200,8 @@ impl Engine {
         resumable(&self.known_runs()?, request).await
     }
 
-    /// Resumes a run, named by its id or a prefix of it. A run that has ended is returned unchanged unless its limits are
-    /// raised.
+    /// Resumes a run, named by its id or a prefix of it. A run that has ended is returned unchanged unless its limits
+    /// are raised.
     ///
     /// # Errors
     ///

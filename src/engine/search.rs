@@ -136,9 +136,9 @@ impl Engine {
         Ok(EvalFigures { mode, figures: measure(&rankings, &judgments)? })
     }
 
-    /// Returns a searcher that reranks if a reranker is configured and may see these collections (all of them if empty).
-    /// A server elsewhere is a model endpoint: it sees no collection that is `local_only`, and without a price it has no
-    /// place under a cost limit.
+    /// Returns a searcher that reranks if a reranker is configured and may see these collections (all of them if
+    /// empty). A server elsewhere is a model endpoint: it sees no collection that is `local_only`, and without a price
+    /// it has no place under a cost limit.
     pub(super) fn reranking(
         &self,
         searcher: Searcher,
@@ -170,8 +170,8 @@ impl Engine {
         }))
     }
 
-    /// Returns a searcher whose queries stay on machines of the user if a collection that is searched is `local_only` (all
-    /// of the index are searched if none is named): a query may be made from its texts.
+    /// Returns a searcher whose queries stay on machines of the user if a collection that is searched is `local_only`
+    /// (all of the index are searched if none is named): a query may be made from its texts.
     pub(super) fn fenced<'a>(&self, searcher: Searcher, collections: impl IntoIterator<Item = &'a String>) -> Searcher {
         let Some(server) = searcher.server() else { return searcher };
         let mut searched: Vec<_> = collections.into_iter().collect();
@@ -203,8 +203,9 @@ impl Engine {
         }
     }
 
-    /// Returns the embedder of queries: that of the vectors there are, which no other can be compared with, so that search goes
-    /// on until the index has those of another that the settings name. A server is asked only if the settings name it, too.
+    /// Returns the embedder of queries: that of the vectors there are, which no other can be compared with, so that
+    /// search goes on until the index has those of another that the settings name. A server is asked only if the
+    /// settings name it, too.
     fn query_embedder(&self, stored: &Manifest) -> EmbedderChoice {
         match stored.embedder.choice.parse() {
             Ok(choice @ (EmbedderChoice::Builtin | EmbedderChoice::Fastembed(_))) if !self.is_shipped(&choice) => {

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::Engine;
 use super::background::Background;
 
-/// State that all clients of a server share. A server with several protocols has one: the bound on runs holds for all of
-/// its clients together, and a run that was started over one protocol can be watched and stopped over another.
+/// State that all clients of a server share. A server with several protocols has one: the bound on runs holds for all
+/// of its clients together, and a run that was started over one protocol can be watched and stopped over another.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) engine: Engine,

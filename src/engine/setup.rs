@@ -1,7 +1,7 @@
 //! Sets up a run: the settings it records and the resources it works with.
 //!
-//! The order matters. Every check that can refuse the request comes first; then the folder for runs is opened or created;
-//! then the first event is appended to the journal; and only after that can a call be charged.
+//! The order matters. Every check that can refuse the request comes first; then the folder for runs is opened or
+//! created; then the first event is appended to the journal; and only after that can a call be charged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,8 +51,8 @@ const TIME_BY_PLAN: PlanShare<Duration> = PlanShare { base: Duration::from_mins(
 /// Factor on the default time limit for models on this machine.
 const LOCAL_TIMES: u32 = 3;
 
-/// The part of a run's cost limit that is set aside for embedding its queries, in each process that works on it, where that
-/// costs money. A query has some twenty tokens, of which a million cost cents.
+/// The part of a run's cost limit that is set aside for embedding its queries, in each process that works on it, where
+/// that costs money. A query has some twenty tokens, of which a million cost cents.
 const EMBEDDING_PART: u64 = 100;
 
 /// Tokens that this part must pay for at least; otherwise queries are not embedded.
@@ -122,6 +122,7 @@ impl Engine {
             check_plan(draft, &Tree::of(request.question.clone()), brief, self.settings.tree_limits())?;
         }
         let models = if instead.is_some() { None } else { self.models(&limits)? };
+        // A new run has no job whose outcome is unknown.
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: false };
         let (follows, origins) = match &request.follow {
             Some(name) => {
@@ -163,8 +164,8 @@ impl Engine {
         Ok(Prepared { setup, settings })
     }
 
-    /// Returns the highest limits that a run of this engine can have: those of the settings, with the time that its models
-    /// and jobs take. A run may start up to `max_jobs` Deep Research jobs.
+    /// Returns the highest limits that a run of this engine can have: those of the settings, with the time that its
+    /// models and jobs take. A run may start up to `max_jobs` Deep Research jobs.
     ///
     /// # Errors
     ///
@@ -177,8 +178,8 @@ impl Engine {
         Ok(limits)
     }
 
-    /// Adapts the time limit to the models and jobs of a run, unless the user has set it. Returns how the plan lowers the
-    /// limits that the user has not set.
+    /// Adapts the time limit to the models and jobs of a run, unless the user has set it. Returns how the plan lowers
+    /// the limits that the user has not set.
     fn adapt(&self, limits: &mut BudgetLimits, models: Option<&Models>, has_jobs: bool) -> LimitsByPlan {
         let tokens = (!self.settings.is_set("max_tokens")).then_some(TOKENS_BY_PLAN);
         if self.settings.is_set("max_time") {
@@ -195,8 +196,8 @@ impl Engine {
         LimitsByPlan { tokens, time: Some(PlanShare { base: base * times, each: each * times }) }
     }
 
-    /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it uses none and
-    /// tells the observer.
+    /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it uses none
+    /// and tells the observer.
     ///
     /// # Errors
     ///
@@ -305,6 +306,7 @@ impl Engine {
     /// can be lost.
     fn store_for(&self, setup: &Setup) -> Result<Store, EngineError> {
         match self.store() {
+            // By rules a run costs nothing, so it need not outlive the process.
             Err(error) if is_read_only(&error) && setup.models.is_none() => Ok(Store::in_memory()?),
             Err(error) if is_read_only(&error) => {
                 Err(EngineError::CannotKeep { folder: self.runs_folder(), source: Box::new(error) })
@@ -330,6 +332,7 @@ impl Engine {
         limits: &BudgetLimits,
         flags: JobFlags,
     ) -> Result<Option<Arc<DeepResearch>>, EngineError> {
+        // Before the settings are read: a run without jobs does not fail because of them.
         if flags.max_jobs == Some(0) {
             return Ok(None);
         }
@@ -350,6 +353,7 @@ impl Engine {
         let searched = known.clone().filter(|name| scope.collections.is_empty() || scope.collections.contains(*name));
         let earlier = match earlier {
             KnownCollections::These(names) => names,
+            // An earlier version noted no collections: the run may have text of any.
             KnownCollections::Any => known.chain(self.settings.values.collections.keys()).cloned().collect(),
         };
         searched.cloned().chain(earlier).collect()
@@ -362,6 +366,7 @@ impl Engine {
         let is_closed = |name: &String| options.get(name).is_some_and(|options| options.local_only);
         match self.traces() {
             Ok(traces) if !traces.has_texts => {}
+            // Texts of a `local_only` collection stay on this machine, even if the setting exports texts.
             Ok(traces) if !traces.address.is_loopback() && collections.iter().any(is_closed) => {}
             Ok(_) => rule(run, Rule::Texts),
             Err(NotExported::Offline) => rule(run, Rule::Nothing),
@@ -390,6 +395,7 @@ impl Engine {
         let options = &self.settings.values.collections;
         let is_closed = collections.iter().any(|name| options.get(name).is_some_and(|options| options.local_only));
         let mut servers = self.settings.servers()?;
+        // A public server is sent only text that may leave, so it may be anywhere.
         servers.retain(|server| server.label == Label::Public || server.is_local() || !is_closed);
         Ok(self.settings.mcp_servers(servers, self.runs_folder().join(PAGES)))
     }
@@ -398,6 +404,7 @@ impl Engine {
     fn are_open(&self, setup: &Setup) -> bool {
         let options = &self.settings.values.collections;
         let is_open = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
+        // `all` is true of no collections, which permit nothing.
         !setup.has_server_text && !setup.collections.is_empty() && setup.collections.iter().all(is_open)
     }
 
@@ -421,9 +428,9 @@ impl Engine {
     }
 }
 
-/// Lets a server that embeds queries spend a part of the cost limit of a run. Returns the amount set aside for that in all
-/// processes that have worked on the run, whose queries are not on record. A server without a price has no place under a
-/// limit.
+/// Lets a server that embeds queries spend a part of the cost limit of a run. Returns the amount set aside for that in
+/// all processes that have worked on the run, whose queries are not on record. A server without a price has no place
+/// under a limit.
 fn with_allowance(searcher: Searcher, cost_limit: Option<u64>, earlier_processes: u64) -> (Searcher, u64) {
     let price = searcher.server().filter(|server| !server.is_free()).map(|server| server.price);
     match (price, cost_limit) {

@@ -122,6 +122,7 @@ impl Engine {
     /// As [`Self::status`].
     pub(crate) async fn view(&self, run: &str) -> Result<RunView, EngineError> {
         let stored = self.stored(run).await?;
+        // No event has a later number.
         let status = stored.status(u64::MAX);
         let Stored { store, run, mut state, usage, .. } = stored;
         let egress = store.journal().egress(&run).await.map_err(StoreError::from)?;

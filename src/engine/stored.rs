@@ -197,6 +197,7 @@ impl Engine {
     /// so that a command leaves nothing in the working directory.
     pub(super) fn runs_folder(&self) -> PathBuf {
         let elsewhere = || {
+            // Hashed, since an address is no name of a folder.
             let name = ContentHash::of(self.location.to_string().as_bytes());
             self.settings.paths.data.join(RUNS).join(name.as_str())
         };
@@ -232,6 +233,7 @@ impl Engine {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
         let (is_running, _, state) = read(&store, &run).await?;
+        // No node was ever started: `dr plan` ended here.
         if !is_running && matches!(state.phase, Phase::Open(Stage::Planned(_))) && state.routes.is_empty() {
             return Err(EngineError::OnlyPlanned { run });
         }
@@ -257,6 +259,7 @@ impl Engine {
     pub(crate) async fn export(&self, name: Option<&str>) -> Result<String, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
+        // Texts of sources may have control characters, which a terminal would obey.
         Ok(escaped(&store.export(&run).await?))
     }
 
@@ -288,11 +291,13 @@ impl Engine {
     /// Returns an error if the run does not exist, or a process is working on it or uses the memory all the time.
     pub(crate) async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
         let store = self.known_runs()?;
+        // First, so that a run that is worked on keeps its memory as well.
         let locked = store.lock(run)?;
         let folder = self.runs_folder();
         let forgotten = match Recall::forget(&folder, run).await {
             Err(error @ RecallError::Lock(_)) => return Err(error.into()),
-            // The memory only makes later runs better. If it is damaged, it goes as a whole, and the run is removed still.
+            // The memory only makes later runs better. If it is damaged, it goes as a whole, and the run is removed
+            // still.
             Err(_) => Recall::discard(&folder),
             Ok(()) => Ok(()),
         };
@@ -341,6 +346,7 @@ pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, Eng
 
 /// Summarises a run. One that cannot be read is broken, and says why.
 async fn summary(store: &Store, RunRow { id, question, started_at }: RunRow) -> RunSummary {
+    // A run that cannot be read is listed as well.
     let usage = usage_of(store.journal(), &id).await.unwrap_or_default();
     let at = i64::try_from(started_at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
     let read = read(store, &id).await;

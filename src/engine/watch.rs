@@ -1,7 +1,7 @@
 //! Keeps the index up to date while its folders change.
 //!
-//! An [`IndexWatch`] indexes, waits until changes have settled, and indexes again: the operation of `dr index` each time,
-//! with its refusals. A folder that is missing is left out, so the index keeps what it has of it.
+//! An [`IndexWatch`] indexes, waits until changes have settled, and indexes again: the operation of `dr index` each
+//! time, with its refusals. A folder that is missing is left out, so the index keeps what it has of it.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -124,7 +124,8 @@ impl IndexWatch {
     ///
     /// # Errors
     ///
-    /// Returns why the folders cannot be indexed at all, as [`Engine::index`]. Once they were indexed, a failure is an event.
+    /// Returns why the folders cannot be indexed at all, as [`Engine::index`]. Once they were indexed, a failure is an
+    /// event.
     pub(crate) async fn next(
         &mut self,
         listener: Listener<'_>,

@@ -50,9 +50,9 @@ pub(crate) struct IndexEstimate {
 /// Requests to a server that embeds, and their cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ServerEstimate {
-    /// Its address.
+    /// Base address of its API, as in the settings.
     pub(crate) address: String,
-    /// Requests.
+    /// Number of requests for everything to embed.
     pub(crate) requests: usize,
     /// Seconds that a request is taken to last.
     pub(crate) seconds_per_request: f64,

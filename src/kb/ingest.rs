@@ -141,7 +141,6 @@ pub enum IngestEvent {
 /// Tokens that a server is to embed, and their cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToSend {
-    /// Its address.
     pub(crate) address: String,
     /// Tokens at most.
     pub(crate) tokens: u64,
@@ -222,7 +221,7 @@ pub enum IngestError {
     /// More than half of a collection would be removed, which usually means a wrong or unmounted folder.
     #[error("{gone} of {known} files of collection `{collection}` are no longer in `{root}`")]
     WouldRemove {
-        /// The collection.
+        /// Name of the collection.
         collection: String,
         /// Its folder.
         root: PathBuf,
@@ -235,7 +234,7 @@ pub enum IngestError {
     /// The name belongs to a collection from another folder.
     #[error("collection `{collection}` was indexed from `{indexed}`, not from `{given}`")]
     OtherRoot {
-        /// The collection.
+        /// Name of the collection.
         collection: String,
         /// The folder it was indexed from.
         indexed: PathBuf,
@@ -257,7 +256,7 @@ pub enum IngestError {
     /// The folder of a collection no longer exists.
     #[error("folder `{root}` of collection `{collection}` is gone")]
     RootGone {
-        /// The collection.
+        /// Name of the collection.
         collection: String,
         /// Its folder.
         root: PathBuf,

@@ -110,8 +110,8 @@ impl World {
         self.write(2, "f.md", &note("f.md", "first"));
     }
 
-    /// Runs an ingest of the notes and `options.sources`, whose roots are relative, of at most `steps` steps; `None` for no
-    /// limit.
+    /// Runs an ingest of the notes and `options.sources`, whose roots are relative, of at most `steps` steps; `None`
+    /// for no limit.
     async fn ingest(&self, options: &IngestOptions, steps: Option<usize>) -> Result<IngestSummary, IngestError> {
         let source = CollectionSource { name: "notes".into(), root: self.notes(), include: Include::default() };
         let others = options.sources.iter();

@@ -32,7 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time-out of a model on this machine, which is loaded for the first search.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest reply read, in bytes.
+/// Longest reply read, in bytes. The scores of 100 candidates take a few thousand; the rest is for servers that repeat
+/// the passages.
 const MAX_REPLY_BYTES: usize = 1 << 20;
 
 /// The table `[rerank]`.
@@ -81,10 +82,7 @@ pub enum RerankSettingsError {
     NoAddress,
     /// There are both.
     #[error("`{model}` is a model of this machine, and `base_url` names a server")]
-    Both {
-        /// The model.
-        model: String,
-    },
+    Both { model: String },
     /// No model of this machine has that name.
     #[error(transparent)]
     Unknown(#[from] UnknownCrossEncoder),
@@ -126,7 +124,7 @@ pub(crate) enum RerankError {
     #[error("reply does not score every passage once")]
     Form,
     /// The model of this machine did not finish in time.
-    #[error("not done in {} s", .0.as_secs())]
+    #[error("reranking took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
     /// The model of this machine cannot be used.
     #[error("{}", with_causes(.0))]
@@ -215,6 +213,8 @@ impl RerankOptions {
         clock: Arc<dyn Clock>,
         here: impl FnOnce(CrossEncoderChoice) -> CrossEncoder,
     ) -> Result<Option<Reranker>, RerankSettingsError> {
+        // Only an empty table turns nothing on. One that sets anything but a model is an error below, since it would
+        // have no effect.
         if *self == Self::default() {
             return Ok(None);
         }
@@ -229,6 +229,7 @@ impl RerankOptions {
             place,
             timeout: self.timeout_seconds.map_or(timeout, Duration::from_secs),
             candidates: self.candidates.unwrap_or(CANDIDATES),
+            // The note of the search begins with the name of the reranker.
             breaker: Breaker::with_pauses("it", Arc::clone(&clock)),
             clock,
         }))
@@ -306,6 +307,7 @@ impl Server {
         deadline: BoxFuture<'static, ()>,
     ) -> Result<Vec<f32>, RerankError> {
         let mut body = match self.api {
+            // `top_n`, because a server that returns only the best leaves passages without a score.
             RerankApi::Cohere => json!({"query": query, "documents": texts, "top_n": texts.len()}),
             // Without `truncate`, it refuses a passage that is longer than its model reads.
             RerankApi::Tei => json!({"query": query, "texts": texts, "truncate": true}),
@@ -317,6 +319,7 @@ impl Server {
         if let Some(key) = &self.key {
             request = request.header(AUTHORIZATION, key.bearer());
         }
+        // A server may repeat the key in its error, which is printed.
         let scrubbed =
             |text: &str| shortened(&self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text)));
         let reply = exchange(request, MAX_REPLY_BYTES, deadline).await;
@@ -338,10 +341,12 @@ fn scores_in(reply: &Value, number: usize) -> Option<Vec<f32>> {
         #[serde(alias = "relevance_score")]
         score: f32,
     }
+    // Text Embeddings Inference sends the list itself.
     let list = reply.get("results").or_else(|| reply.get("data")).unwrap_or(reply);
     let scored: Vec<Scored> = Vec::deserialize(list).ok()?;
     let mut scores = vec![None; number];
     for Scored { index, score } in scored {
+        // An index that occurs twice or is out of range would give a passage the score of another.
         *scores.get_mut(index).filter(|known| known.is_none() && score.is_finite())? = Some(score);
     }
     let mut scores: Vec<f32> = scores.into_iter().collect::<Option<_>>()?;

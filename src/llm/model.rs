@@ -76,7 +76,7 @@ pub enum ModelError {
     /// The prompt is longer than the model's window.
     #[error("prompt of {prompt_tokens} tokens does not fit a window of {limit_tokens}")]
     ContextTooLong {
-        /// Tokens of the prompt.
+        /// Tokens of the prompt, as the endpoint states them.
         prompt_tokens: u64,
         /// Window of the model in tokens.
         limit_tokens: u64,

@@ -131,7 +131,7 @@ pub enum ModelsError {
     /// An endpoint is set but no model name.
     #[error("no model is set for the {role} at `{address}`")]
     NoModel {
-        /// The role.
+        /// A role without a model.
         role: Role,
         /// The endpoint.
         address: BaseUrl,
@@ -139,7 +139,7 @@ pub enum ModelsError {
     /// The endpoint requires a key, but none is usable.
     #[error("no key for the {role}")]
     Key {
-        /// The role.
+        /// A role of this endpoint.
         role: Role,
         /// Cause.
         source: KeyError,
@@ -147,7 +147,7 @@ pub enum ModelsError {
     /// `base_url` is not a valid address.
     #[error("invalid endpoint for the {role}")]
     Address {
-        /// The role.
+        /// A role of this endpoint.
         role: Role,
         /// Cause.
         source: ParseBaseUrlError,
@@ -155,7 +155,7 @@ pub enum ModelsError {
     /// The reply limit leaves no room for a prompt.
     #[error("window of {window_tokens} tokens has no room for a prompt in addition to {output_tokens} reply tokens")]
     WindowTooSmall {
-        /// The role.
+        /// A role of this model.
         role: Role,
         /// The context window.
         window_tokens: u64,
@@ -165,11 +165,11 @@ pub enum ModelsError {
     /// The model does not take a setting that is set for it.
     #[error("`{model}` ({role}) does not take `{setting}`: {reason}")]
     NotTaken {
-        /// The role.
+        /// A role of this model.
         role: Role,
-        /// The model.
+        /// Its name at the endpoint.
         model: String,
-        /// The setting.
+        /// Key in `[models]`, for example `effort`.
         setting: &'static str,
         /// As a clause, such as `it does not reason`.
         reason: String,
@@ -201,7 +201,7 @@ impl ModelsError {
 /// The resolved model of one role.
 #[derive(Clone)]
 pub struct RoleModel {
-    /// The model.
+    /// Sends the calls.
     pub model: Arc<dyn Model>,
     /// Tokenizer for counting tokens.
     pub counter: Arc<dyn CountTokens>,

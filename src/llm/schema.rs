@@ -65,7 +65,6 @@ pub(crate) enum SchemaError {
     TooLarge {
         /// The quantity that exceeds it.
         what: &'static str,
-        /// The limit.
         limit: usize,
     },
     /// Compiling takes too long.

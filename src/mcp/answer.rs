@@ -9,7 +9,7 @@ use crate::base::token::{CountTokens, Encoding, TokenCounter};
 use crate::engine::{RunReport, Service};
 use crate::render::{self, ReportFormat};
 
-/// Tokens of all quotes in a result.
+/// Tokens of all quotes in a result. The report beside them may have twice as many.
 const MAX_QUOTE_TOKENS: usize = 4_000;
 
 #[derive(Debug, Serialize, JsonSchema)]

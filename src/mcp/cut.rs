@@ -22,8 +22,8 @@ pub(super) fn cut(text: &str) -> (&str, Option<Rest>) {
     (kept, (kept.len() < text.len()).then_some(rest))
 }
 
-/// Returns the longest beginning of `text` that has at most `most` tokens and ends with a line. If not even its first line
-/// fits, that is cut.
+/// Returns the longest beginning of `text` that has at most `most` tokens and ends with a line. If not even its first
+/// line fits, that is cut.
 fn beginning(text: &str, most: usize) -> &str {
     // No token is shorter than a byte, so most texts need not be counted.
     if text.len() <= most {

@@ -1,9 +1,9 @@
 //! Serves any number of clients over HTTP: the streamable transport of the protocol, as a service that can be
 //! merged with other routes.
 //!
-//! A page in a browser can send requests to this machine, so `Host` and `Origin` are checked with and without a token: a
-//! foreign page has a foreign origin, and a name that was rebound to this machine is a foreign host. On an address that
-//! other machines reach, a token is needed as well, and `local_only` collections are not served.
+//! A page in a browser can send requests to this machine, so `Host` and `Origin` are checked with and without a token:
+//! a foreign page has a foreign origin, and a name that was rebound to this machine is a foreign host. On an address
+//! that other machines reach, a token is needed as well, and `local_only` collections are not served.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -179,6 +179,7 @@ pub(crate) async fn serve_until(stop: CancellationToken, listener: TcpListener, 
     };
     tokio::select! {
         served = served.into_future() => served,
+        // A stream of a client has no end of its own.
         () = late => Ok(()),
     }
 }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The work of a tool is a method of the engine; this module adds the protocol: schemas of arguments and results,
-//! progress, cancellation, and a limit on the length of a result. A client is not trusted: its ids and paths are looked up
-//! in the index and never become paths of the file system, no limit it sets exceeds that of the settings, and its texts are
-//! not logged.
+//! progress, cancellation, and a limit on the length of a result. A client is not trusted: its ids and paths are looked
+//! up in the index and never become paths of the file system, no limit it sets exceeds that of the settings, and its
+//! texts are not logged.
 //!
 //! # Where to look
 //!

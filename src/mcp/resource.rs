@@ -64,6 +64,7 @@ pub(super) async fn contents(service: &Service, uri: &str) -> Result<ReadResourc
     let text = if uri.starts_with(DOCUMENTS) {
         document(service, uri).await
     } else {
+        // A whole id, as for the tools: a prefix could name a run that the client does not know.
         let run = uri.strip_prefix(RUNS).and_then(|run| run.parse().ok()).ok_or_else(unknown)?;
         report(service, &run).await
     };

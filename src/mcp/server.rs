@@ -34,6 +34,7 @@ pub(crate) struct Server {
 impl Server {
     /// Returns a server of the tools of `service`.
     pub(crate) fn new(service: Arc<Service>) -> Self {
+        // Derived once, since all connections list the same.
         Self { service, tools: Tool::definitions().into() }
     }
 
@@ -42,8 +43,8 @@ impl Server {
         self.service.runs.close().await;
     }
 
-    /// Calls a tool. A panic, which a damaged index can cause, is an error of this call alone: without a reply the client
-    /// would wait for ever.
+    /// Calls a tool. A panic, which a damaged index can cause, is an error of this call alone: without a reply the
+    /// client would wait for ever.
     async fn call(
         &self,
         tool: Tool,
@@ -83,6 +84,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = Tool::named(&request.name) else {
+            // The name is the client's text: it is neither logged nor repeated.
             tracing::info!(request = %context.id, "unknown tool");
             return Err(ErrorData::invalid_params("no such tool", None));
         };

@@ -18,8 +18,8 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// Serves until stdin ends or `stop` is cancelled. Runs are then stopped, and noted as stopped.
 ///
-/// `gone` stops the runs of `server`. It is cancelled at the end of stdin, when the protocol would otherwise work on an answer
-/// that no client reads.
+/// `gone` stops the runs of `server`. It is cancelled at the end of stdin, when the protocol would otherwise work on an
+/// answer that no client reads.
 ///
 /// # Errors
 ///

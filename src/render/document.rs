@@ -1,7 +1,7 @@
 //! Renders a document as HTML with one passage marked: for a reader who looks up the context of a quote.
 //!
-//! A document is untrusted. Its HTML is shown as text, its images are reduced to their description, and its links lead to
-//! web pages or nowhere.
+//! A document is untrusted. Its HTML is shown as text, its images are reduced to their description, and its links lead
+//! to web pages or nowhere.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Renders a report as one self-contained HTML page: no scripts, fonts or network. The page of a server has only the report.
+//! Renders a report as one self-contained HTML page: no scripts, fonts or network. The page of a server has only the
+//! report.
 //!
 //! The template escapes everything; this file builds its data. As a second barrier, a content security policy in the
 //! page forbids loading and running anything.

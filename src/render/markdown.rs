@@ -284,8 +284,9 @@ fn cell(spans: &[Span]) -> String {
     shown
 }
 
-/// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character, except
-/// for lone stars and colons if none has a meaning in its place. The rest stays escaped: another text may follow.
+/// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character,
+/// except for lone stars and colons if none has a meaning in its place. The rest stays escaped: another text may
+/// follow.
 fn inline(spans: &[Span]) -> String {
     let plain = joined(spans, &|shown, text| shown.push_str(text));
     if reads_back(&plain, spans) {

@@ -1,9 +1,9 @@
 //! Reports that are saved: a note to put back into a knowledge base, and the citations of a saved report, to check them
 //! again and to correct their places.
 //!
-//! A report as JSON has its citations under `evidence`, a note in its front matter under `sources`. Such a file may have
-//! been edited, formatted or made up, so it is data: sizes are limited, and a corrected text is read back before it is
-//! returned. A correction replaces lines and paths in place and leaves every other byte as it was.
+//! A report as JSON has its citations under `evidence`, a note in its front matter under `sources`. Such a file may
+//! have been edited, formatted or made up, so it is data: sizes are limited, and a corrected text is read back before
+//! it is returned. A correction replaces lines and paths in place and leaves every other byte as it was.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -95,13 +95,13 @@ pub enum SavedError {
     Unknown,
     #[error("not a report as JSON")]
     Json(#[source] serde_json::Error),
-    #[error("front matter is not that of a note: {0}")]
+    #[error("not the front matter of a `dr` note: {0}")]
     FrontMatter(String),
     #[error("report has format {found}, and this `dr` knows {SCHEMA_VERSION}")]
     TooNew { found: u32 },
     #[error("report has {found} citations, more than {MAX_CITATIONS}")]
     TooMany { found: usize },
-    #[error("places of its citations cannot be corrected in its text")]
+    #[error("citations could not be located in the text, so they cannot be updated")]
     Fixed,
 }
 
@@ -182,8 +182,8 @@ impl From<&Evidence> for Citation {
     }
 }
 
-/// Returns the report as Markdown with front matter, for saving it in a knowledge base. The front matter has what a later
-/// check of the citations needs.
+/// Returns the report as Markdown with front matter, for saving it in a knowledge base. The front matter has what a
+/// later check of the citations needs.
 pub(crate) fn note(report: &Report) -> String {
     let question = yaml_string(&one_line(report.question.as_str()));
     let mut text = format!("---\ntitle: {question}\nquestion: {question}\n");
@@ -656,12 +656,12 @@ mod tests {
         let twice = cited.replace("\"quote\"", "\"quote\":\"x\",\"quote\"");
         assert_eq!(error(&format!(r#"{{"schema_version":1,"evidence":[{twice}]}}"#)), "not a report as JSON");
         assert!(
-            error("---\nsources: [https://example.org]\n---\n").starts_with("front matter is not that of a note: ")
+            error("---\nsources: [https://example.org]\n---\n").starts_with("not the front matter of a `dr` note: ")
         );
         let partly = "---\nsources:\n- {id: a, quote: b, collection: kb, path: c, line_start: 1, line_end: 2}\n---\n";
-        assert_eq!(error(partly), "front matter is not that of a note: `a` has no `content_hash`");
+        assert_eq!(error(partly), "not the front matter of a `dr` note: `a` has no `content_hash`");
         let bomb = format!("---\na: &a [x,x]\nb: [{}]\n---\n", vec!["*a"; 100_000].join(","));
-        assert!(error(&bomb).starts_with("front matter is not that of a note: "), "{}", error(&bomb));
+        assert!(error(&bomb).starts_with("not the front matter of a `dr` note: "), "{}", error(&bomb));
         assert_eq!(read("---\ntitle: x\nrun_id: 4f1c09a2b7de5533\n---\n").citations, None);
     }
 

@@ -129,8 +129,8 @@ impl<'a> Shown<'a> {
         shown.join(if units > 0 { "\n\n" } else { " " })
     }
 
-    /// Returns whether a claim of a model has not been shown. Models word the same thing differently, so a claim with the
-    /// same quotes and mostly the same words counts as shown.
+    /// Returns whether a claim of a model has not been shown. Models word the same thing differently, so a claim with
+    /// the same quotes and mostly the same words counts as shown.
     fn is_new(&mut self, finding: &Finding, quotes: &[&Evidence]) -> bool {
         let own = (key(quotes), WordSplitter::default().key_stems(&finding.text).into_iter().collect::<BTreeSet<_>>());
         let is_same = |(key, words): &(String, BTreeSet<String>)| {

@@ -126,7 +126,6 @@ pub(crate) struct Told<'a, Q: ?Sized = str> {
     pub(crate) task: &'a Q,
     /// The node.
     pub(crate) id: &'a NodeId,
-    /// Its question.
     pub(crate) question: &'a Q,
 }
 

@@ -483,8 +483,8 @@ fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
     kept
 }
 
-/// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks: "Not
-/// at this time." answers the question above it.
+/// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks:
+/// "Not at this time." answers the question above it.
 fn name_subject(candidate: &mut Candidate<'_>, weights: &Weights, splitter: &WordSplitter) {
     let is_bare = match candidate.unit.kind {
         UnitKind::Paragraph => lines_in(candidate.text()) < 2,
@@ -529,9 +529,9 @@ fn widen(kept: &mut Vec<(String, Candidate<'_>)>, units: &[(usize, Unit)]) {
     });
 }
 
-/// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps before
-/// it if it continues them, and those after it. A section may have the same for two cases, so of a unit that says most
-/// of what is asked only what completes it is added.
+/// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps
+/// before it if it continues them, and those after it. A section may have the same for two cases, so of a unit that
+/// says most of what is asked only what completes it is added.
 fn procedure(candidate: &Candidate<'_>, mut section: Vec<&Unit>) -> Range<usize> {
     section.sort_by_key(|unit| (unit.range.start, unit.range.end));
     let (own, text) = (&candidate.unit.range, candidate.reading.document.text.as_str());

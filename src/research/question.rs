@@ -12,7 +12,7 @@ use crate::base::line::one_line;
 /// prompt.
 const MAX_CHARACTERS: usize = 4_000;
 
-/// Longest task of a brief, in characters.
+/// Longest task of a brief, in characters. It contains the question and the answer to a clarifying question.
 pub(super) const MAX_TASK_CHARACTERS: usize = 8_000;
 
 /// A validated question: one line, at least one letter or digit, at most [`MAX_CHARACTERS`].
@@ -45,6 +45,7 @@ impl FromStr for Question {
     type Err = QuestionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Control characters too: the question is printed on terminals, and is one line of a prompt.
         let text = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
         let text = text.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
         let characters = text.chars().count();
@@ -159,10 +160,10 @@ pub struct Aspect {
     pub text: String,
 }
 
-/// Most aspects of a brief, unless the caller requires more.
+/// Most aspects of a brief, unless the caller requires more. Each is searched, judged and reported by itself.
 pub(super) const MAX_ASPECTS: usize = 8;
 
-/// Longest aspect, in characters.
+/// Longest aspect, in characters: it serves as a search query.
 const MAX_ASPECT_CHARACTERS: usize = 300;
 
 impl Aspect {
@@ -172,6 +173,7 @@ impl Aspect {
         let mut texts: Vec<String> = Vec::new();
         for (place, text) in required.iter().chain(named).enumerate() {
             let text = Self::text_of(text);
+            // A model is shown the required aspects and may name one again, in other letter case.
             let is_new = !texts.iter().any(|known| known.to_lowercase() == text.to_lowercase());
             let has_words = text.chars().any(char::is_alphanumeric);
             if has_words && is_new && (place < required.len() || texts.len() < MAX_ASPECTS) {

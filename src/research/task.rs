@@ -87,7 +87,6 @@ pub(crate) struct Task<'a, Q: ?Sized = str> {
     pub(crate) conclusions: Vec<Conclusion<'a, Q>>,
     /// The slice of the global summary that this node may see.
     pub(crate) context: &'a Q,
-    /// Its limits.
     pub(crate) limits: WorkerLimits,
 }
 

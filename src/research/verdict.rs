@@ -65,25 +65,13 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Complaint {
     /// A finding cites no checked quote.
-    Uncited {
-        /// The claim.
-        claim: String,
-    },
+    Uncited { claim: String },
     /// No finding covers an aspect.
-    Uncovered {
-        /// The aspect.
-        aspect: AspectId,
-    },
+    Uncovered { aspect: AspectId },
     /// A node failed.
-    Failed {
-        /// The node.
-        node: NodeId,
-    },
+    Failed { node: NodeId },
     /// A node has no findings or was blocked.
-    Empty {
-        /// The node.
-        node: NodeId,
-    },
+    Empty { node: NodeId },
 }
 
 impl fmt::Display for Complaint {

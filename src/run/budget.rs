@@ -12,8 +12,8 @@
 //!
 //! Research is planned by the likely costs of calls ([`Hold::likely`]), since most replies are far below their output
 //! limit: by worst cases, a third of the tokens would never be spent. By likely costs, research leaves the whole
-//! [`WritingReserve`]; by worst cases, it leaves [`WritingReserve::firm`], so that the report can be written even if every
-//! call in flight turns out as expensive as it can.
+//! [`WritingReserve`]; by worst cases, it leaves [`WritingReserve::firm`], so that the report can be written even if
+//! every call in flight turns out as expensive as it can.
 
 use std::fmt;
 use std::pin::pin;
@@ -334,8 +334,8 @@ impl Balance {
         })
     }
 
-    /// Checks that a call fits into the limits: its worst case beside all worst cases and, for research, its likely cost
-    /// beside all likely ones and work that is due after it.
+    /// Checks that a call fits into the limits: its worst case beside all worst cases and, for research, its likely
+    /// cost beside all likely ones and work that is due after it.
     fn check_fit(&self, hold: Hold, purpose: Purpose) -> Result<(), Limit> {
         let committed = self
             .committed_for(Purpose::Research)
@@ -591,8 +591,8 @@ impl Budget {
     /// Returns whether `ahead` does not fit any more beside settled amounts and the likely costs of calls in flight, or
     /// whether three quarters of the time of research are used up.
     ///
-    /// `ahead` is the work that is due and the next steps: a worker can wrap up only while it can still make them. Rounds
-    /// do not count, since a run of one round would be tight from its first step.
+    /// `ahead` is the work that is due and the next steps: a worker can wrap up only while it can still make them.
+    /// Rounds do not count, since a run of one round would be tight from its first step.
     pub(crate) fn is_tight(&self, ahead: CallCost) -> bool {
         let mut balance = self.shared.balance();
         let active = self.shared.active(&mut balance).as_millis();

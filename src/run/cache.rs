@@ -64,7 +64,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// Returns the error of `ask`, and an error if the journal fails, or a job is on record and its record cannot be read.
+    /// Returns the error of `ask`, and an error if the journal fails, or a job is on record and its record cannot be
+    /// read.
     pub(crate) async fn answer<T, E>(
         &self,
         lookup: Lookup,
@@ -74,6 +75,7 @@ impl Cache {
         T: Serialize + DeserializeOwned,
         E: From<JournalError> + Clone + Send + Sync + 'static,
     {
+        // Without the node: nodes of a run share answers.
         let key = (lookup.tool, lookup.version.clone(), lookup.query.clone());
         let is_readable = |text: &str| serde_json::from_str::<T>(text).is_ok();
         let text = match self.memory.get(&key).await {
@@ -132,6 +134,7 @@ impl Cache {
             self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             return Ok(row.result.into());
         }
+        // Only after the exact lookup, which costs no embedding.
         let words = lookup.tool.is_asked_in_words().then(|| key_words(&lookup.query).join(" "));
         if let Some(words) = &words
             && let Some(row) = self.nearest(&lookup, words).await?

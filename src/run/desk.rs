@@ -76,7 +76,8 @@ impl Desk {
         budget.keep_for_writing(self.outlook.writing(state, &budget.limits()));
     }
 
-    /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without limits.
+    /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without
+    /// limits.
     pub(crate) fn nodes_paid_for(&self) -> Option<u32> {
         self.outlook.nodes_paid_for(&self.ledger.budget().limits())
     }
@@ -102,6 +103,7 @@ impl Desk {
         let model = Arc::clone(&self.models.role(prompt.role).model);
         let prompt = &Prompt { cache_key: Some(self.cache_key(key, prompt.role)), ..prompt.clone() };
         let request = request_hash(model.as_ref(), prompt);
+        // Held to the end: of two equal requests at once, the second finds the reply of the first on record.
         let _turn = self.ledger.turn(&request).await?;
         let recorded = self.ledger.calls_for(&request).await?;
         if let Some(reply) = on_record(key, &recorded) {
@@ -113,6 +115,7 @@ impl Desk {
         }
         let leaving = self.leaving(key, prompt.role);
         let (counted, output) = (model.count_input(prompt), model.max_output(prompt));
+        // Refused here, before it is paid for: the reply shares the window.
         let limit = model.window_tokens().saturating_sub(output);
         if counted > limit {
             return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());
@@ -198,6 +201,7 @@ impl Desk {
 
     /// Returns a key that the calls of one conversation share: those of one role on one node.
     fn cache_key(&self, key: &CallKey, role: Role) -> String {
+        // By owner and role: prompts of a worker begin alike, and share nothing with those of another.
         let name = format!("{} {} {role}", self.ledger.run().id(), key.owner());
         ContentHash::of(name.as_bytes()).as_str()[..16].to_owned()
     }
@@ -232,6 +236,7 @@ impl Desk {
 /// first, or else the oldest.
 fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
     let own = recorded.iter().filter(|call| call.key == *key).find_map(|call| call.reply.clone());
+    // A reply to the same request under another key is as good, and paid for.
     own.or_else(|| recorded.iter().find_map(|call| call.reply.clone()))
 }
 

@@ -17,8 +17,8 @@ use crate::research::question::{Brief, Question};
 use crate::research::skim::{Excerpt, questions};
 use crate::source::{Documents, Label, Passage, Place, Source, SourceError};
 
-/// Cosine below which an entry has nothing in common with a query. A word and a passage about it have 0.2 to 0.4 with the
-/// built-in embedder.
+/// Cosine below which an entry has nothing in common with a query. A word and a passage about it have 0.2 to 0.4 with
+/// the built-in embedder.
 const LEAST_SIMILARITY: f32 = 0.2;
 
 /// Entries that are searched for each quote that is wanted: several runs may have found the same one.

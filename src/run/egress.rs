@@ -96,11 +96,13 @@ impl Egress {
             let texts = aspects.chain(before.questions()).chain([before.task()]);
             texts.for_each(|text| tripwire.may_leave(text.as_str()));
         }
+        // Questions that were worded after retrieval may repeat what was read.
         for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(node).is_none())) {
             tripwire.read(node.question.as_str());
         }
         let groups = state.folded.memory.groups.values();
         let summaries = groups.chain([&state.folded.memory.global]).filter(|summary| summary.label == Label::Internal);
+        // The earlier answer may quote files, and the planner of this run was shown it.
         let earlier = state.settings.follows.iter().map(|followed| &followed.answer);
         summaries.map(|summary| &summary.text).chain(earlier).for_each(|text| tripwire.read(text));
         // `learn_branch` takes the lock again.
@@ -160,6 +162,7 @@ impl Egress {
             text: text.to_string(),
             withheld: withheld.clone(),
         };
+        // Before the caller sends it: a text that left is on record even if the process dies.
         self.0.run.record_egress(&row).await?;
         match withheld {
             None => Ok(()),

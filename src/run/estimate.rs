@@ -72,6 +72,7 @@ struct Share {
 impl Estimate {
     /// Estimates the rest of a planned run. Without models there are no calls.
     pub(crate) fn of(state: &RunState, models: Option<&Models>, jobs: Option<&DeepResearch>) -> Self {
+        // A run by rules makes no calls, and takes about a second.
         let nothing = Self {
             calls: Bounds::default(),
             tokens: Bounds::default(),
@@ -135,6 +136,7 @@ impl Estimate {
         let limits = self.limits;
         let cap = |value: &mut Bounds<u64>, limit: Option<u64>| {
             value.high = value.high.min(limit.unwrap_or(u64::MAX));
+            // The lower end may pass the limit, too.
             value.low = value.low.min(value.high);
         };
         cap(&mut self.tokens, limits.tokens);

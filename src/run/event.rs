@@ -31,7 +31,7 @@ pub struct Record {
     pub(crate) seq: u64,
     /// Time of writing.
     pub at: Moment,
-    /// The event.
+    /// What happened.
     pub event: Event,
 }
 
@@ -172,9 +172,8 @@ fn yes() -> bool {
 pub struct Followed {
     /// Its id.
     pub(crate) run: RunId,
-    /// Its question.
     pub(crate) question: Question,
-    /// Its answer.
+    /// Its answer, which the planner is shown.
     pub answer: String,
 }
 
@@ -209,7 +208,7 @@ pub enum Event {
     },
     /// The brief was made.
     Briefed {
-        /// The brief.
+        /// Task, aspects and mode of the run.
         brief: Brief,
         /// In a follow-up run, a brief made without the earlier answer. Text sent to the web is built from this one.
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -224,7 +223,7 @@ pub enum Event {
     },
     /// A worker started.
     NodeStarted {
-        /// The node.
+        /// A pending node of the tree.
         node: NodeId,
         /// The route it takes.
         route: Route,
@@ -233,26 +232,26 @@ pub enum Event {
     },
     /// A worker finished.
     NodeFinished {
-        /// The node.
+        /// A running node.
         node: NodeId,
         /// Its result.
         branch: Box<Branch>,
     },
     /// A worker was stopped early. Its node is pending again.
     NodePaused {
-        /// The node.
+        /// A node that was running.
         node: NodeId,
     },
     /// A worker failed.
     NodeFailed {
-        /// The node.
+        /// A node that was running.
         node: NodeId,
         /// The error message.
         error: String,
     },
     /// A node was blocked.
     NodeBlocked {
-        /// The node.
+        /// A node that cannot be answered; it may never have started.
         node: NodeId,
         /// Why it cannot be answered.
         reason: String,

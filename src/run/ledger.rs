@@ -202,6 +202,7 @@ impl Ledger {
         S: Future<Output = Result<T, E>>,
     {
         let pause = |delay, error: E| async move {
+            // No reservation is held meanwhile: each attempt opens a ticket of its own.
             self.pause(delay).await?;
             (self.listener)(&CallNotice::Retried(key.clone(), error.to_string()));
             Ok(())
@@ -286,6 +287,7 @@ impl Ticket {
 
     /// Stores that the request was not carried out, and releases the reservation.
     pub(crate) async fn failed(self, reason: String) -> Result<(), JournalError> {
+        // Stored first: after a crash in between, too much is charged and not too little.
         self.end(CallOutcome::Failed(reason)).await?;
         self.reservation.release();
         Ok(())

@@ -148,8 +148,8 @@ fn called<'a, Q: ?Sized + Arguments + 'static>(
     Box::pin(spanned(debug_span!("tool"), called))
 }
 
-/// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page links.
-/// No other page can be opened.
+/// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page
+/// links. No other page can be opened.
 pub(crate) struct WebPages {
     web: Arc<WebSource>,
     cache: Cache,
@@ -195,8 +195,8 @@ impl WebPages {
         Self { web, cache, egress, node, version, patience, reading: None, permitted: Mutex::default() }
     }
 
-    /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened on
-    /// the web, at the address it opened: a server may name any other. They are for code to check, so they are not
+    /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened
+    /// on the web, at the address it opened: a server may name any other. They are for code to check, so they are not
     /// shortened.
     pub(crate) fn cited(
         web: Arc<WebSource>,
@@ -211,6 +211,7 @@ impl WebPages {
         for citation in &report.citations {
             let url = &citation.url;
             match canonical(url).and_then(|page| opened.get(&page)) {
+                // Without a server of the user, a job saw nothing but the web.
                 _ if !report.had_server => pages.permit(url.clone(), url.clone()),
                 Some(opened) => pages.permit(url.clone(), (*opened).clone()),
                 None => {}
@@ -241,6 +242,7 @@ impl WebPages {
         self.egress.release(&self.node, "the page's own site", leaving).await?;
         let mut page = self.patience.wait(self.web.open(address)).await?;
         if let Some((reading, question)) = &self.reading {
+            // Only what is shown is shortened: quotes are checked against the whole text.
             if let Some(shown) = reading.shown(&self.node, question, &page.passage.text).await? {
                 page.passage.snippet = shown;
             }
@@ -498,8 +500,8 @@ mod tests {
     /// A linked page that is not stored. Some sites answer only to the address with the slash.
     const WITH_SLASH: &str = "https://example.org/imprint/";
 
-    /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can be
-    /// fetched.
+    /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can
+    /// be fetched.
     async fn outside(store: &Store, folder: &Path, reads_for: &'static str) -> Outside {
         let hit = json!({ "url": FOUND, "title": "Beds", "snippet": "Valves open at six." });
         let engine = FixtureProvider::read(&json!({ "when do valves open": [hit] })).unwrap();

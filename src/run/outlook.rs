@@ -38,8 +38,8 @@ const WRITING_RULES: u64 = 1_500;
 /// Tokens of the findings and quotes of a node that has none yet.
 const UNKNOWN_BRANCH: u64 = 1_500;
 
-/// Tokens that research takes for one node, used to tell the planner how many the limits pay for: a plan cannot depend on
-/// what a run has spent, or a resumed run would buy it again.
+/// Tokens that research takes for one node, used to tell the planner how many the limits pay for: a plan cannot depend
+/// on what a run has spent, or a resumed run would buy it again.
 const NODE_TOKENS: u64 = 18_000;
 
 /// Expected sizes and costs of the calls of one run.
@@ -142,7 +142,8 @@ impl Outlook {
         }
     }
 
-    /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without limits.
+    /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without
+    /// limits.
     pub(super) fn nodes_paid_for(&self, limits: &BudgetLimits) -> Option<u32> {
         let reserve = writing_reserve(&self.models, limits);
         let node = self.cost(Role::Worker, NODE_TOKENS * 4 / 5, NODE_TOKENS / 5);
@@ -205,8 +206,8 @@ fn max_output(models: &Models, role: Role) -> u64 {
     role_model.model.max_output(&Prompt::new(role, "", "", role_model.max_output_tokens))
 }
 
-/// Returns the most that is set aside for writing the report: the worst case of [`WRITING_CALLS`] calls of the writer, but
-/// at most a third of the limits, so that a run with small limits can still do research.
+/// Returns the most that is set aside for writing the report: the worst case of [`WRITING_CALLS`] calls of the writer,
+/// but at most a third of the limits, so that a run with small limits can still do research.
 pub(crate) fn writing_reserve(models: &Models, limits: &BudgetLimits) -> WritingReserve {
     let input = models.role(Role::Writer).max_input_tokens;
     let most = cost(models, Role::Writer, input, max_output(models, Role::Writer)) * WRITING_CALLS;
@@ -218,8 +219,8 @@ pub(crate) fn writing_reserve(models: &Models, limits: &BudgetLimits) -> Writing
     }
 }
 
-/// Returns the tokens of a writer's prompt that `left` pays for: in [`WRITING_CALLS`] calls or, if that is too little, in
-/// one.
+/// Returns the tokens of a writer's prompt that `left` pays for: in [`WRITING_CALLS`] calls or, if that is too little,
+/// in one.
 pub(super) fn writing_input(models: &Models, left: &BudgetLimits) -> u64 {
     let output = max_output(models, Role::Writer);
     let pays = |input: u64, calls: u64| {

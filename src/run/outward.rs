@@ -184,6 +184,7 @@ impl OutwardWork {
 #[expect(clippy::disallowed_methods, reason = "address and title of a public page are public")]
 fn pages_read(state: &RunState) -> Vec<Outbound> {
     let quotes = state.branches.values().flat_map(|branch| &branch.evidence);
+    // This text leaves, so only pages whose quotes are public and were found by code.
     let quotes = quotes.filter(|quote| quote.checked && quote.label == Label::Public);
     let mut pages: Vec<Outbound> = Vec::new();
     for place in quotes.map(|quote| &quote.source) {

@@ -1,7 +1,7 @@
 //! Conversations that face outward: a worker on the web.
 //!
-//! Every prompt of such a conversation is built from a `Task<Outbound>` and from public passages, so the model's queries
-//! are outbound text and are sent unchanged.
+//! Every prompt of such a conversation is built from a `Task<Outbound>` and from public passages, so the model's
+//! queries are outbound text and are sent unchanged.
 
 use super::desk::{Desk, Outward};
 use super::node_source::Outside;
@@ -64,10 +64,12 @@ pub(super) async fn searched(
         }
         Mind::Rules(picker) => {
             let asked = question.as_str().parse();
+            // Text that is no valid question, such as one too long, is replaced by the question of the user.
             let asked = asked.as_ref().unwrap_or(&work.asked);
             extract(&node.id, node.aspects.first(), asked, &question, outside, picker).await?
         }
     };
+    // The aspects it was shown are those of another brief, whose ids mean nothing to the node.
     if !work.has_own_ids {
         let only = only_aspect(node);
         for finding in &mut branch.report.findings {
@@ -87,6 +89,7 @@ pub(super) async fn gathered(
     task: &OutwardTask,
 ) -> Result<Gathered, WorkError> {
     let question = task.question();
+    // The worker inside has the plain key of the node.
     let shown = shown(node, CallKey::of_node(&node.id).then("web"), work, task, &question);
     let gathered = gather(desk, &Conversation::outside(&shown, outside)).await?;
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })

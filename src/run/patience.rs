@@ -20,6 +20,7 @@ impl Patience {
         tokio::select! {
             answer = answer => answer,
             () = self.stop.cancelled() => Err(SourceError::Stopped(CallError::Cancelled)),
+            // Of research, so that time is left to write the report.
             () = self.budget.time_up(Purpose::Research) => Err(SourceError::Stopped(CallError::Limit(Limit::Time))),
         }
     }

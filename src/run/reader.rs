@@ -40,6 +40,7 @@ impl Reading {
         question: &Outbound,
         page: &str,
     ) -> Result<Option<String>, SourceError> {
+        // A page of this length is shown whole, and costs no call.
         if page.chars().count() <= SHOWN_CHARACTERS {
             return Ok(None);
         }
@@ -70,8 +71,10 @@ impl Reading {
     ) -> Result<Option<Digest>, CallError> {
         let Some(caller) = &self.caller else { return Ok(None) };
         let hash = ContentHash::of(page.as_bytes());
+        // By the text, so that a page that has changed is read again.
         let key = CallKey::of_node(node).then(&format!("page/{}", &hash.as_str()[..12]));
         match digest(caller.as_ref(), &key, question, page, ranked).await {
+            // Any other failure costs the digest only: the excerpts are shown instead.
             Err(error) if ends_run(&error) => Err(error),
             made => Ok(made.ok().flatten()),
         }

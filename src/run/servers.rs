@@ -100,6 +100,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
             calls: AtomicU32::new(0),
         };
         let servers: Vec<_> = servers.iter().map(of).collect();
+        // `None` rather than an empty set: a run without servers has no way out through them.
         (!servers.is_empty()).then(|| Arc::new(Self { servers, context, listing: OnceCell::new() }))
     }
 
@@ -148,6 +149,7 @@ async fn listing_of<Q: ?Sized>(server: &Server<Q>) -> Result<Listing, SourceErro
     let name = &server.settings().name;
     let listed = match server.offered().await {
         Ok(listed) => listed,
+        // A server that is down costs the run its tools and not the run.
         Err(error) => return Ok(Listing { tools: Vec::new(), notes: vec![format!("not asked: {error}")] }),
     };
     let mut listing = Listing::default();
@@ -203,6 +205,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
             query: format!("{} {said}", offered.name),
             scope: known.server.source_name(),
             label: known.server.settings().label,
+            // A changed server, a changed tool and another day make another call.
             version: format!("{} {} {day}", known.server.settings().version(), offered.hash.as_str()),
         };
         let passage: Passage = Box::pin(cache.answer(lookup, Box::pin(self.ask(known, offered, arguments)))).await?;
@@ -223,6 +226,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
                     let reason = format!("server `{name}` was called {most} times, which is the limit of a run");
                     return Err(SourceError::Refused { reason });
                 }
+                // Recorded only once the call is within its limit: a refused call sends nothing.
                 arguments.release(egress, &self.node, &server.source_name()).await?;
                 patience.wait(Box::pin(server.call(tool, arguments))).await
             })

@@ -60,6 +60,7 @@ impl RunSources {
     pub(crate) fn inside(&self, node: &NodeId) -> Inside {
         let Shared { cache, egress, .. } = self.shared.clone();
         let source = Arc::clone(&self.sources.internal);
+        // Tools of servers are for workers only, see `inside_with_servers`.
         Inside { source, cache, egress, node: node.clone(), version: self.internal_version.clone(), servers: None }
     }
 
@@ -93,6 +94,7 @@ impl RunSources {
         let web = self.sources.web.as_ref().filter(|_| self.has_outside())?;
         let version = self.version_today(web);
         let outside = Outside::new(Arc::clone(web), &self.shared, node.clone(), version);
+        // Pages that the user named can be opened without an engine, and tools of servers called.
         let outside = if self.sources.can_search { outside } else { outside.without_engine() };
         Some(outside.read_for(self.reading.clone(), question.clone()).naming(words.all()))
     }
@@ -105,6 +107,7 @@ impl RunSources {
     }
 
     fn version_today(&self, web: &WebSource) -> String {
+        // With the day, on which alone results from the web are reused.
         format!("{} {}", web.version(), self.day)
     }
 }

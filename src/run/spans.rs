@@ -9,6 +9,7 @@ use crate::traces::attach;
 
 /// Attaches provider, host and port of an endpoint to the current span.
 pub(crate) fn attach_server(endpoint: &str) {
+    // A scripted model of a test has no address.
     let Ok(address) = endpoint.parse::<BaseUrl>() else { return };
     attach::word("provider", provider(&address));
     attach::word("host", address.host());

@@ -188,6 +188,7 @@ impl Steps {
         if state.settings.is_open || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
+        // Without the earlier answer, which may quote files: this brief leaves.
         let follows = format!("This follows up the question \"{}\".", followed.question);
         self.brief_after(state, Label::Public, &CallKey::of_run("brief/outward"), Some(follows)).await.map(Some)
     }
@@ -218,6 +219,7 @@ impl Steps {
             Label::Internal => brief(desk, key, request).await,
         };
         match made {
+            // A brief by rules covers the question as it is worded; without one there would be no run.
             Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
             done => Ok(done?),
         }
@@ -342,6 +344,7 @@ impl Steps {
         let outward = self.desk.as_deref().map(Outward);
         let outward = outward.as_ref().map(|desk| desk as &dyn Caller);
         let mut memory = state.folded.memory.clone();
+        // In the order of the tree and not of their ends: prompts must not depend on timing.
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
             let key = CallKey::of_run(format!("fold/{number}/{}", node.id));
@@ -382,6 +385,7 @@ impl Steps {
         let Some(recall) = &self.recall else { return };
         let new = state.unfolded().flat_map(|(node, branch)| entries(&node.id, branch));
         if let Err(error) = recall.add(&self.run, new.collect()).await {
+            // The memory only helps later runs.
             tracing::warn!(%error, "failed to update the research memory");
         }
     }

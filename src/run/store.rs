@@ -45,7 +45,7 @@ pub enum StoreError {
     /// The events of this run do not follow from each other.
     #[error("run `{run}` cannot be read")]
     Broken {
-        /// The run.
+        /// Id of the run.
         run: RunId,
         /// The event that does not fit.
         #[source]
@@ -54,7 +54,7 @@ pub enum StoreError {
     /// The events of this run cannot be read from the journal.
     #[error("run `{run}` cannot be read")]
     Damaged {
-        /// The run.
+        /// Id of the run.
         run: RunId,
         /// The error of the journal.
         #[source]
@@ -63,7 +63,7 @@ pub enum StoreError {
     /// The run is removed, and its text is still in a file of the journal.
     #[error("run `{run}` is removed, but its text is still in the log of the journal")]
     InLog {
-        /// The run.
+        /// Id the run had.
         run: RunId,
         /// The error of the journal.
         #[source]
@@ -73,7 +73,7 @@ pub enum StoreError {
     #[error("no run `{0}`")]
     Missing(String),
     /// The id is a prefix of several runs.
-    #[error("several runs begin with `{0}`")]
+    #[error("`{0}` matches several runs")]
     Ambiguous(String),
     /// No runs are stored.
     #[error("no run is stored here")]
@@ -84,7 +84,7 @@ pub enum StoreError {
     /// Another process holds the lock of the run.
     #[error("run `{run}` is in use by {holder}")]
     Busy {
-        /// The run.
+        /// Id of the run.
         run: RunId,
         /// Process id and start time from the lock file.
         holder: String,
@@ -188,6 +188,7 @@ impl Store {
             let had_runs = matches!(&self.keeping, Keeping::Locked(locks) if !locked_in(locks).is_empty());
             return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty { had_runs });
         };
+        // An empty name would be a prefix of every id.
         let mut like = runs.into_iter().filter(|run| run.id.as_str().starts_with(name) && !name.is_empty());
         match (like.next(), like.next()) {
             (Some(run), None) => Ok(run.id),
@@ -210,6 +211,7 @@ impl Store {
                 Err(error) => return Err(StoreError::Lock(error)),
             },
             Keeping::ReadOnly => return Err(StoreError::ReadOnly),
+            // No other process sees a store in memory.
             Keeping::Forgotten => None,
         };
         Ok(LockedRun::new(run.clone(), self.journal.clone(), lock))

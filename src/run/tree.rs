@@ -40,7 +40,6 @@ impl fmt::Display for Clarified {
 /// State of a run, folded from its events; [`Phase`] and [`Stage`] have the diagrams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunState {
-    /// The question.
     pub(crate) question: Question,
     /// Settings of the run, with the limits that apply now.
     pub(crate) settings: RunSettings,
@@ -295,6 +294,7 @@ impl RunState {
             return Err(format!("round {} is the next", rounds.number + 1));
         }
         let known: BTreeSet<_> = self.tree.nodes.iter().chain(&plan.nodes).map(|node| node.id.clone()).collect();
+        // A journal may be damaged, so a plan is checked once more when it is folded.
         if known.len() != self.tree.nodes.len() + plan.nodes.len() {
             return Err("a node is planned twice".into());
         }
@@ -420,12 +420,14 @@ impl RunState {
         if round != rounds.number {
             return Err(format!("round {} is in progress", rounds.number));
         }
+        // Kept for nodes of this round that are tried again: their workers must see what the first ones saw.
         let before = self.folded.clone();
         let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
         self.folded.quotes.extend(quotes.map(place_and_words));
         self.folded.draft = Some(draft.clone());
         self.folded.nodes = self.branches.keys().cloned().collect();
         self.folded.memory = memory.clone();
+        // By place and words: the same quote found by another node is not new.
         let has_new = self.folded.quotes.len() > before.quotes.len();
         self.folded.idle_rounds = if has_new { 0 } else { before.idle_rounds + 1 };
         let (rounds, draft, verdict) = (Rounds::clone(rounds), draft.clone(), verdict.clone());

@@ -26,6 +26,7 @@ pub(crate) async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTabl
 /// Sums up calls. A call with unknown outcome counts at its worst case. A call without a price makes the cost unknown.
 fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
+    // A failed call was charged nothing.
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {
         let usage = usage_of_call(call);
         // Calls without a node, such as brief, plan and report, are summed up under this name.
@@ -42,6 +43,7 @@ fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
 }
 
 fn usage_of_call(call: &CallRow) -> UsageTotals {
+    // A call of unknown outcome is charged at its worst case, and counts with its tokens.
     let worst = call.prompt().map(|prompt| Usage {
         input_tokens: prompt.counted_tokens,
         output_tokens: prompt.worst_tokens.saturating_sub(prompt.counted_tokens),
@@ -72,6 +74,7 @@ fn add(sum: &mut UsageTotals, usage: &UsageTotals) {
     sum.cached_tokens += usage.cached_tokens;
     sum.output_tokens += usage.output_tokens;
     sum.reasoning_tokens += usage.reasoning_tokens;
+    // One unknown cost makes the sum unknown.
     sum.cost_usd = sum.cost_usd.zip(usage.cost_usd).map(|(sum, cost)| sum + cost);
 }
 

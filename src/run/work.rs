@@ -98,6 +98,7 @@ impl Work {
 impl Steps {
     /// Works on a node.
     pub(crate) async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
+        // Words of an exported span have no spaces, see `traces/shape.rs`.
         attach::word("route", work.route.to_string().replace(", ", "_").replace(' ', "_"));
         attach::text("question", || work.node.question.to_string());
         let task = &work.outward.task;
@@ -115,11 +116,11 @@ impl Steps {
             (Route::Mixed | Route::MixedDeepResearch, None) => self.both_by_rules(&work).await?,
             (Route::Mixed | Route::MixedDeepResearch, Some(desk)) => self.both(desk, &work).await?,
         };
-        branch.notes.extend(work.no_way_out.map(|why| format!("the web was not asked: {why}")));
+        branch.notes.extend(work.no_way_out.map(|why| format!("the web was not searched: {why}")));
         match self.sources.shared.egress.withheld(&work.node.id) {
             0 => {}
             number => branch.notes.push(format!(
-                "{} about `{}` not sent, because what the knowledge base says would have left with it",
+                "{} about `{}` withheld, because of text from your files",
                 counted(number, "text"),
                 work.node.question
             )),
@@ -143,10 +144,12 @@ impl Steps {
     #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "skim"))]
     async fn skimmed(&self, desk: &Desk, work: &Work) -> Result<Option<&Skim>, StepError> {
         let skimmed = self.skim.get_or_try_init(|| async {
+            // On the record of the root, whichever node comes first: what is recorded must not depend on timing.
             let (root, brief) = (NodeId::numbered(1), &work.brief);
             let source = self.sources.inside(&root);
             let mut units = skim::units(&root, brief, &source, self.picker.as_ref()).await?;
             if let Some(earlier) = &self.earlier {
+                // After the units, since a quote that overlaps one of them is left out.
                 let offered = earlier.offered(&self.run, brief, &source, &units).await?;
                 units.extend(offered);
             }
@@ -157,6 +160,7 @@ impl Steps {
 
     /// Works on a node in the knowledge base without a model.
     async fn extracted(&self, work: &Work) -> Result<Branch, StepError> {
+        // Without tools of servers: only a model can choose one and word its arguments.
         let source = self.sources.inside(&work.node.id);
         let Node { id, question, aspects, .. } = &work.node;
         let branch = extract(id, aspects.first(), question, question.as_str(), &source, self.picker.as_ref()).await?;
@@ -210,6 +214,7 @@ impl Steps {
         let is_weak = inside.is_empty() || inside.support() != Support::Strong;
         match () {
             () if open.is_empty() && !names_pages && !is_weak => None,
+            // Aspects of another brief cannot be narrowed by the ids of the open ones.
             () if open.is_empty() || !has_own_ids => Some(task.clone()),
             () => Some(task.restricted(&open)),
         }
@@ -276,7 +281,7 @@ fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
         StepError::Source(failed) if failed.is_of_source() => Ok(failed.to_string()),
         StepError::Source(withheld @ SourceError::Withheld { .. }) => Ok(withheld.to_string()),
         error if is_empty => Err(error),
-        error => Ok(format!("the web was not asked for the rest: {error}")),
+        error => Ok(format!("the web was not searched for the rest: {error}")),
     }
 }
 
@@ -285,6 +290,7 @@ fn asked(state: &RunState) -> String {
     let RunRequest { required, scope, .. } = &state.settings.request;
     let said = [state.question.to_string()].into_iter().chain(state.clarification.iter().map(Clarified::to_string));
     let texts = said.chain(required.iter().cloned()).map(|text| normalised(&text));
+    // The days restrict the pages that count, which the words do not say.
     texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")
 }
 
@@ -319,6 +325,7 @@ fn joined(mut inside: Branch, outside: Result<Branch, StepError>) -> Result<Bran
     if !inside.report.findings.is_empty() {
         inside.report.stop_reason = BranchStop::Done;
     }
+    // The outside was given what stayed open inside, so only its open questions are left.
     inside.report.open_questions = outside.report.open_questions;
     inside.report.confidence = inside.report.confidence.max(outside.report.confidence);
     inside.support = inside.support.max(outside.support);
@@ -340,6 +347,7 @@ fn built_on(mut branch: Branch, conclusions: &[&Branch]) -> Branch {
             #[expect(clippy::cast_precision_loss, reason = "a handful of nodes")]
             let mean =
                 conclusions.iter().map(|branch| branch.report.confidence).sum::<f32>() / conclusions.len() as f32;
+            // Half: the findings answer the questions of other nodes.
             branch.report.confidence = mean / 2.0;
             branch.report.findings = findings;
         }

@@ -61,8 +61,10 @@ pub(super) fn routes(app: App) -> Router {
     let own = Router::new().route("/metrics", metrics).with_state(app.clone());
     api.route("/api/openapi.json", document)
         .merge(own)
+        // Answered without the token, see `gate`, so it tells nothing of the index.
         .route("/healthz", get(|| async { "ok\n" }))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        // Outermost, so that replies of the other layers are counted, too.
         .layer(middleware::from_fn_with_state(app, count))
 }
 

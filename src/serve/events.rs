@@ -95,10 +95,12 @@ impl Watching {
         let stop = self.app.stop.clone();
         loop {
             tokio::select! {
+                // A graceful shutdown waits for open replies, and this one would not end.
                 () = stop.cancelled() => return None,
                 heard = heard(&mut self.live) => match heard {
                     Heard::Doing(doing) => return Some((Event::default().event("doing").json_data(doing).ok()?, true)),
                     Heard::Noted => {}
+                    // From now on the journal is looked at: another process may resume the run.
                     Heard::End => self.live = None,
                 },
             }

@@ -31,6 +31,7 @@ impl Failure {
     }
 
     pub(super) fn invalid(error: &str) -> Self {
+        // It may repeat a parameter, which can be of any length.
         Self::new(StatusCode::BAD_REQUEST, shortened(error))
     }
 
@@ -59,6 +60,7 @@ impl OperationOutput for Failure {
         let response = Self::operation_response(context, operation);
         response
             .into_iter()
+            // `None` stands for every other status: all errors have this form.
             .map(|response| (None, ApiResponse { description: "Not done".into(), ..response }))
             .collect()
     }
@@ -67,6 +69,7 @@ impl OperationOutput for Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let status = match &error {
+            // Before the kind, which is that of a plain failure for what does not exist.
             _ if error.is_missing() => StatusCode::NOT_FOUND,
             EngineError::TooManyRuns { .. } => StatusCode::TOO_MANY_REQUESTS,
             _ if error.is_conflict() => StatusCode::CONFLICT,

@@ -1,8 +1,9 @@
 //! Admits requests with the token, for a name of this machine, from a page of this server or from no page.
 //!
-//! The address that `dr serve` prints has the token. The page exchanges it for a cookie, so that it does not stay in the
-//! address; programs send it as a bearer token. A page of another site cannot read the token, its requests come without
-//! the cookie (`SameSite=Strict`) and with its own `Origin`, and a name that was rebound to this machine is another `Host`.
+//! The address that `dr serve` prints has the token. The page exchanges it for a cookie, so that it does not stay in
+//! the address; programs send it as a bearer token. A page of another site cannot read the token, its requests come
+//! without the cookie (`SameSite=Strict`) and with its own `Origin`, and a name that was rebound to this machine is
+//! another `Host`.
 
 use std::sync::Arc;
 
@@ -128,9 +129,10 @@ async fn checked(gate: &PageCheck, request: Request, next: Next) -> Response {
         if !gate.is_own(token.as_bytes()) {
             return refused(StatusCode::UNAUTHORIZED, "the token is wrong: open the address that `dr serve` printed\n");
         }
+        // For a year: the token is kept in a file and outlives the server.
         let cookie = format!("{}{}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000", gate.cookie(), gate.token);
-        // Not a redirect, which a browser follows as a request of the page that led here: `dr serve --open` opens a file,
-        // which is another site.
+        // Not a redirect, which a browser follows as a request of the page that led here: `dr serve --open` opens a
+        // file, which is another site.
         let next = (header::REFRESH, "0; url=/".to_owned());
         return ([(header::SET_COOKIE, cookie), next], "the page is at /\n").into_response();
     }

@@ -50,8 +50,8 @@ pub(crate) struct PageServer {
 }
 
 impl PageServer {
-    /// Begins to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user, which is
-    /// made if it is missing: pages that are open continue after the server was started anew.
+    /// Begins to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user, which
+    /// is made if it is missing: pages that are open continue after the server was started anew.
     ///
     /// # Errors
     ///

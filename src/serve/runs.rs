@@ -176,6 +176,7 @@ pub(super) async fn report(
         Format::Markdown => ("report.md", "text/markdown", render::report(&report, ReportFormat::Markdown)?),
         Format::Note => ("note.md", "text/markdown", render::report(&report, ReportFormat::Note)?),
         Format::Html => ("report.html", "text/html", render::report(&report, ReportFormat::Html)?),
+        // Never an attachment, so it needs no name.
         Format::Fragment => ("", "text/html", render::html::body(&report)?),
     };
     let kind = format!("{kind}; charset=utf-8");
@@ -232,6 +233,7 @@ pub(super) async fn resume(
     InPath(RunPath { run }): InPath<RunPath>,
     Body(raise): Body<RaiseForm>,
 ) -> Result<(StatusCode, Json<StartedRun>), Failure> {
+    // The other amounts are unsigned: this one alone could be negative.
     if !(raise.cost_usd.is_finite() && raise.cost_usd >= 0.0) {
         return Err(Failure::invalid("`cost_usd` is not an amount"));
     }
@@ -251,6 +253,7 @@ pub(super) async fn remove(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
 ) -> Result<StatusCode, Failure> {
+    // Found first, so that an ambiguous prefix removes nothing.
     for run in app.engine.find_runs(&[run]).await? {
         app.engine.remove_run(&run).await?;
     }

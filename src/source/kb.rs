@@ -16,8 +16,8 @@ use crate::kb::search::{Hit, Judged, Measured, SearchOptions, Searcher};
 use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
 
-/// Deepest headings, and most of them, that are named below an opened passage, and most notes in each direction. All of it is
-/// part of a worker's prompt and costs about a tenth of the passage.
+/// Deepest headings, and most of them, that are named below an opened passage, and most notes in each direction. All of
+/// it is part of a worker's prompt and costs about a tenth of the passage.
 const OUTLINE_LEVELS: u8 = 3;
 const MAX_SECTIONS: usize = 12;
 const MAX_LINKED: usize = 5;
@@ -51,8 +51,8 @@ impl KbSource {
     pub(crate) async fn new(searcher: Searcher, options: SearchOptions, about: &About) -> Result<Self, IndexError> {
         let index = searcher.index();
         let documents = index.documents(None).await?;
-        // Results depend on the text of every file, on the vectors, and on the collections that may be searched; never on
-        // just a number of commits, which another index has too.
+        // Results depend on the text of every file, on the vectors, and on the collections that may be searched; never
+        // on just a number of commits, which another index has too.
         let contents = documents.iter().map(|row| format!("{} {}\n", row.id, row.content_hash.as_str()));
         let reranked = match searcher.rerank() {
             Rerank::By(reranker) => format!(":{reranker}"),
@@ -153,8 +153,8 @@ fn listed(entries: impl Iterator<Item = String>, count: usize, most: usize) -> S
 }
 
 impl KbSource {
-    /// Finds the chunk that an id names, or an address that is shown below a passage: that at a line of a document, or its
-    /// first one. Returns it with all chunks of its document.
+    /// Finds the chunk that an id names, or an address that is shown below a passage: that at a line of a document, or
+    /// its first one. Returns it with all chunks of its document.
     async fn chunk(&self, id: &str) -> Result<Option<(ChunkRow, Vec<ChunkRow>)>, IndexError> {
         let index = self.searcher.index();
         if let Ok(chunk) = id.parse::<ChunkId>() {

@@ -2,8 +2,8 @@
 //!
 //! A search returns passages with a snippet to show and the whole text for code to check quotes against; `open` returns
 //! more of the document. A worker asks through the trait [`Source`], whose parameter is the type of its queries: the
-//! knowledge base takes any text, the web only [`Outbound`](crate::base::outbound::Outbound) text, so that only a worker
-//! that faces outward can search it.
+//! knowledge base takes any text, the web only [`Outbound`](crate::base::outbound::Outbound) text, so that only a
+//! worker that faces outward can search it.
 //!
 //! ```compile_fail,E0308
 //! fn leak(web: &dyn dr::source::Source<dr::base::outbound::Outbound>) {
@@ -60,11 +60,11 @@ impl Label {
 pub enum Place {
     /// A file of the knowledge base.
     Kb {
-        /// Its collection.
+        /// Name of its collection.
         collection: String,
         /// Its path, relative to the collection's root.
         path: String,
-        /// Its title.
+        /// Title from its front matter or level-1 heading, else its file name.
         title: String,
         /// Headings above it.
         heading_path: Vec<String>,
@@ -82,7 +82,7 @@ pub enum Place {
     Web {
         /// Its address.
         url: String,
-        /// Its title.
+        /// Title of the page; empty if it has none.
         title: String,
         /// Day of its publication, `YYYY-MM-DD`, as given by the page or the search engine.
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -228,8 +228,8 @@ impl SourceError {
         }
     }
 
-    /// Returns whether the caller must stop because the run is cancelled or its journal fails. At a limit it need not stop:
-    /// earlier findings are kept.
+    /// Returns whether the caller must stop because the run is cancelled or its journal fails. At a limit it need not
+    /// stop: earlier findings are kept.
     pub(crate) fn ends_run(&self) -> bool {
         matches!(self, Self::Stopped(CallError::Cancelled | CallError::Journal { .. }))
     }
@@ -241,8 +241,8 @@ impl SourceError {
 
     /// Returns the error in the wording that models are shown.
     ///
-    /// Which workers still reach a source that is down, and which come too late to ask it, depends on timing. Prompts must
-    /// not, so all of them have the same wording.
+    /// Which workers still reach a source that is down, and which come too late to ask it, depends on timing. Prompts
+    /// must not, so all of them have the same wording.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Down { name, .. } => format!("source `{name}` is not available"),

@@ -63,7 +63,6 @@ pub(crate) enum NotExported {
     TurnedOff {
         /// The variable that says so.
         variable: &'static str,
-        /// Its value.
         value: String,
     },
     /// No socket may be opened.
@@ -74,7 +73,6 @@ pub(crate) enum NotExported {
     Protocol {
         /// The variable that asks for it.
         variable: &'static str,
-        /// Its value.
         value: String,
     },
     /// The address is invalid.

@@ -10,8 +10,10 @@ mod common;
 /// A model endpoint scripted by the test.
 mod model_server;
 
-/// Scripted replies for each step of a run.
+/// Rerankers on loopback, and searches when one does not answer.
 mod rerank;
+
+/// Scripted replies for each step of a run.
 mod researcher;
 
 /// A model that answers any prompt from the text in it.

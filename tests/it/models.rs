@@ -111,7 +111,10 @@ fn model_that_keeps_to_the_schema_and_answers_wrongly_is_noted() {
         None => request.reply("ready", 20, 1),
     });
     let checks = checks(&world_at(&server, ""));
-    assert!(checks[1].starts_with("note model schema: replies keep to it, and their content is wrong"), "{checks:#?}");
+    assert!(
+        checks[1].starts_with("note model schema: replies match the schema, but the answer is wrong"),
+        "{checks:#?}"
+    );
 }
 
 #[test]

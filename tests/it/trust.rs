@@ -260,7 +260,10 @@ fn key_in_the_env_file_of_a_folder_is_read_once_the_folder_is_trusted() {
     assert!(run.stderr.starts_with(&said), "{run}");
     assert_eq!(server.received(), "");
     let doctor = world.dr(["doctor"]).stdout;
-    assert!(doctor.contains("note    key ") && doctor.contains("none is set up, so dr works by rules"), "{doctor}");
+    assert!(
+        doctor.contains("note    key ") && doctor.contains("none configured; rule-based steps are used"),
+        "{doctor}"
+    );
     assert!(!world.dr(["search", "siren", "--mode", "lexical"]).stderr.contains(".env"), "a search needs no key");
     assert!(!world.dr(["ask", "--offline", QUESTION]).stderr.contains(".env"), "nor does a run that is offline");
 

@@ -206,7 +206,7 @@ fn report_that_is_damaged_huge_or_a_link_out_is_refused() {
         ("{}", "not a report as JSON"),
         ("{\"schema_version\": 9, \"evidence\": []}", "has format 9"),
         ("# A page\n", "neither a report as JSON nor a note"),
-        ("---\nsources: 7\n---\n", "front matter is not that of a note"),
+        ("---\nsources: 7\n---\n", "not the front matter of a `dr` note"),
     ];
     for (text, why) in cases {
         world.write("x", text);

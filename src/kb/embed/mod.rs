@@ -130,6 +130,7 @@ pub trait Embedder: Send + Sync {
     ///
     /// As [`Self::embed_passages`].
     fn compare(&self, question: &[&str], texts: &[Vec<&str>]) -> Result<Vec<Matches>, EmbedError> {
+        // One vector for the whole question, since this embedder gives none of its tokens.
         let asked = self.embed_query(&question.join(" "))?;
         let of_text = |parts: &Vec<&str>| {
             self.embed_passages(parts).map(|parts| Matches::of_texts(question.len(), &asked, &parts))
@@ -188,6 +189,7 @@ pub trait Embedder: Send + Sync {
     fn embed_until(&self, texts: &[&str], _stop: &CancellationToken) -> Embedded {
         match self.embed_passages(texts) {
             Ok(vectors) => Embedded { vectors: vectors.into_iter().map(Some).collect(), error: None },
+            // `embed_passages` returns all vectors or none, and those of this machine cost nothing.
             Err(error) => Embedded { vectors: vec![None; texts.len()], error: Some(error) },
         }
     }
@@ -259,6 +261,7 @@ pub(crate) fn readable(embedder: &dyn Embedder, text: &str, language: &Language)
         return 1.0;
     }
     match language {
+        // Other scripts are read letter by letter, which yields no meaning.
         language if language.is_english() => share_of(text, Script::Latin),
         // The tokenizer drops the accents, and with them the difference between the words.
         language if language.has_tones() => 0.0,
@@ -442,7 +445,7 @@ pub enum EmbedError {
     },
 
     /// A vector is all zero or not finite.
-    #[error("embedding model `{model}` returned a vector without direction")]
+    #[error("embedding model `{model}` returned a zero vector")]
     UnusableVector {
         /// Name of the embedder.
         model: String,

@@ -20,7 +20,6 @@ pub(super) struct Recipe<'a> {
     pub(super) pooling: &'a str,
     /// Prefix of queries.
     pub(super) query_prefix: &'a str,
-    /// Prefix of passages.
     pub(super) passage_prefix: &'a str,
     /// Window in tokens, special ones included.
     pub(super) max_length: usize,

@@ -238,7 +238,7 @@ pub enum Refusal {
         pages: usize,
     },
     /// Its fonts do not say which letters they show.
-    #[error("text cannot be read, since its fonts do not say which letters they show")]
+    #[error("text cannot be extracted: its fonts have no character map")]
     Unmapped,
     /// It has no words.
     #[error("no text")]
@@ -249,7 +249,7 @@ pub enum Refusal {
     /// There is more text than a document may have.
     #[error("text is longer than {limit} bytes")]
     TooLong {
-        /// The limit.
+        /// Most bytes of text.
         limit: usize,
     },
 }

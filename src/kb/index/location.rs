@@ -35,7 +35,7 @@ pub enum LocationError {
     /// This binary was built without the feature for the scheme.
     #[error("this `dr` was built without support for `{scheme}://`")]
     Feature {
-        /// The scheme.
+        /// Scheme of the address, for example `s3`.
         scheme: String,
         /// The cargo feature.
         feature: &'static str,
@@ -43,13 +43,13 @@ pub enum LocationError {
     /// The path is not UTF-8 or has control characters.
     #[error("path `{path}` of the index has bytes that are not text")]
     NotText {
-        /// The path.
+        /// The path as given, printed with its bad bytes replaced.
         path: PathBuf,
     },
     /// The path could not be made absolute.
     #[error("failed to find `{path}`")]
     Path {
-        /// The path.
+        /// The path as given.
         path: PathBuf,
         /// The error from the file system.
         #[source]
@@ -144,6 +144,7 @@ impl IndexLocation {
 
     /// Returns whether a stored root is inside the folder that the index belongs to, judged only by its text.
     pub(crate) fn owns(&self, stored: &str) -> bool {
+        // `..` and an absolute path lead out.
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         matches!(self, Self::Local { .. }) && Path::new(stored).components().all(plain)
     }
@@ -196,6 +197,7 @@ pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     for part in std::path::absolute(path).ok()?.components() {
         let was_inside = at.starts_with(&project);
         at = at.join(part).canonicalize().ok()?;
+        // `..` leads out by the words of the path, which the user chose; anything else here is a link.
         if was_inside && part != Component::ParentDir && !at.starts_with(&project) {
             return Some(real);
         }

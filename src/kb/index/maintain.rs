@@ -126,8 +126,8 @@ impl IndexWriter {
     }
 }
 
-/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS_MS`] ago. By its own time
-/// alone, a version of yesterday would be deleted a moment after it was superseded.
+/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS_MS`] ago. By its own
+/// time alone, a version of yesterday would be deleted a moment after it was superseded.
 fn oldest_kept_ms(made_ms: &[i64], now_ms: i64) -> i64 {
     let limit = now_ms.saturating_sub(KEPT_VERSIONS_MS);
     made_ms.iter().copied().filter(|made| *made <= limit).max().unwrap_or(limit)

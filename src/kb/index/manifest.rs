@@ -52,7 +52,7 @@ pub enum ManifestError {
     },
 
     /// Written by an older `dr`.
-    #[error("index has format {found}, but this `dr` reads from {SCHEMA_VERSION}")]
+    #[error("index has format {found}, but this `dr` reads format {SCHEMA_VERSION} or later")]
     TooOld {
         /// The stored version.
         found: u32,
@@ -135,6 +135,7 @@ impl Manifest {
     /// Writes a copy that can be read without the storage engine: a rebuild finds the collections there if the tables
     /// are damaged. Does nothing if the copy is up to date.
     pub(super) fn write_copy(&self, folder: &Path) -> std::io::Result<()> {
+        // Every writer comes here, also one that finds nothing to write.
         if Self::read_copy(folder).as_ref() == Some(self) {
             return Ok(());
         }

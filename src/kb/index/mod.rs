@@ -85,7 +85,7 @@ pub enum IndexError {
     /// There is no index at this location.
     #[error("no index at `{location}`")]
     Missing {
-        /// The location.
+        /// Folder or address that was opened.
         location: String,
     },
 
@@ -141,7 +141,7 @@ pub enum IndexError {
     },
 
     /// A commit changed fewer or more rows than it was given.
-    #[error("index changed {changed} of {wanted} rows")]
+    #[error("updated {changed} of {wanted} rows")]
     Lost {
         /// Rows given.
         wanted: usize,
@@ -163,7 +163,7 @@ pub enum IndexError {
     #[cfg(test)]
     #[error("stopped before `{step}`")]
     Stopped {
-        /// The step.
+        /// Name of the commit that was about to be made.
         step: &'static str,
     },
 }
@@ -337,6 +337,7 @@ impl Index {
         only: Option<&[DocumentId]>,
     ) -> Result<Option<HashMap<DocumentId, Structure>>, IndexError> {
         let action = "read the structure of documents";
+        // The column was added later: an older index has none until the next `dr index`.
         if self.documents.schema().await.during(action)?.field_with_name(schema::STRUCTURE).is_err() {
             return Ok(None);
         }
@@ -353,6 +354,7 @@ impl Index {
     /// Returns the chunks of a document in file order.
     pub async fn document_chunks(&self, document: &DocumentId) -> Result<Vec<ChunkRow>, IndexError> {
         let mut rows = self.chunks_where(&format!("document_id = '{document}'")).await?;
+        // Rows come in the order of the storage, which an update changes.
         rows.sort_by_key(|row| row.byte_start);
         Ok(rows)
     }

@@ -42,7 +42,7 @@ pub struct Filter {
 pub struct LegHit {
     /// Address of the row, valid in this snapshot of the index only.
     pub row_id: u64,
-    /// The chunk.
+    /// Id of the chunk, which unlike the row is stable across snapshots.
     pub chunk_id: ChunkId,
     /// The document of the chunk.
     pub document_id: DocumentId,
@@ -230,6 +230,7 @@ impl Index {
     pub(crate) async fn missing_tokens(&self) -> Result<Vec<(DocumentId, u32)>, IndexError> {
         let action = "read the chunks that wait for a vector";
         let query = self.chunks.query().only_if(MISSING_VECTOR).select(Select::columns(&["document_id", "tokens"]));
+        // All of them; half of the range, since a limit has to fit into an `i64`.
         let stream = query.limit(usize::MAX >> 1).execute().await.during(action)?;
         collect(stream, action, |columns| {
             let (documents, tokens) = (columns.text("document_id")?, columns.tokens()?);

@@ -161,6 +161,7 @@ pub(super) fn documents_schema() -> SchemaRef {
         text_field("path", false),
         text_field("title", false),
         Field::new("size", DataType::UInt64, false),
+        // Null where the time is too recent to be trusted: the next run compares the content.
         Field::new("modified_ns", DataType::Int64, true),
         text_field("content_hash", false),
         Field::new("chunks", DataType::UInt32, false),

@@ -10,8 +10,8 @@ use super::IndexLocation;
 /// Folder of a table with one file per commit.
 const VERSIONS: &str = "_versions";
 
-/// The latest commits of an index, as its folders show them. Equal stamps mean that nothing was committed in between, so
-/// an open [`super::Index`] is still the current one.
+/// The latest commits of an index, as its folders show them. Equal stamps mean that nothing was committed in between,
+/// so an open [`super::Index`] is still the current one.
 ///
 /// Reading one takes a fraction of a millisecond; opening an index takes tens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

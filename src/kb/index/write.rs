@@ -127,7 +127,8 @@ impl IndexWriter {
         Self::over(Index::open_tables(location, connection, manifest).await?, lock).await
     }
 
-    /// Makes this writer's generation the current one. Others are kept for their readers as long as superseded versions.
+    /// Makes this writer's generation the current one. Others are kept for their readers as long as superseded
+    /// versions.
     pub(crate) async fn publish(&mut self) -> Result<(), IndexError> {
         let manifest = self.index.manifest.clone();
         if attempt(self.save_manifest(manifest)).await? == Done::Damaged {
@@ -198,6 +199,7 @@ impl IndexWriter {
         if stale_ids.is_empty() {
             self.add_chunks(&fresh).await?;
         } else {
+            // One commit for all: a merge inserts new rows as well.
             stale.extend(fresh);
             self.merge_chunks(&stale, &stale_ids).await?;
         }
@@ -234,6 +236,7 @@ impl IndexWriter {
     pub(crate) async fn touch(&self, rows: Vec<DocumentRow>) -> Result<(), IndexError> {
         // Rows are written whole, so the structure that is stored with them has to be read first.
         let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+        // A longer condition slows the planner down, so all of them are read.
         let only = (ids.len() <= DOCUMENTS_PER_CONDITION).then_some(&ids[..]);
         let mut known = if ids.is_empty() { None } else { self.index.structures(only).await? }.unwrap_or_default();
         let with_structure = |row: DocumentRow| {
@@ -390,8 +393,8 @@ fn generation_of(table: &str) -> Option<u32> {
 }
 
 /// Drops the tables of generations that no version of the manifest names: those of a rebuild that was killed, and those
-/// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether an
-/// earlier generation is left.
+/// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether
+/// an earlier generation is left.
 pub(super) async fn drop_unnamed_generations(
     connection: &Connection,
     current: Option<&Manifest>,

@@ -1,8 +1,8 @@
 //! Fits the weights of [`Support`] to sets of questions: `just fit SETS`.
 //!
-//! Each line of the file SETS names an index, a folder with `queries.jsonl`, and `own` or `foreign`: whether the questions
-//! were asked about this index. A query with `"answerable": false` is a near miss: the subject is there and the answer is
-//! not.
+//! Each line of the file SETS names an index, a folder with `queries.jsonl`, and `own` or `foreign`: whether the
+//! questions were asked about this index. A query with `"answerable": false` is a near miss: the subject is there and
+//! the answer is not.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -258,7 +258,7 @@ pub enum VectorsUnusable {
     #[error("embedder of the index is not available: {0}")]
     NoEmbedder(String),
     /// The embedder of the index may not be asked.
-    #[error("embedder of the index is not asked: {0}")]
+    #[error("skipped the index's embedder: {0}")]
     Withheld(String),
     /// The server that embeds gave no vector for the query.
     #[error("query was not embedded: {0}")]

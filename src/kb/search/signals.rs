@@ -182,8 +182,8 @@ impl Searcher {
         }
     }
 
-    /// Returns the weight of a word relative to the rarest key word; 0 for a stop word and for one that only phrases the
-    /// question.
+    /// Returns the weight of a word relative to the rarest key word; 0 for a stop word and for one that only phrases
+    /// the question.
     fn weight(&self, word: &str, keys: &[KeyWord]) -> f32 {
         let stems = self.splitter.stems(word);
         let subject = || keys.iter().filter(|key| key.is_subject);

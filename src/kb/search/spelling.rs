@@ -35,8 +35,7 @@ pub struct Unknown {
 }
 
 impl Unknown {
-    /// Returns the one word that may be used in its place at once; none in place of what may be a name: `Paris` is not
-    /// `pairs`.
+    /// Returns the word to substitute without asking; `None` for what may be a name: `Paris` is not `pairs`.
     fn correction(&self) -> Option<&str> {
         let [one] = self.similar.as_slice() else { return None };
         (!self.word.starts_with(char::is_uppercase)).then_some(one)

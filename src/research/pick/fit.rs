@@ -1,8 +1,8 @@
 //! Fits the weights of [`Features`] to sets of questions: `just fit-units SETS`.
 //!
-//! Each line of the file SETS names an index, the folder it was made of, and a file of questions, one JSON object a line:
-//! `text`, `gold` and `fair`. The last two list excerpts (`doc`, `content`) of the units that answer, and of those that
-//! answer in part.
+//! Each line of the file SETS names an index, the folder it was made of, and a file of questions, one JSON object a
+//! line: `text`, `gold` and `fair`. The last two list excerpts (`doc`, `content`) of the units that answer, and of
+//! those that answer in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -135,8 +135,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Fits weights that make the units which answer likely: a softmax over the units of each question. Those that answer in part
-/// count neither way.
+/// Fits weights that make the units which answer likely: a softmax over the units of each question. Those that answer
+/// in part count neither way.
 fn fit(cases: &[&Case]) -> Vec<f64> {
     let columns = cases[0].units[0].1.len();
     let all: Vec<&Vec<f64>> = cases.iter().flat_map(|case| &case.units).map(|(_, values)| values).collect();

@@ -49,8 +49,8 @@ pub(crate) struct JobTask<'a> {
 }
 
 impl JobTask<'_> {
-    /// Returns the lookup that finds its job among all that were started. `version` says what their reports depend on. A
-    /// report on text that was allowed to leave does not serve a run in which it may not.
+    /// Returns the lookup that finds its job among all that were started. `version` says what their reports depend on.
+    /// A report on text that was allowed to leave does not serve a run in which it may not.
     fn lookup(&self, version: &str, egress: &Egress) -> Lookup {
         let aspects = self.task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
         let words: Vec<_> = [normalised(self.task.question().as_str())].into_iter().chain(aspects).collect();
@@ -204,6 +204,7 @@ impl Jobs {
         } else {
             None
         };
+        // Not offered to other runs: its job was told something else than this node asks.
         if let Some((_, other)) = own.as_ref().filter(|(_, own)| !own.was_told) {
             return Ok(other.clone());
         }
@@ -220,6 +221,7 @@ impl Jobs {
                 // A job of this run takes precedence over one of another run.
                 return Ok(own.map_or(finished, |(_, own)| own));
             }
+            // An incomplete report of another run does not do: a second job is looked up, or started.
             version.push_str(" again");
         }
     }
@@ -261,7 +263,8 @@ impl Jobs {
             }
             unreadable = call.job.as_ref().map(|job| (*call, job)).or(unreadable);
         }
-        // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was told.
+        // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was
+        // told.
         let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
         let mut earlier = same.into_iter().chain(own);
         if let Some((call, id)) =
@@ -324,6 +327,7 @@ impl Jobs {
             request_hash: hash(instructions),
             purpose: Purpose::Research,
             label: Label::Public,
+            // The cap of the user: a job has no worst case beforehand, see `job_cap`.
             worst_cost: self.research.cap_of(model),
         };
         self.ledger.retry(&Policy::JOB_START, &call.key, || self.create(node, &call, &request)).await
@@ -334,6 +338,7 @@ impl Jobs {
         let ticket = self.ledger.open(call, Reserving::IfItFits, pending()).await?;
         let error = match self.research.provider.create(request, patience(&self.ledger)).await {
             Ok(job) => {
+                // Before the id is stored: if that fails, the job is running all the same.
                 self.with_job().insert(node.clone());
                 ticket.attach(&job.id, self.research.provider.kind()).await.map_err(CallError::from)?;
                 return Ok((ticket, job));

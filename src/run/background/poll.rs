@@ -121,6 +121,7 @@ impl Poller<'_> {
             return Ok(call);
         }
         let reason = why.map(|why| why.to_string()).or(report.refusal).unwrap_or_else(|| job.why_nothing());
+        // Without a usage the cost is unknown, and the worst case stays charged.
         ticket.lost(reason.clone(), report.usage.is_some().then_some(known)).await?;
         match why {
             Some(Why::Stopped) => Err(CallError::Cancelled),
@@ -145,6 +146,7 @@ impl Poller<'_> {
         let mut polls = 1;
         while !job.state.is_over() {
             let ask = || self.ask(&job.id);
+            // Waited before the first poll, too: a job takes minutes.
             let asked = match wait(Policy::JOB_POLL.delay(polls)).await {
                 Ok(()) => retry(&Policy::JOB_STATUS, || self.ledger.chance(), |delay, _| wait(delay), ask).await,
                 Err(interruption) => Err(interruption),

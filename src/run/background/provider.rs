@@ -35,8 +35,8 @@ pub(crate) trait Provider: Send + Sync {
     ///
     /// # Errors
     ///
-    /// After [`JobError::OutcomeUnknown`] the job may be running, under an id that is lost. After any other error, no job
-    /// was started.
+    /// After [`JobError::OutcomeUnknown`] the job may be running, under an id that is lost. After any other error, no
+    /// job was started.
     fn create<'a>(&'a self, request: &'a JobRequest, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
 
     /// Returns the current state of a job. One that the provider does not know has vanished, which is no error.
@@ -93,7 +93,7 @@ pub(crate) enum JobError {
     },
 
     /// The account may not use reasoning summaries, so no job was started. The same request without them may succeed.
-    #[error("account may not have reasoning summaries: {reason}")]
+    #[error("account is not allowed to use reasoning summaries: {reason}")]
     SummariesRefused {
         /// The provider's error message.
         reason: String,

@@ -88,7 +88,7 @@ pub enum DeepResearchError {
     #[error("`models` is empty, so no job can be started")]
     NoModels,
     /// The name of a model is invalid. The error leaves the text out, because it may be a key put in the wrong place.
-    #[error("name {place} of `models` is not that of a model (expected up to 200 letters, digits and signs)")]
+    #[error("entry {place} of `models` is not a model name (expected up to 200 letters, digits and signs)")]
     BadModel {
         /// Position in the list, from 1.
         place: usize,
@@ -200,6 +200,7 @@ impl DeepResearchSettings {
             key,
             address,
         };
+        // Last, so that settings are checked whether or not there is a key.
         Ok(is_available.then_some(settings))
     }
 
@@ -231,6 +232,7 @@ pub(crate) fn job_cap(settings: &DeepResearchSettings, price: Option<&Price>) ->
 /// Returns the models the user named, else the `usual` ones. The list may be empty only if `max_jobs` is 0.
 fn models(named: Option<&[String]>, usual: &[&str], max_jobs: usize) -> Result<Vec<String>, DeepResearchError> {
     let Some(named) = named else { return Ok(usual.iter().map(ToString::to_string).collect()) };
+    // An empty list turns nothing off: `max_jobs = 0` does.
     if named.is_empty() && max_jobs > 0 {
         return Err(DeepResearchError::NoModels);
     }
@@ -255,7 +257,9 @@ fn domains(field: &'static str, domains: Option<&[String]>) -> Result<Vec<String
 
 /// Normalises the name of a host. It may contain only letters, digits, dots and dashes.
 fn host(text: &str) -> Result<String, DeepResearchError> {
+    // `example.org.` is the same host.
     let host = text.trim().trim_end_matches('.').to_ascii_lowercase();
+    // Limits of DNS: 63 bytes for a label, 253 for a name.
     let is_label = |label: &str| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         (1..=63).contains(&label.len()) && label.bytes().all(is_part)

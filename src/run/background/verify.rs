@@ -62,7 +62,8 @@ struct Claim {
 
 /// Fetches the first cited pages. Confirmed claims become findings, the others are listed as reported.
 ///
-/// The question that stays open is the one the job was asked, since the planner may have worded its node after retrieval.
+/// The question that stays open is the one the job was asked, since the planner may have worded its node after
+/// retrieval.
 ///
 /// # Errors
 ///
@@ -155,6 +156,7 @@ impl Verified<'_> {
                 return;
             }
         }
+        // No page bears it out, or none was read: named as reported, with the first page.
         if let Some((url, title)) = claim.pages.into_iter().next() {
             self.reported.push(Reported { text: claim.text, url, title });
         }
@@ -166,6 +168,7 @@ impl Verified<'_> {
         let said: HashSet<_> = splitter.key_stems(claim).into_iter().collect();
         let shared =
             |aspect: &&Aspect| splitter.key_stems(&aspect.text).iter().filter(|stem| said.contains(*stem)).count();
+        // `max_by_key` returns the last of equals, so the first aspect wins.
         let best = self.aspects.iter().rev().max_by_key(shared)?;
         Some(best.id.clone())
     }
@@ -205,6 +208,7 @@ fn beginning(text: &str) -> String {
 fn claims(report: &JobReport) -> Vec<Claim> {
     let mut text = report.text.clone().into_bytes();
     for span in report.citations.iter().filter_map(|citation| citation.span.clone()) {
+        // Blanked and not cut out, so that the places of the other citations stay right.
         text[span].fill(b' ');
     }
     // Spans start and end at character boundaries, so the text stays valid UTF-8.
@@ -212,6 +216,7 @@ fn claims(report: &JobReport) -> Vec<Claim> {
     let sentences = sentences(&text);
     let mut claims: BTreeMap<usize, Claim> = BTreeMap::new();
     for citation in &report.citations {
+        // Without a span, it is not known what the page is cited for.
         let Some(span) = &citation.span else { continue };
         // A citation mark is inside its sentence or directly behind it.
         let Some(place) = sentences.iter().rposition(|sentence| sentence.range.start <= span.start) else { continue };
@@ -229,6 +234,7 @@ fn claims(report: &JobReport) -> Vec<Claim> {
 fn borne_out(claim: &str, page: &[Said]) -> Option<Range<usize>> {
     let stems = WordSplitter::default().key_stems(claim);
     let needed = exact_words(claim);
+    // Shortest first: the quote has no sentence that it does not need.
     let windows = (1..=MAX_SENTENCES).flat_map(|length| page.windows(length));
     let says = |window: &&[Said]| {
         let shared = stems.iter().filter(|stem| window.iter().any(|said| said.stems.contains(*stem))).count();

@@ -221,6 +221,7 @@ impl CallRow {
     pub(crate) fn charged_cost(&self) -> Option<u64> {
         match self.state {
             CallState::Sent | CallState::Unknown => self.worst_cost,
+            // The cost is in a column of its own, which may outlast a damaged reply.
             CallState::Lost | CallState::Damaged => self.cost.or(self.worst_cost),
             CallState::Replied | CallState::Failed => self.cost,
         }
@@ -236,8 +237,8 @@ impl CallRow {
         self.state == CallState::Replied
     }
 
-    /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its reply:
-    /// its report can be fetched from the provider again.
+    /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its
+    /// reply: its report can be fetched from the provider again.
     pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
         self.job.as_ref().filter(|_| matches!(self.state, CallState::Sent | CallState::Damaged))
     }

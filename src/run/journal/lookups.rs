@@ -213,8 +213,8 @@ impl Journal {
         .await
     }
 
-    /// Counts the background jobs on record whose result cannot be read. Other answers that cannot be read are asked for
-    /// again.
+    /// Counts the background jobs on record whose result cannot be read. Other answers that cannot be read are asked
+    /// for again.
     pub(crate) async fn broken_jobs(&self) -> Result<usize, JournalError> {
         self.read(|connection| {
             let sql = format!("SELECT count(*) AS broken FROM lookups WHERE {BROKEN_JOB}");

@@ -9,8 +9,8 @@
 //! its owner only. A call is stored before it is sent, and its raw reply before anything uses it, so no finished
 //! call is ever paid for twice, even if the process is killed at any instant.
 //!
-//! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file, holds
-//! it alone.
+//! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file,
+//! holds it alone.
 //!
 //! # Where to look
 //!
@@ -250,8 +250,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used or is being
-    /// repaired.
+    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used or is
+    /// being repaired.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
         let lock = lock_of(path)?;
         make_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;

@@ -119,8 +119,8 @@ impl Journal {
         if !path.symlink_metadata().ok()?.is_file() {
             return None;
         }
-        // The log has rows while a process has the database open, and after one that was killed. Without it, the file alone
-        // is read: SQLite would create the log, and a file of locks beside it.
+        // The log has rows while a process has the database open, and after one that was killed. Without it, the file
+        // alone is read: SQLite would create the log, and a file of locks beside it.
         let has_log = side_file(path, "-wal").metadata().is_ok_and(|log| log.len() > 0);
         let mut address = Url::from_file_path(path).ok()?;
         address.set_query(Some(if has_log { "mode=ro&readonly_shm=1" } else { "mode=ro&immutable=1" }));

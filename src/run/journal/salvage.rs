@@ -92,8 +92,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Returns an error if a process uses the journal, or files cannot be copied or written. The database at `path` is then
-    /// unchanged.
+    /// Returns an error if a process uses the journal, or files cannot be copied or written. The database at `path` is
+    /// then unchanged.
     pub(crate) fn salvage(path: &Path, is_run: impl Fn(&[Record]) -> bool) -> Result<Salvaged, JournalError> {
         let failed = |source| JournalError::File { path: path.to_path_buf(), source };
         let _alone = FileLock::take(&lock_file(path))?;
@@ -124,8 +124,8 @@ impl Journal {
         Ok(salvaged)
     }
 
-    /// Removes calls and lookups whose values this version cannot read. A call whose reply alone is unreadable stays, as
-    /// one whose reply is lost: it was charged.
+    /// Removes calls and lookups whose values this version cannot read. A call whose reply alone is unreadable stays,
+    /// as one whose reply is lost: it was charged.
     fn drop_unreadable(self, lost: &mut Vec<String>) -> Result<(), JournalError> {
         self.database.write(|connection| {
             let mut statement = connection.prepare("SELECT id FROM calls")?;
@@ -254,8 +254,8 @@ impl Salvage {
         Ok(())
     }
 
-    /// Reads the events on all pages that look like those of the table, by run and number. The table may not lead to a page
-    /// any more: the page above it is damaged, or was behind the end of the file.
+    /// Reads the events on all pages that look like those of the table, by run and number. The table may not lead to a
+    /// page any more: the page above it is damaged, or was behind the end of the file.
     fn scattered(&self) -> BTreeMap<String, BTreeMap<u64, Record>> {
         let mut found = BTreeMap::new();
         let root =
@@ -379,8 +379,8 @@ impl Table {
     }
 }
 
-/// Reads events page by page. SQLite reads any page of the table, and what is below it, if the page is put in the place of
-/// the first one, `root`.
+/// Reads events page by page. SQLite reads any page of the table, and what is below it, if the page is put in the place
+/// of the first one, `root`.
 fn read_scattered(
     damaged: &Path,
     root: u32,

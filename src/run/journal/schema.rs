@@ -87,8 +87,8 @@ pub(super) const MIGRATIONS: [&str; 8] = [
     // Each row has a hash of itself and of the row before it, and the run has the hash of the last one.
     "ALTER TABLE egress ADD COLUMN hash TEXT NOT NULL DEFAULT '';
     ALTER TABLE runs ADD COLUMN egress_head TEXT NOT NULL DEFAULT '';",
-    // Until now the node of a call was read off its key, and a reply that a repair had lost had no reason. Whether a call
-    // was shown public text alone was not stored.
+    // Until now the node of a call was read off its key, and a reply that a repair had lost had no reason. Whether a
+    // call was shown public text alone was not stored.
     "ALTER TABLE calls ADD COLUMN node TEXT;
     ALTER TABLE calls ADD COLUMN label TEXT NOT NULL DEFAULT 'internal';
     UPDATE calls SET node = substr(key, 1, instr(key || '/', '/') - 1) WHERE key GLOB 'n[1-9]*'

@@ -1,5 +1,5 @@
-//! Time-outs that depend on the server alone: a request times out when the server withholds the reply to every request in
-//! flight. A machine under load delays such a test and does not change it.
+//! Time-outs that depend on the server alone: a request times out when the server withholds the reply to every request
+//! in flight. A machine under load delays such a test and does not change it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -155,8 +155,8 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls), provider)
 }
 
-/// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released` if
-/// a job is started.
+/// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released`
+/// if a job is started.
 async fn carried_out(jobs: &Jobs, node: &NodeId, released: &mut Vec<NodeId>) -> Result<(String, bool), CallError> {
     let told = Outbound::fixed(TOLD);
     let release = async {

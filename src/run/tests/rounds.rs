@@ -94,8 +94,8 @@ async fn round_without_new_evidence_keeps_the_draft_it_has() {
 #[tokio::test]
 async fn later_round_pays_for_one_of_two_web_nodes_that_are_worded_from_the_same_aspects() {
     let server = Setup::new(|_| String::new()).start();
-    // The second plan has nodes 11 to 13 for the web, of which the last has the aspect of the first. The planner leaves it
-    // out when it is told.
+    // The second plan has nodes 11 to 13 for the web, of which the last has the aspect of the first. The planner leaves
+    // it out when it is told.
     let researcher = Researcher { nodes: 9, more_nodes: 3 };
     let model = Repeating::of(&ScriptedModel::new(researcher, Duration::ZERO), |prompt, text| {
         if !prompt.messages[0].text.starts_with("You continue the plan") {

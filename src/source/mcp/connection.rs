@@ -29,8 +29,8 @@ const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 /// Largest error message over HTTP, in bytes.
 const MAX_ERROR: usize = 4 * 1024;
 
-/// How long closing a connection may take, and how long its program may continue afterwards. Together less than the time in
-/// which a signal ends `dr`, so that no program is left that ignores the end of its stdin.
+/// How long closing a connection may take, and how long its program may continue afterwards. Together less than the
+/// time in which a signal ends `dr`, so that no program is left that ignores the end of its stdin.
 const GRACE: Duration = Duration::from_millis(400);
 
 /// Longest line of stderr that is logged, in bytes.

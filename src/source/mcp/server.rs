@@ -145,8 +145,8 @@ impl<Q: ?Sized> Server<Q> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the arguments do not follow the schema, the tool is not as it was offered, or the server fails
-    /// or reports an error.
+    /// Returns an error if the arguments do not follow the schema, the tool is not as it was offered, or the server
+    /// fails or reports an error.
     pub(crate) async fn call(&self, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError>
     where
         Q: Words,

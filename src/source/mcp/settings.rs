@@ -102,7 +102,7 @@ pub struct ServerNote {
 pub enum McpSettingsError {
     #[error("`{name}` cannot be the name of a server")]
     Name { name: String },
-    #[error("server `{name}` has {found} of `command` and `url`")]
+    #[error("server `{name}` must set exactly one of `command` and `url` (found {found})")]
     Reach {
         name: String,
         /// `none` or `both`.

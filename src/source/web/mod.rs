@@ -12,8 +12,8 @@
 //!
 //! # Where to look
 //!
-//! - [`provider`] is shared by all search engines; [`fixture`] is the one without a network. [`polite`] is for those without
-//!   a key, [`work`] for those of scholarly works.
+//! - [`provider`] is shared by all search engines; [`fixture`] is the one without a network. [`polite`] is for those
+//!   without a key, [`work`] for those of scholarly works.
 //! - [`fetch`] is the only way to a page; [`address`] restricts the machines it may contact, [`robots`] the pages.
 //! - [`readable`] converts HTML to text, [`dom`] parses it within limits; [`links`] keeps the addresses a page names;
 //!   [`mod@relevant`] selects the parts for a prompt.

@@ -65,7 +65,8 @@ impl PageStore {
         Ok(hash)
     }
 
-    /// Returns a stored page, or `None` if it is missing, its text does not match the hash, or this user did not fetch it.
+    /// Returns a stored page, or `None` if it is missing, its text does not match the hash, or this user did not fetch
+    /// it.
     pub(crate) fn get(&self, hash: &ContentHash) -> Option<WebPage> {
         let page: WebPage = self.0.read("pages", hash)?;
         // The seal covers the contents and not the name: a sealed file may have been moved in place of another.

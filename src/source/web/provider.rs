@@ -273,8 +273,8 @@ impl Endpoint {
         Self::new(provider, address, Some(key))
     }
 
-    /// Returns a client for an engine without a key. `None` as the address selects the `public` one. Only that has a pace;
-    /// a mirror is the user's.
+    /// Returns a client for an engine without a key. `None` as the address selects the `public` one. Only that has a
+    /// pace; a mirror is the user's.
     pub(super) fn keyless(
         provider: &'static str,
         address: Option<BaseUrl>,

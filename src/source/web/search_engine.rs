@@ -12,21 +12,15 @@ use super::{arxiv, brave, crossref, europe_pmc, exa, open_alex, searxng, tavily,
 pub enum SearchEngine {
     /// `SearXNG`, self-hosted.
     SearxNg,
-    /// Tavily.
     Tavily,
     /// Brave Search.
     Brave,
-    /// Exa.
     Exa,
-    /// Wikipedia.
     Wikipedia,
-    /// arXiv.
     Arxiv,
     /// `OpenAlex`.
     OpenAlex,
-    /// Crossref.
     Crossref,
-    /// Europe PMC.
     EuropePmc,
 }
 

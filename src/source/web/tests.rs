@@ -484,7 +484,7 @@ async fn engine_that_is_down_beside_another_is_not_asked_after_three_searches() 
     assert_eq!(asked.load(Ordering::SeqCst), 3);
     let note = &found[7].as_ref().unwrap().notes[0];
     assert!(
-        note.starts_with("a search engine was left out: `wikipedia` is not asked any more, since 3 requests"),
+        note.starts_with("a search engine was left out: `wikipedia` is skipped after 3 consecutive failures"),
         "{note}"
     );
 }

@@ -26,7 +26,8 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Returns the work as a search result, titled as a source is cited. Returns `None` if it has no title or no address.
+    /// Returns the work as a search result, titled as a source is cited. Returns `None` if it has no title or no
+    /// address.
     pub(super) fn hit(&self) -> Option<WebHit> {
         if self.title.trim().is_empty() {
             return None;

@@ -353,7 +353,7 @@ fn secret_that_a_model_knows_without_being_shown_trips_the_wire_and_the_report_s
     let run = report(&world, &["--no-deep-research"]);
     let received = outside.received_decoded();
     assert!(TRIPPING.iter().all(|secret| !received.contains(secret)), "{run}");
-    assert!(run.stdout.contains("not sent, because what the knowledge base says would have left with it"), "{run}");
+    assert!(run.stdout.contains("withheld, because of text from your files"), "{run}");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     let kept: Vec<_> = egress.lines().filter(|line| line.contains("(kept back: ")).collect();
     assert!(TRIPPING.iter().all(|secret| kept.iter().any(|line| line.contains(secret))), "{kept:#?}");

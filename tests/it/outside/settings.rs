@@ -83,7 +83,7 @@ fn setting_that_only_a_run_uses_is_checked_by_config_and_doctor() {
         ),
         (
             "[deep_research]\nmodels = [\"sk-secret-0123456789 x\"]",
-            "name 1 of `models` is not that of a model",
+            "entry 1 of `models` is not a model name",
             "gpt-6-sol",
         ),
         (

@@ -141,13 +141,17 @@ fn unwritable_folder_is_an_error_before_a_model_is_called() {
 fn mixed_run_without_a_way_out_says_that_the_web_was_not_asked_and_why() {
     let server = Setup::new(reader::say).start();
     for (world, flags, why) in [
-        (greenhouse(), "--offline", "the web was not asked: `dr` is offline"),
+        (greenhouse(), "--offline", "the web was not searched: `dr` is offline"),
         (
             greenhouse(),
             "--no-deep-research",
-            "the web was not asked: no search engine is set up, and Deep Research is not",
+            "the web was not searched: no search engine is set up, and Deep Research is not",
         ),
-        (models_at(greenhouse(), &server), "--no-deep-research", "the web was not asked: no search engine is set up"),
+        (
+            models_at(greenhouse(), &server),
+            "--no-deep-research",
+            "the web was not searched: no search engine is set up",
+        ),
     ] {
         let ask =
             ["ask", "--json", "--quiet", "--source", "mixed", "--mode", "quick", flags, "When does the siren sound?"];
@@ -173,7 +177,7 @@ fn engine_that_fails_three_searches_in_a_row_is_not_asked_again_and_the_report_s
     let run = world.dr(ON_THE_WEB.iter().chain(&["--no-deep-research", QUESTION]));
     assert_eq!((run.exit, broken.count()), (Some(1), 3), "{run}");
     let limitations = run.json()["limitations"].to_string();
-    assert!(limitations.contains("not asked any more, since 3 requests in a row failed"), "{limitations}");
+    assert!(limitations.contains("skipped after 3 consecutive failures"), "{limitations}");
     assert!(limitations.contains("rejected the search: status 403"), "{limitations}");
     assert!(!limitations.contains("model endpoint"), "{limitations}");
 }

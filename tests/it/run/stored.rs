@@ -175,7 +175,7 @@ fn ambiguous_run_prefix_is_refused() {
     });
     let hint = "`dr runs` lists the runs and their ids";
     for command in ["rm", "show", "replay", "export", "resume"] {
-        assert_refused(&world, &[command, "fa11fa11"], "several runs begin with `fa11fa11`", hint);
+        assert_refused(&world, &[command, "fa11fa11"], "`fa11fa11` matches several runs", hint);
     }
     assert_eq!(runs(&world).len(), 3);
 }

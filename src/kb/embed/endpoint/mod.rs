@@ -238,7 +238,7 @@ impl Endpoint {
         stop: &CancellationToken,
     ) -> Result<Vec<Vec<f32>>, EndpointError> {
         let pause = |wait: Duration, error: EndpointError| async move {
-            tracing::info!(%error, seconds = wait.as_secs_f64(), "the embedding server is asked again");
+            tracing::info!(%error, seconds = wait.as_secs_f64(), "retrying the embedding request");
             match select(self.shared.clock.sleep(wait), pin!(halt.cancelled())).await {
                 Either::Left(_) if !halt.is_cancelled() => Ok(()),
                 Either::Left(_) | Either::Right(_) => Err(error),

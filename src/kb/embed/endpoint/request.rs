@@ -58,19 +58,19 @@ pub enum EndpointError {
     /// The key is refused.
     #[error("status {status}: the key is missing or refused")]
     Key {
-        /// The status.
+        /// HTTP status, 401 or 403.
         status: u16,
     },
     /// The account has no money left.
     #[error("status {status}: the quota of the account is used up")]
     Quota {
-        /// The status.
+        /// HTTP status, 402 or 429.
         status: u16,
     },
     /// The server cannot take the request now.
     #[error("status {status}: {reason}")]
     Busy {
-        /// The status.
+        /// HTTP status, 408, 409, 429 or 5xx.
         status: u16,
         /// Message of the server.
         reason: String,
@@ -80,7 +80,7 @@ pub enum EndpointError {
     /// A text, or their number, is too large for the server.
     #[error("status {status}: {reason}")]
     TooLarge {
-        /// The status.
+        /// HTTP status, 400, 413, 422 or 500.
         status: u16,
         /// Message of the server.
         reason: String,
@@ -88,7 +88,7 @@ pub enum EndpointError {
     /// The server refused the request.
     #[error("status {status}: {reason}")]
     Refused {
-        /// The status.
+        /// HTTP status, any that no other variant stands for.
         status: u16,
         /// Message of the server.
         reason: String,

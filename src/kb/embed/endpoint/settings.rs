@@ -87,7 +87,7 @@ pub enum EndpointSettingsError {
     /// The dimensions of the model are not known.
     #[error("dimensions of `{model}` are not known")]
     NoDimensions {
-        /// The model.
+        /// Name of the model at the server.
         model: String,
     },
     /// The vectors are to be shortened to nothing in particular.

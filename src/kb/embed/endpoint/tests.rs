@@ -1,5 +1,5 @@
-//! Endpoints against a server on loopback that behaves as OpenAI, Ollama, Text Embeddings Inference and llama.cpp do, or
-//! fails. The clock advances only when a task sleeps.
+//! Endpoints against a server on loopback that behaves as OpenAI, Ollama, Text Embeddings Inference and llama.cpp do,
+//! or fails. The clock advances only when a task sleeps.
 
 use std::time::Duration;
 
