@@ -108,6 +108,9 @@ pub(crate) struct Way {
     pub(crate) no_way_out: Option<NoWay>,
 }
 
+/// Why a node that only concludes takes its route.
+const CONCLUDES: &str = "only concludes from what other nodes found";
+
 /// Selects the route of a node by its source hint.
 ///
 /// # Errors
@@ -117,6 +120,9 @@ pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
     let way = |route, why| Ok(Way { route, why, no_way_out: None });
     let inside = |why| Ok(Way { route: Route::Internal, why, no_way_out: Some(ways.no_way()) });
     match (node.source_hint, ways) {
+        // First: it looks nothing up, so it starts no job, and a missing source does not block it.
+        (SourceHint::Web, _) if node.only_concludes() => way(Route::Web, CONCLUDES),
+        (SourceHint::Internal | SourceHint::Mixed, _) if node.only_concludes() => way(Route::Internal, CONCLUDES),
         (SourceHint::Internal, _) => way(Route::Internal, "planned for the knowledge base"),
         (SourceHint::Web, Ways { job: JobWay::Open, .. }) => {
             way(Route::DeepResearch, "planned for the web, by Deep Research")
@@ -138,7 +144,7 @@ pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::research::node::NodeId;
+    use crate::research::node::{NodeId, Tool};
 
     #[test]
     fn node_takes_the_way_its_plan_hints_where_there_is_a_source() {
@@ -153,6 +159,22 @@ mod tests {
         assert_eq!(routes(SourceHint::Internal), [Route::Internal; 4]);
         assert_eq!(routes(SourceHint::Web), [Route::DeepResearch, Route::Web, Route::DeepResearch, Route::Internal]);
         assert_eq!(routes(SourceHint::Mixed), [Route::Mixed, Route::Mixed, Route::MixedDeepResearch, Route::Internal]);
+    }
+
+    #[test]
+    fn node_that_only_concludes_needs_no_source_and_starts_no_job() {
+        let mut node = Node::new(NodeId::numbered(4), None, "how do they differ?".parse().unwrap(), 1);
+        node.tools = vec![Tool::Conclude];
+        for job in [JobWay::Open, JobWay::UsedUp, JobWay::Closed] {
+            let ways = Ways { web: false, job, is_offline: false, is_strict: true };
+            let hints = [SourceHint::Internal, SourceHint::Web, SourceHint::Mixed];
+            let taken = hints.map(|source_hint| {
+                let way = route(&Node { source_hint, ..node.clone() }, ways).unwrap();
+                assert_eq!(way.no_way_out, None);
+                way.route
+            });
+            assert_eq!(taken, [Route::Internal, Route::Web, Route::Internal]);
+        }
     }
 
     #[test]

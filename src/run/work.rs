@@ -4,6 +4,8 @@
 //! internal ─▶ worker on the knowledge base ─▶ compress
 //! web ──────▶ outward worker ─▶ compress, or background job ─▶ check its claims
 //! mixed ────▶ worker on the knowledge base ─▶ open aspects? ─▶ outward worker or job ─▶ compress both at once
+//!
+//! a node that only concludes, on any route ─▶ compress what its dependencies found
 //! ```
 
 use super::background::{JobTask, verify};
@@ -20,7 +22,7 @@ use crate::base::line::counted;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::model::ModelError;
 use crate::research::branch::{Branch, BranchStop, Finding};
-use crate::research::compress::compress;
+use crate::research::compress::{compress, conclude};
 use crate::research::evidence::EvidenceId;
 use crate::research::extract::extract;
 use crate::research::memory::slice;
@@ -102,6 +104,7 @@ impl Steps {
         attach::text("question", || work.node.question.to_string());
         let task = &work.outward.task;
         let mut branch = match (work.route, self.desk.as_deref()) {
+            _ if work.node.only_concludes() => self.concluded(&work).await?,
             (Route::Internal, _) => self.inside(&work).await?,
             (Route::Web, _) | (Route::DeepResearch, None) => self.searched(&work, task).await?,
             (Route::DeepResearch, Some(desk)) => match self.researched(desk, &work, task).await {
@@ -125,6 +128,22 @@ impl Steps {
             )),
         }
         Ok(branch)
+    }
+
+    /// Works on a node that looks nothing up.
+    async fn concluded(&self, work: &Work) -> Result<Branch, StepError> {
+        let Some(desk) = self.desk.as_deref() else {
+            let conclusions: Vec<_> = work.conclusions.iter().map(|(_, branch)| branch).collect();
+            let support = conclusions.iter().map(|branch| branch.support).max().unwrap_or(Support::None);
+            let branch = Branch { support, ..Branch::without_findings(work.node.question.as_str()) };
+            return Ok(built_on(branch, &conclusions));
+        };
+        // Findings that must not leave make those of this node internal as well, so it is shown all of them.
+        let is_public = work.outward.conclusions.len() == work.conclusions.len();
+        if work.route == Route::Web && is_public {
+            return Ok(outward_worker::concluded(&Outward(desk), &work.node, &work.outward).await?);
+        }
+        Ok(conclude(desk, &work.task()).await?)
     }
 
     /// Works on a node in the knowledge base.

@@ -61,6 +61,32 @@ async fn job_is_cancelled_when_the_time_of_its_run_is_up_and_restarted_with_more
 }
 
 #[tokio::test]
+async fn node_that_only_concludes_starts_no_job_and_needs_none() {
+    for hint in ["web", "mixed"] {
+        let server = Setup::new(|_| String::new()).with_polls(0).start();
+        let node = |id: &str, question: &str, hint: &str, tools: &[&str], depends_on: &[&str]| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "tools": tools, "depends_on": depends_on, "why": "it is asked for" });
+        let nodes = [
+            node("beds", BEDS, "web", &[], &[]),
+            node("gutters", "What do copper gutters cost?", "web", &[], &[]),
+            node("compare", "How do beds and gutters differ?", hint, &["conclude"], &["beds", "gutters"]),
+        ];
+        let plan = serde_json::from_value(json!({ "reasoning": "compares", "new_nodes": nodes })).unwrap();
+        let world = Outside { plan: Some(plan), max_jobs: 2, ..with_jobs(&server, &[]) };
+        assert_eq!(world.ask().await.unwrap(), StopReason::Complete, "{hint}");
+        assert_eq!(server.jobs().len(), 2, "{hint}");
+        let (state, compare) = (world.state().await, NodeId::numbered(4));
+        let branch = &state.branches[&compare];
+        assert_eq!(state.tree.get(&compare).unwrap().status, NodeStatus::Done, "{hint}");
+        assert!(!branch.report.findings.is_empty() && branch.evidence.is_empty(), "{hint}: {branch:#?}");
+        assert!(branch.notes.is_empty(), "{hint}: {:?}", branch.notes);
+        let calls = world.calls().await;
+        let of_node: Vec<_> = calls.iter().filter(|call| call.key.node() == Some(&compare)).collect();
+        let label = if hint == "web" { Label::Public } else { Label::Internal };
+        assert_eq!(of_node.iter().map(|call| call.label).collect::<Vec<_>>(), [label], "{hint}: {of_node:#?}");
+    }
+}
+
+#[tokio::test]
 async fn report_that_was_cut_short_is_used_and_counts_as_incomplete() {
     let first = |call: &Call<'_>| (call.kind == Kind::StartJob && call.number == 1).then_some(Fault::IncompleteJob);
     let server = Setup::new(|_| String::new()).with_polls(0).with_faults(first).start();
