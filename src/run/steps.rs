@@ -391,15 +391,21 @@ impl Steps {
         let (brief, mut draft) = match (state.phase.stage(), self.desk.as_deref()) {
             (Stage::Asked, _) => return Ok(Draft::default()),
             (Stage::Briefed(Briefs { brief, .. }), _) => (brief, by_rules(brief)),
-            // A stopped run makes no more calls: its report is assembled by rules.
-            (Stage::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
-                // The last round was cut short, so its quotes are not in the memory yet.
-                self.remember(state).await;
-                let memory = folded_by_rules(state);
-                let draft = self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?;
-                (&rounds.briefs.brief, draft)
+            (Stage::Planned(rounds), desk) => {
+                let brief = &rounds.briefs.brief;
+                let draft = match (state.draft_that_stands(), desk) {
+                    (Some(draft), Some(_)) => draft.clone(),
+                    // A stopped run makes no more calls: its report is assembled by rules.
+                    (None, Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
+                        // The last round was cut short, so its quotes are not in the memory yet.
+                        self.remember(state).await;
+                        let memory = folded_by_rules(state);
+                        self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?
+                    }
+                    (_, None) | (None, Some(_)) => by_rules(brief),
+                };
+                (brief, draft)
             }
-            (Stage::Planned(rounds), _) => (&rounds.briefs.brief, by_rules(&rounds.briefs.brief)),
             (Stage::Judged(judged), _) => (&judged.rounds.briefs.brief, judged.draft.clone()),
         };
         let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
