@@ -34,7 +34,7 @@ use crate::research::plan::{NodeDraft, Plan, PlanDraft, Update};
 use crate::research::planner::{self, Outlook};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason, quotes_of};
-use crate::research::route::{JobWay, NoWay, Ways};
+use crate::research::route::{JobWay, NoJob, NoWay, Ways};
 use crate::research::rules::{BY_RULES, brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::skim::Skim;
 use crate::research::verdict::{Verdict, by_coverage, judge};
@@ -144,8 +144,8 @@ impl Steps {
     pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
-            () if jobs.research().max_jobs() <= taken(jobs) => JobWay::UsedUp,
-            () if !jobs.can_pay() => JobWay::TooDear,
+            () if jobs.research().max_jobs() <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
+            () if !jobs.can_pay() => JobWay::Limited(NoJob::TooDear),
             () => JobWay::Open,
         };
         let job = self.jobs.as_deref().map(job_way).unwrap_or_default();

@@ -29,7 +29,7 @@ use crate::research::memory::slice;
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId, Brief};
-use crate::research::route::{NoWay, Route};
+use crate::research::route::{NoWay, Route, Without};
 use crate::research::skim::{self, Answer, Skim};
 use crate::research::task::{Conclusion, Conversation, Task, TaskAspect, WorkerLimits};
 use crate::research::worker::{Gathered, gather};
@@ -40,8 +40,8 @@ use crate::traces::attach;
 pub(crate) struct Work {
     node: Node,
     route: Route,
-    /// Why the web is not available, if the plan wants it.
-    no_way_out: Option<NoWay>,
+    /// What it does without, although it was planned for it.
+    without: Option<Without>,
     brief: Brief,
     aspects: Vec<Aspect>,
     conclusions: Vec<(Node, Branch)>,
@@ -57,14 +57,14 @@ pub(crate) struct Work {
 impl Work {
     /// Collects the input of a node: its question, the findings of its dependencies, and the relevant part of the
     /// summary. The input of conversations that face outward is separate, see [`OutwardWork`].
-    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, route: Route, no_way_out: Option<NoWay>) -> Self {
+    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, route: Route, without: Option<Without>) -> Self {
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
         let global = &state.folded.memory.global.text;
         Self {
             route,
-            no_way_out,
+            without,
             aspects: aspects.cloned().collect(),
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
@@ -118,7 +118,7 @@ impl Steps {
             (Route::Mixed | Route::MixedDeepResearch, None) => self.both_by_rules(&work).await?,
             (Route::Mixed | Route::MixedDeepResearch, Some(desk)) => self.both(desk, &work).await?,
         };
-        branch.notes.extend(work.no_way_out.map(|why| format!("the web was not asked: {why}")));
+        branch.notes.extend(work.without.map(|without| without.to_string()));
         match self.sources.shared.egress.withheld(&work.node.id) {
             0 => {}
             number => branch.notes.push(format!(

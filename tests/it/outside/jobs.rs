@@ -358,6 +358,9 @@ fn node_whose_job_exceeds_the_budget_is_searched_or_blocked() {
     let report = world.dr(ask).succeeded().json();
     assert_eq!(report["stop_reason"], "complete", "{report:#}");
     assert!(!quotes(&report, "public").is_empty() && server.jobs().is_empty());
+    let said = "the web was searched without Deep Research: the cap of a Deep Research job (`max_cost`) exceeds";
+    let limitations = report["limitations"].as_array().unwrap();
+    assert!(limitations.iter().any(|note| note.as_str().unwrap().starts_with(said)), "{limitations:#?}");
 }
 
 #[test]
