@@ -560,7 +560,12 @@ fn checked(
     directed: &dyn Fn(SourceHint) -> SourceHint,
 ) -> Result<Plan, String> {
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
-    let is_reworded = |node: &NodeDraft| is_late && directed(node.source_hint) == SourceHint::Web;
+    let rounds = state.phase.stage().rounds();
+    let is_reworded = |node: &NodeDraft| {
+        let known = node.id.parse().ok().filter(|id| state.tree.get(id).is_some());
+        let may_leave = known.is_some_and(|id| !rounds.is_some_and(|rounds| rounds.reworded.contains(&id)));
+        is_late && !may_leave && directed(node.source_hint) == SourceHint::Web
+    };
     let checked = draft.check(&state.tree, brief, state.settings.tree, round, &is_reworded);
     checked.map_err(|complaints| complaints.join("; "))
 }
