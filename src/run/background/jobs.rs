@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
-use super::DeepResearch;
+use super::{DeepResearch, Moved};
 use super::job::{Job, JobState};
 use super::poll::{Poller, patience};
 use super::provider::JobError;
@@ -133,6 +133,11 @@ impl Jobs {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Returns the provider and the limits of a job.
     pub(crate) fn research(&self) -> &DeepResearch {
         &self.research
@@ -224,8 +229,9 @@ impl Jobs {
         }
     }
 
-    fn poller(&self) -> Poller<'_> {
-        Poller { ledger: &self.ledger, research: &self.research }
+    /// Follows a job, whose settings may have `moved` since it was started.
+    async fn follow(&self, ticket: Ticket, model: &str, job: Job, moved: Option<&Moved>) -> Result<i64, CallError> {
+        Poller { ledger: &self.ledger, research: &self.research, moved }.follow(ticket, model, job).await
     }
 
     /// Returns whether the reply of a call can be read.
@@ -267,8 +273,9 @@ impl Jobs {
         if let Some((call, id)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
+            let moved = self.research.moved(call, id);
             let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
-            return Ok(self.poller().follow(self.ledger.reopen(call), &call.model, job).await?);
+            return Ok(self.follow(self.ledger.reopen(call), &call.model, job, moved.as_ref()).await?);
         }
         if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
@@ -302,7 +309,7 @@ impl Jobs {
             }
             StartError::Call(error) => error,
         })?;
-        self.poller().follow(ticket, &model, job).await
+        self.follow(ticket, &model, job, None).await
     }
 
     async fn start_with(
@@ -335,7 +342,8 @@ impl Jobs {
         let error = match self.research.provider.create(request, patience(&self.ledger)).await {
             Ok(job) => {
                 self.with_job().insert(node.clone());
-                ticket.attach(&job.id, self.research.provider.kind()).await.map_err(CallError::from)?;
+                let (kind, endpoint) = (self.research.provider.kind(), self.research.settings.endpoint(&job.id));
+                ticket.attach(&job.id, kind, endpoint).await.map_err(CallError::from)?;
                 return Ok((ticket, job));
             }
             Err(error) => error,

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::budget::Purpose;
-use super::super::journal::{self, CallKind, CallState, JOB_STEP, PromptCall, ProviderKind};
+use super::super::journal::{self, CallKind, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
@@ -169,7 +169,8 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     };
     let ticket = ledger.open(&call, Reserving::IfItFits, std::future::pending()).await.unwrap();
     if let Some(job) = job {
-        ticket.attach(&job.parse().unwrap(), ProviderKind::Scripted).await.unwrap();
+        let endpoint = JobEndpoint { address: server.url(), key: None };
+        ticket.attach(&job.parse().unwrap(), ProviderKind::Scripted, endpoint).await.unwrap();
     }
     drop(ticket);
     // A worker of another node whose reply is unknown, which is no job.
@@ -205,6 +206,43 @@ async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
     let found = carried_out(&jobs, &other, &mut released).await.unwrap();
     assert_eq!(found, ("scripted report scripted_1".into(), true));
     assert_eq!((provider.started().len(), released), (1, vec![other]));
+}
+
+#[tokio::test]
+async fn job_that_is_not_known_is_given_up_only_where_it_was_started() {
+    let node = NodeId::numbered(4);
+    for (column, value, says) in [
+        ("endpoint", "NULL", None),
+        ("endpoint", "endpoint", None),
+        ("endpoint", "json_set(endpoint, '$.key', '0123456789abcdef')", Some("another key")),
+        ("endpoint", "json_set(endpoint, '$.address', 'https://example.org/v1')", Some("`https://example.org/v1`")),
+        ("provider", "'openai'", Some("another provider")),
+    ] {
+        let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+        let journal = jobs.ledger().run().journal();
+        journal.damage(&format!("UPDATE calls SET {column} = {value} WHERE job IS NOT NULL")).await;
+        provider.forgets.store(true, Ordering::SeqCst);
+        let failed = carried_out(&jobs, &node, &mut Vec::new()).await.unwrap_err();
+        let calls = journal.calls(jobs.ledger().run().id()).await.unwrap();
+        let job = calls.iter().find(|call| call.is_job()).unwrap();
+        match says {
+            None => assert_eq!(job.state, CallState::Lost, "{column} = {value}: {failed}"),
+            Some(says) => {
+                assert_eq!(job.state, CallState::Sent, "{column} = {value}: {failed}");
+                assert!(failed.to_string().contains(says), "{failed}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn job_is_polled_with_another_key_of_its_account() {
+    let node = NodeId::numbered(4);
+    let (jobs, _) = interrupted(&node, Some("scripted_7"), false).await;
+    let journal = jobs.ledger().run().journal();
+    journal.damage("UPDATE calls SET endpoint = json_set(endpoint, '$.key', 'cafe') WHERE job IS NOT NULL").await;
+    let found = carried_out(&jobs, &node, &mut Vec::new()).await.unwrap();
+    assert_eq!(found.0, "scripted report scripted_7");
 }
 
 #[tokio::test]

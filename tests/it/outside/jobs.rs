@@ -65,6 +65,26 @@ fn run_killed_while_polling_reattaches_to_its_job() {
 }
 
 #[test]
+fn job_in_flight_is_kept_while_the_settings_lead_to_another_server() {
+    let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
+    let other = Setup::new(reader::say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let mut child = started(&world, &has_come);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    set(&world, &format!("[deep_research]\nbase_url = \"{}\"\n", other.url()));
+    let elsewhere = world.dr(["resume", "--json"]);
+    assert_eq!(elsewhere.exit, Some(4), "{elsewhere}");
+    let said = format!("it was started at `{}`: put that address back", server.url());
+    assert!(elsewhere.stdout.contains(&said), "{elsewhere}");
+    assert_eq!((other.jobs().len(), count(&other, Kind::AskJob)), (0, 0), "nothing was asked there");
+    set(&world, "");
+    let report = world.dr(["resume", "--json", &newest(&world)]).succeeded().json();
+    assert_eq!((count(&server, Kind::StartJob), server.jobs().len()), (1, 1));
+    assert!(!quotes(&report, "public").is_empty() && report["degraded"] == false, "{report:#}");
+}
+
+#[test]
 fn run_killed_while_starting_a_job_starts_another_only_with_retry_unknown() {
     let (server, has_come) = telling(Kind::StartJob, Some(Fault::TimeOut), 0);
     let world = models_at(greenhouse(), &server);
