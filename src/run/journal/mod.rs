@@ -551,7 +551,7 @@ pub(super) mod tests {
         Record { seq: 1, at: Moment(7), event }
     }
 
-    fn call(key: &str) -> Call {
+    pub(super) fn call(key: &str) -> Call {
         let role = Role::Judge;
         Call {
             key: CallKey::new(key),
