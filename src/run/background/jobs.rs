@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
-use super::{DeepResearch, Moved};
 use super::job::{Job, JobState};
 use super::poll::{Poller, patience};
 use super::provider::JobError;
 use super::report::JobReport;
 use super::request::JobRequest;
+use super::{DeepResearch, Moved};
 use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::base::outbound::Outbound;

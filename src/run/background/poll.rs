@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{DeepResearch, Moved};
 use super::job::{Job, JobState};
 use super::provider::JobError;
+use super::{DeepResearch, Moved};
 use crate::base::id::JobId;
 use crate::base::line::with_causes;
 use crate::base::retry::{Again, Failure, Policy, retry};

@@ -23,11 +23,12 @@ use serde_json::json;
 use super::calls::{CallState, JOB_STEP, JobEndpoint, ProviderKind};
 use super::lookups::{BROKEN_JOB, LookupTool};
 use super::{
-    Journal, JournalError, MIGRATIONS, Plain, lock_file, make_private, make_writable, migrate, optional_json, plain, side_file,
+    Journal, JournalError, MIGRATIONS, Plain, lock_file, make_private, make_writable, migrate, optional_json, plain,
+    side_file,
 };
 use crate::base::clock::Moment;
 use crate::base::folder::write_private;
-use crate::base::id::{ContentHash, JobId, NodeId, RunId};
+use crate::base::id::{JobId, NodeId, RunId};
 use crate::base::lock::FileLock;
 use crate::llm::message::{Reply, Role, Usage};
 use crate::run::budget::Purpose;
@@ -58,22 +59,15 @@ type Mend = (&'static str, fn(&Row<'_>, &str) -> bool, String);
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
-fn mends() -> [Mend; 20] {
+fn mends() -> [Mend; 16] {
     // By key, since the role may be the column that cannot be read.
-    let is_job = format!("key = '{JOB_STEP}' OR key = node || '/{JOB_STEP}'");
+    let is_job = format!("key = node || '/{JOB_STEP}'");
     let owner = "CASE WHEN key GLOB 'n[1-9]*/*' AND NOT substr(key, 2, instr(key, '/') - 2) GLOB '*[^0-9]*'
         THEN substr(key, 1, instr(key, '/') - 1) END";
     let value = |sql: &str| sql.to_owned();
     [
-        (
-            "key",
-            is_plain::<String>,
-            format!("coalesce(node || '/', '') || iif(role = 'researcher', '{JOB_STEP}', 'damaged')"),
-        ),
         ("node", is_plain::<Option<NodeId>>, value(owner)),
         ("role", is_plain::<Role>, format!("iif({is_job}, 'researcher', 'worker')")),
-        ("model", is_plain::<String>, value("''")),
-        ("request_hash", is_plain::<ContentHash>, value("''")),
         ("purpose", is_plain::<Purpose>, value("'research'")),
         ("label", is_plain::<Label>, value("'internal'")),
         ("counted_tokens", is_plain::<u64>, value("0")),
@@ -82,7 +76,6 @@ fn mends() -> [Mend; 20] {
         ("cost", is_plain::<Option<u64>>, value("worst_cost")),
         ("sent_at", is_plain::<Moment>, value("0")),
         ("ended_at", is_plain::<Option<Moment>>, value("NULL")),
-        ("error", is_plain::<Option<String>>, value("NULL")),
         ("usage", is_json::<Usage>, value("NULL")),
         ("job", is_plain::<Option<JobId>>, value("NULL")),
         ("provider", is_plain::<Option<ProviderKind>>, value("NULL")),
@@ -92,7 +85,7 @@ fn mends() -> [Mend; 20] {
             "outcome",
             is_outcome,
             format!(
-                "CASE WHEN reply IS NOT NULL THEN 'replied' WHEN job IS NULL AND ({is_job}) THEN 'unknown' ELSE 'damaged' END"
+                "CASE WHEN reply IS NOT NULL THEN 'replied' WHEN job IS NULL AND {is_job} THEN 'unknown' ELSE 'damaged' END"
             ),
         ),
     ]
@@ -733,11 +726,9 @@ mod tests {
         let (whole, lost) = repaired("").await;
         assert!(lost.is_empty() && whole.len() == 2, "{lost:?}");
         for (column, value, mended) in [
-            ("key", "CAST(x'6eff' AS TEXT)", ["n2/damaged", "n3/research"]),
             ("node", "'m2'", ["n2", "n3"]),
             ("role", "'judgf'", ["worker", "researcher"]),
-            ("request_hash", "CAST(x'ff' AS TEXT)", ["", ""]),
-            ("purpose", "'researci'", ["research", "research"]),
+            ("purpose", "CAST(x'7265ff' AS TEXT)", ["research", "research"]),
             ("label", "'publia'", ["internal", "internal"]),
             ("outcome", "'repliee'", ["replied", "replied"]),
             ("usage", "'{'", ["null", "null"]),
@@ -758,7 +749,9 @@ mod tests {
 
     #[tokio::test]
     async fn call_whose_reply_is_lost_stays_charged_and_its_job_is_polled_again() {
-        for (sql, polled) in [("reply = '{'", true), ("reply = '{', provider = 'openaj'", true), ("reply = '{', job = ''", false)] {
+        for (sql, polled) in
+            [("reply = '{'", true), ("reply = '{', provider = 'openaj'", true), ("reply = '{', job = ''", false)]
+        {
             let (calls, lost) = repaired(&format!("UPDATE calls SET {sql}")).await;
             assert!(lost.len() == 2 && calls.iter().all(|call| call.charged_cost() >= Some(42)), "{sql}: {lost:?}");
             let states: Vec<_> = calls.iter().map(|call| (call.state, call.job_to_poll().is_some())).collect();

@@ -1,5 +1,7 @@
 //! Background jobs of a run: time limits, providers, and incomplete reports.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::json;
 
 use super::super::budget::Purpose;
