@@ -12,6 +12,7 @@ use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 
+use super::id::ContentHash;
 use super::line::shortened;
 use super::retry::MAX_WAIT;
 
@@ -48,6 +49,11 @@ impl Secret {
     /// Returns the secret as text. The caller parses it into another [`Secret`] and neither prints nor stores it.
     pub(crate) fn reveal(&self) -> String {
         self.0.clone()
+    }
+
+    /// Returns a hash that tells this secret from others without giving it away. With another `salt`, it is another hash.
+    pub(crate) fn fingerprint(&self, salt: &str) -> String {
+        ContentHash::of(format!("{salt}\n{}", self.0).as_bytes()).as_str()[..16].to_owned()
     }
 
     /// Returns `text` with the secret replaced by `[key]`. Apply it to server replies: some servers echo the key in

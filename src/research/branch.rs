@@ -79,6 +79,28 @@ pub struct Branch {
     pub(crate) saw_internal: bool,
 }
 
+impl Branch {
+    /// Returns the branch of a node without findings, whose question stays open.
+    pub(crate) fn without_findings(question: &str) -> Self {
+        Self {
+            report: BranchReport {
+                summary: String::new(),
+                findings: Vec::new(),
+                confidence: 0.0,
+                open_questions: vec![question.to_owned()],
+                output: None,
+                stop_reason: BranchStop::NoEvidence,
+            },
+            evidence: Vec::new(),
+            further: Vec::new(),
+            support: Support::None,
+            notes: Vec::new(),
+            reported: Vec::new(),
+            saw_internal: false,
+        }
+    }
+}
+
 /// A Deep Research claim that no fetched page confirms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reported {

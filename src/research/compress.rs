@@ -119,6 +119,18 @@ pub(crate) async fn compress<Q: ?Sized + AsRef<str> + Sync>(
     Ok(branch(task, gathered, report, remarks))
 }
 
+/// Writes the branch of a node that only concludes, from the conclusions of the nodes it depends on.
+///
+/// # Errors
+///
+/// Returns an error only if the run itself cannot continue.
+pub(crate) async fn conclude<Q: ?Sized + AsRef<str> + Sync>(
+    caller: &dyn Caller,
+    task: &Task<'_, Q>,
+) -> Result<Branch, CallError> {
+    compress(caller, task, Gathered::nothing()).await
+}
+
 /// Returns the ids that a report may cite: the notes, and the checked quotes of the dependencies.
 fn received(task: &Task<'_>, noted: &[Note]) -> BTreeSet<EvidenceId> {
     let own = noted.iter().map(|note| &note.evidence);

@@ -45,12 +45,21 @@ pub(crate) enum JobWay {
     /// Deep Research is not configured, or not allowed.
     #[default]
     Closed,
-    /// The limit of jobs is reached.
-    UsedUp,
-    /// The cap of a job exceeds the remaining cost limit.
-    TooDear,
+    /// A limit of the run is in the way.
+    Limited(NoJob),
     /// A job may be started.
     Open,
+}
+
+/// The limit that a job would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoJob {
+    /// The limit of jobs is reached.
+    #[error("the limit of Deep Research jobs is reached (`--deep-research-max`)")]
+    UsedUp,
+    /// The cap of a job exceeds the remaining cost limit.
+    #[error("the cap of a Deep Research job (`max_cost`) exceeds what is left of the cost limit (`--max-cost`)")]
+    TooDear,
 }
 
 /// Availability of the sources for the web.
@@ -76,23 +85,27 @@ pub enum NoWay {
     /// No source for the web is set up.
     #[error("no search engine is set up, and Deep Research is not available")]
     Nothing,
-    /// The limit of jobs is reached.
-    #[error("no search engine is set up, and the limit of Deep Research jobs is reached (`--deep-research-max`)")]
-    UsedUp,
-    /// The cap of a job exceeds the remaining cost limit.
-    #[error(
-        "no search engine is set up, and the cap of a Deep Research job (`max_cost`) exceeds what is left of the cost limit \
-         (`--max-cost`)"
-    )]
-    TooDear,
+    /// There is no search engine, and a limit leaves no room for a job.
+    #[error("no search engine is set up, and {0}")]
+    NoJob(NoJob),
+}
+
+/// What a node does without, although it was planned for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Without {
+    /// The web.
+    #[error("the web was not searched: {0}")]
+    Web(NoWay),
+    /// A job: a worker searches the web instead.
+    #[error("the web was searched without Deep Research: {0}")]
+    Job(NoJob),
 }
 
 impl Ways {
     fn no_way(self) -> NoWay {
         match self.job {
             _ if self.is_offline => NoWay::Offline,
-            JobWay::UsedUp => NoWay::UsedUp,
-            JobWay::TooDear => NoWay::TooDear,
+            JobWay::Limited(why) => NoWay::NoJob(why),
             JobWay::Closed | JobWay::Open => NoWay::Nothing,
         }
     }
@@ -104,9 +117,12 @@ pub(crate) struct Way {
     pub(crate) route: Route,
     /// The reason, as events print it.
     pub(crate) why: &'static str,
-    /// The reason that the web is not searched, if the plan wants it to be.
-    pub(crate) no_way_out: Option<NoWay>,
+    /// What the node does without, for the report.
+    pub(crate) without: Option<Without>,
 }
+
+/// Why a node that only concludes takes its route.
+const CONCLUDES: &str = "only concludes from what other nodes found";
 
 /// Selects the route of a node by its source hint.
 ///
@@ -114,12 +130,18 @@ pub(crate) struct Way {
 ///
 /// Returns the reason if a node for the web alone has no source to search.
 pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
-    let way = |route, why| Ok(Way { route, why, no_way_out: None });
-    let inside = |why| Ok(Way { route: Route::Internal, why, no_way_out: Some(ways.no_way()) });
+    let way = |route, why| Ok(Way { route, why, without: None });
+    let inside = |why| Ok(Way { route: Route::Internal, why, without: Some(Without::Web(ways.no_way())) });
     match (node.source_hint, ways) {
+        // First: it looks nothing up, so it starts no job, and a missing source does not block it.
+        (SourceHint::Web, _) if node.only_concludes() => way(Route::Web, CONCLUDES),
+        (SourceHint::Internal | SourceHint::Mixed, _) if node.only_concludes() => way(Route::Internal, CONCLUDES),
         (SourceHint::Internal, _) => way(Route::Internal, "planned for the knowledge base"),
         (SourceHint::Web, Ways { job: JobWay::Open, .. }) => {
             way(Route::DeepResearch, "planned for the web, by Deep Research")
+        }
+        (SourceHint::Web, Ways { web: true, job: JobWay::Limited(why), .. }) => {
+            Ok(Way { route: Route::Web, why: "planned for the web", without: Some(Without::Job(why)) })
         }
         (SourceHint::Web, Ways { web: true, .. }) => way(Route::Web, "planned for the web"),
         (SourceHint::Web, Ways { is_strict: true, .. }) => Err(ways.no_way()),
@@ -138,7 +160,7 @@ pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::research::node::NodeId;
+    use crate::research::node::{NodeId, Tool};
 
     #[test]
     fn node_takes_the_way_its_plan_hints_where_there_is_a_source() {
@@ -156,21 +178,40 @@ mod tests {
     }
 
     #[test]
-    fn way_out_that_is_missing_is_named_with_its_reason() {
+    fn node_that_only_concludes_needs_no_source_and_starts_no_job() {
+        let mut node = Node::new(NodeId::numbered(4), None, "how do they differ?".parse().unwrap(), 1);
+        node.tools = vec![Tool::Conclude];
+        for job in [JobWay::Open, JobWay::Limited(NoJob::UsedUp), JobWay::Closed] {
+            let ways = Ways { web: false, job, is_offline: false, is_strict: true };
+            let hints = [SourceHint::Internal, SourceHint::Web, SourceHint::Mixed];
+            let taken = hints.map(|source_hint| {
+                let way = route(&Node { source_hint, ..node.clone() }, ways).unwrap();
+                assert_eq!(way.without, None);
+                way.route
+            });
+            assert_eq!(taken, [Route::Internal, Route::Web, Route::Internal]);
+        }
+    }
+
+    #[test]
+    fn way_that_is_missing_is_named_with_its_reason() {
         let mut node = Node::new(NodeId::numbered(2), None, "why?".parse().unwrap(), 1);
-        for (job, is_offline, why) in [
-            (JobWay::Closed, false, NoWay::Nothing),
-            (JobWay::UsedUp, false, NoWay::UsedUp),
-            (JobWay::TooDear, false, NoWay::TooDear),
-            (JobWay::Closed, true, NoWay::Offline),
+        let limited = |why| (JobWay::Limited(why), false, NoWay::NoJob(why), Some(Without::Job(why)));
+        for (job, is_offline, why, passed_over) in [
+            (JobWay::Closed, false, NoWay::Nothing, None),
+            limited(NoJob::UsedUp),
+            limited(NoJob::TooDear),
+            (JobWay::Closed, true, NoWay::Offline, None),
         ] {
             let ways = Ways { web: false, job, is_offline, is_strict: true };
             node.source_hint = SourceHint::Web;
             assert_eq!(route(&node, ways), Err(why));
-            assert_eq!(route(&node, Ways { is_strict: false, ..ways }).unwrap().no_way_out, Some(why));
-            assert_eq!(route(&node, Ways { web: true, ..ways }).unwrap().no_way_out, None);
+            assert_eq!(route(&node, Ways { is_strict: false, ..ways }).unwrap().without, Some(Without::Web(why)));
+            let searched = route(&node, Ways { web: true, ..ways }).unwrap();
+            assert_eq!((searched.route, searched.without), (Route::Web, passed_over));
             node.source_hint = SourceHint::Mixed;
-            assert_eq!(route(&node, ways).unwrap().no_way_out, Some(why));
+            assert_eq!(route(&node, ways).unwrap().without, Some(Without::Web(why)));
+            assert_eq!(route(&node, Ways { web: true, ..ways }).unwrap().without, None, "it wants no job");
         }
     }
 }

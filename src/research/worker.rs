@@ -158,6 +158,20 @@ impl Gathered {
         gathered
     }
 
+    /// Returns the result of a node that looked nothing up.
+    pub(super) fn nothing() -> Self {
+        Self {
+            notes: Vec::new(),
+            further: Vec::new(),
+            support: Support::None,
+            remarks: Vec::new(),
+            reported: Vec::new(),
+            saw_internal: false,
+            open: Vec::new(),
+            stop: BranchStop::Done,
+        }
+    }
+
     /// Recovers the findings of a branch, to compress them together with others.
     pub(crate) fn from_branch(branch: Branch) -> Self {
         let Branch { report, evidence, further, support, notes, reported, saw_internal } = branch;
@@ -266,10 +280,6 @@ pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
 impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
-        // The report is written from the conclusions alone.
-        if self.task.tools == [Tool::Conclude] {
-            return Ok(Ending::of(BranchStop::Done));
-        }
         if let Some(answers) = self.conversation.answers.as_ref().filter(|answers| !answers.is_empty()) {
             let skimmed = self.notebook.begin(answers);
             let result = self.result(0, skimmed);

@@ -11,7 +11,7 @@ use super::tree::RunState;
 use crate::base::money::dollars_text;
 use crate::llm::message::{Prompt, Role, Usage};
 use crate::llm::roles::{Models, RoleModel};
-use crate::research::node::SourceHint;
+use crate::research::node::{Node, SourceHint};
 use crate::run::background::DeepResearch;
 
 /// Tokens of a short prompt, mostly its rules.
@@ -115,7 +115,7 @@ impl Estimate {
 
     /// Adds the background jobs of the plan, up to the number a run may start.
     fn add_jobs(&mut self, state: &RunState, jobs: &DeepResearch) {
-        let waiting = || state.tree.workers().filter(|node| !node.status.is_settled());
+        let waiting = || state.tree.workers().filter(|node| !node.status.is_settled() && !node.only_concludes());
         let of = |hint| waiting().filter(|node| node.source_hint == hint).count().min(jobs.max_jobs()) as u64;
         // A mixed node needs a job only if the knowledge base leaves aspects open.
         let low = of(SourceHint::Web);
@@ -151,8 +151,13 @@ impl Estimate {
 fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
     let waiting = || state.tree.workers().filter(|node| !node.status.is_settled());
     // A background job reads its pages itself.
-    let reads = |hint| hint == SourceHint::Mixed || hint == SourceHint::Web && !has_jobs;
-    let pages = PAGES_PER_NODE * waiting().filter(|node| reads(node.source_hint)).count() as u64;
+    let reads = |node: &&Node| match node.source_hint {
+        _ if node.only_concludes() => false,
+        SourceHint::Internal => false,
+        SourceHint::Web => !has_jobs,
+        SourceHint::Mixed => true,
+    };
+    let pages = PAGES_PER_NODE * waiting().filter(reads).count() as u64;
     let nodes = waiting().count() as u64;
     // Two at most: the figures are those of usual runs, not of the worst that the limits allow.
     let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).clamp(1, 2);

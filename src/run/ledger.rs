@@ -22,7 +22,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, CallCost, Hold, Refusal, Reservation};
-use super::journal::{Call, CallOutcome, CallRow, CallState, JournalError, LockedRun, ProviderKind};
+use super::journal::{Call, CallOutcome, CallRow, CallState, JobEndpoint, JournalError, LockedRun, ProviderKind};
 use crate::base::clock::Clock;
 use crate::base::id::{ContentHash, JobId};
 use crate::base::line::with_causes;
@@ -271,9 +271,15 @@ impl Ticket {
         self.reservation.worst()
     }
 
-    /// Stores the id of the background job that the call has started. Must be called before the first poll.
-    pub(crate) async fn attach(&self, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
-        self.run.attach_job(self.id, job, provider).await
+    /// Stores the id of the background job that the call has started, and where it can be polled. Must be called before the
+    /// first poll.
+    pub(crate) async fn attach(
+        &self,
+        job: &JobId,
+        provider: ProviderKind,
+        endpoint: JobEndpoint,
+    ) -> Result<(), JournalError> {
+        self.run.attach_job(self.id, job, provider, endpoint).await
     }
 
     /// Stores the reply and settles its cost; an unknown cost is settled at the worst case.

@@ -561,9 +561,9 @@ impl Orchestrator {
         else {
             return Err(StepError::Invalid(format!("node `{node}` was not started")));
         };
-        // The route on record stands; this only says which way was wanted and is missing.
+        // The route on record stands; this only says which way was planned and is missing.
         let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
-        Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.no_way_out))
+        Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.without))
     }
 
     /// Judges the current round.

@@ -7,9 +7,9 @@ use super::desk::{Desk, Outward};
 use super::node_source::Outside;
 use super::outward::OutwardWork;
 use crate::base::outbound::Outbound;
-use crate::llm::call::CallKey;
+use crate::llm::call::{CallError, CallKey};
 use crate::research::branch::Branch;
-use crate::research::compress::compress;
+use crate::research::compress::{compress, conclude};
 use crate::research::extract::{Pick, extract};
 use crate::research::node::Node;
 use crate::research::outward::OutwardTask;
@@ -56,7 +56,7 @@ pub(super) async fn searched(
     task: &OutwardTask,
 ) -> Result<Branch, WorkError> {
     let question = task.question();
-    let mut branch = match mind {
+    let branch = match mind {
         Mind::Model(desk) => {
             let shown = shown(node, CallKey::of_node(&node.id), work, task, &question);
             let gathered = gather(&desk, &Conversation::outside(&shown, outside)).await?;
@@ -69,14 +69,25 @@ pub(super) async fn searched(
             extract(&node.id, node.aspects.first(), asked, &question, outside, picker).await?
         }
     };
-    // The aspects it was shown are those of another brief, whose ids mean nothing to the node.
+    Ok(in_ids_of(node, work, branch))
+}
+
+/// Writes the branch of a node that only concludes, from public findings and outbound text alone.
+pub(super) async fn concluded(desk: &Outward<&Desk>, node: &Node, work: &OutwardWork) -> Result<Branch, CallError> {
+    let question = work.task.question();
+    let shown = shown(node, CallKey::of_node(&node.id), work, &work.task, &question);
+    Ok(in_ids_of(node, work, conclude(desk, &shown).await?))
+}
+
+/// Replaces the aspects of findings, if the worker was shown those of another brief, whose ids mean nothing to the node.
+fn in_ids_of(node: &Node, work: &OutwardWork, mut branch: Branch) -> Branch {
     if !work.has_own_ids {
         let only = only_aspect(node);
         for finding in &mut branch.report.findings {
             finding.aspect.clone_from(&only);
         }
     }
-    Ok(branch)
+    branch
 }
 
 /// Gathers evidence on the web for the aspects that the knowledge base left open. The caller compresses it together

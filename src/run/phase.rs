@@ -96,7 +96,7 @@ pub(crate) struct Rounds {
 pub(crate) struct Folded {
     /// The summaries.
     pub(crate) memory: Memory,
-    /// Rounds in a row that brought no new evidence.
+    /// Rounds in a row that brought neither new evidence nor new conclusions.
     pub(crate) idle_rounds: u32,
     /// Nodes whose branches are in the summaries.
     pub(super) nodes: BTreeSet<NodeId>,

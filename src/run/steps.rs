@@ -35,7 +35,7 @@ use crate::research::plan::{NodeDraft, Plan, PlanDraft, Update};
 use crate::research::planner::{self, Outlook};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason, quotes_of};
-use crate::research::route::{JobWay, NoWay, Ways};
+use crate::research::route::{JobWay, NoJob, NoWay, Ways};
 use crate::research::rules::{BY_RULES, brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::skim::Skim;
 use crate::research::verdict::{Verdict, by_coverage, judge};
@@ -145,8 +145,8 @@ impl Steps {
     pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
-            () if jobs.research().max_jobs() <= taken(jobs) => JobWay::UsedUp,
-            () if !jobs.can_pay() => JobWay::TooDear,
+            () if jobs.research().max_jobs() <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
+            () if !jobs.can_pay() => JobWay::Limited(NoJob::TooDear),
             () => JobWay::Open,
         };
         let job = self.jobs.as_deref().map(job_way).unwrap_or_default();
@@ -396,15 +396,21 @@ impl Steps {
         let (brief, mut draft) = match (state.phase.stage(), self.desk.as_deref()) {
             (Stage::Asked, _) => return Ok(Draft::default()),
             (Stage::Briefed(Briefs { brief, .. }), _) => (brief, by_rules(brief)),
-            // A stopped run makes no more calls: its report is assembled by rules.
-            (Stage::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
-                // The last round was cut short, so its quotes are not in the memory yet.
-                self.remember(state).await;
-                let memory = folded_by_rules(state);
-                let draft = self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?;
-                (&rounds.briefs.brief, draft)
+            (Stage::Planned(rounds), desk) => {
+                let brief = &rounds.briefs.brief;
+                let draft = match (state.draft_that_stands(), desk) {
+                    (Some(draft), Some(_)) => draft.clone(),
+                    // A stopped run makes no more calls: its report is assembled by rules.
+                    (None, Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
+                        // The last round was cut short, so its quotes are not in the memory yet.
+                        self.remember(state).await;
+                        let memory = folded_by_rules(state);
+                        self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?
+                    }
+                    (_, None) | (None, Some(_)) => by_rules(brief),
+                };
+                (brief, draft)
             }
-            (Stage::Planned(rounds), _) => (&rounds.briefs.brief, by_rules(&rounds.briefs.brief)),
             (Stage::Judged(judged), _) => (&judged.rounds.briefs.brief, judged.draft.clone()),
         };
         let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
@@ -571,7 +577,12 @@ fn checked(
     directed: &dyn Fn(SourceHint) -> SourceHint,
 ) -> Result<Plan, String> {
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
-    let is_reworded = |node: &NodeDraft| is_late && directed(node.source_hint) == SourceHint::Web;
+    let rounds = state.phase.stage().rounds();
+    let is_reworded = |node: &NodeDraft| {
+        let known = node.id.parse().ok().filter(|id| state.tree.get(id).is_some());
+        let may_leave = known.is_some_and(|id| !rounds.is_some_and(|rounds| rounds.reworded.contains(&id)));
+        is_late && !may_leave && directed(node.source_hint) == SourceHint::Web
+    };
     let checked = draft.check(&state.tree, brief, state.settings.tree, round, &is_reworded);
     checked.map_err(|complaints| complaints.join("; "))
 }

@@ -9,7 +9,7 @@ use super::budget::LimitsByPlan;
 use super::event::{Event, Record, RunSettings};
 use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds, Stage};
 use crate::base::clock::Moment;
-use crate::research::branch::Branch;
+use crate::research::branch::{Branch, Finding};
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::memory::Memory;
 use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
@@ -129,17 +129,29 @@ impl RunState {
         })
     }
 
-    /// Returns the draft of the round before, if there are no new quotes since. A draft by rules is written again: the
-    /// model may be back.
+    /// Returns the draft of the round before, if nothing new was found since. A draft by rules is written again: the model
+    /// may be back.
     pub(crate) fn draft_that_stands(&self) -> Option<&Draft> {
-        let draft = self.folded.draft.as_ref().filter(|draft| !draft.is_makeshift)?;
-        let is_known = |quote: &Evidence| self.folded.quotes.contains(&place_and_words(quote));
+        let draft = self.folded.draft.as_ref().filter(|draft| !draft.is_makeshift && !self.has_news())?;
         // A node that is tried again loses its branch, and with it quotes that the draft may cite.
         let is_quoted =
             |id: &EvidenceId| self.branches.values().flat_map(|branch| &branch.evidence).any(|e| e.id == *id);
-        let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
-        let cited = draft.findings.iter().flat_map(|finding| &finding.evidence);
-        (quotes.into_iter().all(is_known) && cited.into_iter().all(is_quoted)).then_some(draft)
+        let mut cited = draft.findings.iter().flat_map(|finding| &finding.evidence);
+        cited.all(is_quoted).then_some(draft)
+    }
+
+    /// Returns whether a branch that is not in the summaries yet has a new quote, or a new conclusion from quotes of other
+    /// nodes. A claim about a known quote of its own node is not new, however it is worded.
+    fn has_news(&self) -> bool {
+        let folded = self.branches.iter().filter(|(id, _)| self.folded.nodes.contains(*id));
+        let claims = folded.flat_map(|(_, branch)| &branch.report.findings).map(|finding| finding.text.as_str());
+        let claims: BTreeSet<&str> = claims.collect();
+        self.unfolded().any(|(node, branch)| {
+            let is_new = |quote: &Evidence| !self.folded.quotes.contains(&place_and_words(quote));
+            let concludes = |finding: &&Finding| finding.evidence.iter().any(|id| *id.node() != node.id);
+            let mut conclusions = branch.report.findings.iter().filter(concludes);
+            branch.evidence.iter().any(is_new) || conclusions.any(|finding| !claims.contains(finding.text.as_str()))
+        })
     }
 
     /// Returns the brief; `None` before it is fixed.
@@ -421,15 +433,13 @@ impl RunState {
             return Err(format!("round {} is in progress", rounds.number));
         }
         // Kept for nodes of this round that are tried again: their workers must see what the first ones saw.
-        let before = self.folded.clone();
+        let (before, has_news) = (self.folded.clone(), self.has_news());
         let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
         self.folded.quotes.extend(quotes.map(place_and_words));
         self.folded.draft = Some(draft.clone());
         self.folded.nodes = self.branches.keys().cloned().collect();
         self.folded.memory = memory.clone();
-        // By place and words: the same quote found by another node is not new.
-        let has_new = self.folded.quotes.len() > before.quotes.len();
-        self.folded.idle_rounds = if has_new { 0 } else { before.idle_rounds + 1 };
+        self.folded.idle_rounds = if has_news { 0 } else { before.idle_rounds + 1 };
         let (rounds, draft, verdict) = (Rounds::clone(rounds), draft.clone(), verdict.clone());
         self.phase = Phase::Open(Stage::Judged(Box::new(Judged { rounds, draft, verdict, before })));
         Ok(())

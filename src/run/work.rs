@@ -4,6 +4,8 @@
 //! internal ─▶ worker on the knowledge base ─▶ compress
 //! web ──────▶ outward worker ─▶ compress, or background job ─▶ check its claims
 //! mixed ────▶ worker on the knowledge base ─▶ open aspects? ─▶ outward worker or job ─▶ compress both at once
+//!
+//! a node that only concludes, on any route ─▶ compress what its dependencies found
 //! ```
 
 use super::background::{JobTask, verify};
@@ -20,14 +22,14 @@ use crate::base::line::counted;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::model::ModelError;
 use crate::research::branch::{Branch, BranchStop, Finding};
-use crate::research::compress::compress;
+use crate::research::compress::{compress, conclude};
 use crate::research::evidence::EvidenceId;
 use crate::research::extract::extract;
 use crate::research::memory::slice;
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId, Brief};
-use crate::research::route::{NoWay, Route};
+use crate::research::route::{NoWay, Route, Without};
 use crate::research::skim::{self, Answer, Skim};
 use crate::research::task::{Conclusion, Conversation, Task, TaskAspect, WorkerLimits};
 use crate::research::worker::{Gathered, gather};
@@ -38,8 +40,8 @@ use crate::traces::attach;
 pub(crate) struct Work {
     node: Node,
     route: Route,
-    /// Why the web is not available, if the plan wants it.
-    no_way_out: Option<NoWay>,
+    /// What it does without, although it was planned for it.
+    without: Option<Without>,
     brief: Brief,
     aspects: Vec<Aspect>,
     conclusions: Vec<(Node, Branch)>,
@@ -55,14 +57,14 @@ pub(crate) struct Work {
 impl Work {
     /// Collects the input of a node: its question, the findings of its dependencies, and the relevant part of the
     /// summary. The input of conversations that face outward is separate, see [`OutwardWork`].
-    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, route: Route, no_way_out: Option<NoWay>) -> Self {
+    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, route: Route, without: Option<Without>) -> Self {
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
         let global = &state.folded.memory.global.text;
         Self {
             route,
-            no_way_out,
+            without,
             aspects: aspects.cloned().collect(),
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
@@ -103,6 +105,7 @@ impl Steps {
         attach::text("question", || work.node.question.to_string());
         let task = &work.outward.task;
         let mut branch = match (work.route, self.desk.as_deref()) {
+            _ if work.node.only_concludes() => self.concluded(&work).await?,
             (Route::Internal, _) => self.inside(&work).await?,
             (Route::Web, _) | (Route::DeepResearch, None) => self.searched(&work, task).await?,
             (Route::DeepResearch, Some(desk)) => match self.researched(desk, &work, task).await {
@@ -116,7 +119,7 @@ impl Steps {
             (Route::Mixed | Route::MixedDeepResearch, None) => self.both_by_rules(&work).await?,
             (Route::Mixed | Route::MixedDeepResearch, Some(desk)) => self.both(desk, &work).await?,
         };
-        branch.notes.extend(work.no_way_out.map(|why| format!("the web was not searched: {why}")));
+        branch.notes.extend(work.without.map(|without| without.to_string()));
         match self.sources.shared.egress.withheld(&work.node.id) {
             0 => {}
             number => branch.notes.push(format!(
@@ -126,6 +129,22 @@ impl Steps {
             )),
         }
         Ok(branch)
+    }
+
+    /// Works on a node that looks nothing up.
+    async fn concluded(&self, work: &Work) -> Result<Branch, StepError> {
+        let Some(desk) = self.desk.as_deref() else {
+            let conclusions: Vec<_> = work.conclusions.iter().map(|(_, branch)| branch).collect();
+            let support = conclusions.iter().map(|branch| branch.support).max().unwrap_or(Support::None);
+            let branch = Branch { support, ..Branch::without_findings(work.node.question.as_str()) };
+            return Ok(built_on(branch, &conclusions));
+        };
+        // Findings that must not leave make those of this node internal as well, so it is shown all of them.
+        let is_public = work.outward.conclusions.len() == work.conclusions.len();
+        if work.route == Route::Web && is_public {
+            return Ok(outward_worker::concluded(&Outward(desk), &work.node, &work.outward).await?);
+        }
+        Ok(conclude(desk, &work.task()).await?)
     }
 
     /// Works on a node in the knowledge base.

@@ -156,6 +156,16 @@ fn journal_of_format_7_is_listed_shown_exported_and_replayed_and_says_what_its_c
     assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["outcome"]), (1, &"damaged".into()), "{jobs}");
 }
 
+#[test]
+fn journal_of_format_8_is_read_and_its_job_in_flight_is_polled_where_the_settings_lead() {
+    let server = server();
+    let world = world_of_format(8, &server);
+    assert_is_read(&world);
+    world.dr(["resume", "--json", POLLING]);
+    assert!(server.requests().iter().any(|request| request.path.contains("resp_fixture")), "the job was not polled");
+    assert_eq!(count(&server, Kind::StartJob), 0);
+}
+
 fn assert_is_read(world: &World) {
     let listed = world.dr(["runs", "--json"]).succeeded().json();
     let listed = listed["runs"].as_array().unwrap();

@@ -18,7 +18,8 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
-    /// `is_reworded` returns whether the task of a node on the web is worded from its aspects instead of its question.
+    /// `is_reworded` returns whether the task of a node on the web, new or in the tree, is worded from its aspects instead of
+    /// its question.
     ///
     /// # Errors
     ///
@@ -141,26 +142,28 @@ impl<'a> Check<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Refuses a node whose worker on the web would get the task of another new node, whatever the two ask. Both would
-    /// be paid for: the prompts of their later steps differ in the ids of evidence.
+    /// Refuses a node whose worker on the web would get the task of another new node or of a finished one, whatever the two
+    /// ask. Both would be paid for: the prompts of their later steps differ in the ids of evidence.
     fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
         let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
         let told = |node: &NodeDraft| {
             let aspects: BTreeSet<_> = node.aspects.iter().cloned().collect();
             let dependencies: BTreeSet<_> = node.depends_on.iter().map(id).collect();
-            (aspects, dependencies, node.tools.clone())
+            (aspects, dependencies, tools(&node.tools))
         };
         let mut repeats = Vec::new();
-        let mut known: Vec<(&str, _)> = Vec::new();
+        let done = self.tree.workers().filter(|node| node.status == NodeStatus::Done).map(NodeDraft::from);
+        let done = done.filter(|node| is_reworded(node)).map(|node| (told(&node), node.id));
+        let mut known: Vec<_> = done.collect();
         for node in self.draft.new_nodes.iter().filter(|node| is_reworded(node)) {
             let told = told(node);
-            match known.iter().find(|(_, other)| *other == told) {
-                Some((other, _)) => repeats.push(format!(
+            match known.iter().find(|(other, _)| *other == told) {
+                Some((_, other)) => repeats.push(format!(
                     "`{}` would ask the web what `{}` asks, since both are worded from the same aspects; leave it out",
                     shown(&node.id),
                     shown(other)
                 )),
-                None => known.push((&node.id, told)),
+                None => known.push((told, node.id.clone())),
             }
         }
         self.complaints.extend(repeats);
@@ -280,10 +283,7 @@ impl<'a> Check<'a> {
         node.parallelizable = draft.parallelizable;
         node.priority = draft.priority;
         node.source_hint = draft.source_hint;
-        node.tools = without_repeats(draft.tools.iter().copied());
-        if node.tools.is_empty() {
-            node.tools = vec![Tool::Search, Tool::Open];
-        }
+        node.tools = tools(&draft.tools);
         if node.only_concludes() && node.depends_on.is_empty() {
             let id = shown(&draft.id);
             self.complaints.push(format!("`{id}` only concludes, but depends on no node to conclude from"));
@@ -368,6 +368,11 @@ impl<'a> Check<'a> {
         let staying = self.tree.nodes.iter().filter(|node| draft.drop && !self.dropped.contains(&node.id));
         staying.filter(needs).map(|node| &node.id).next()
     }
+}
+
+/// Returns the tools of a node that a draft gives these.
+fn tools(given: &[Tool]) -> Vec<Tool> {
+    if given.is_empty() { vec![Tool::Search, Tool::Open] } else { without_repeats(given.iter().copied()) }
 }
 
 /// Returns the text unless it is blank. Models fill optional fields with empty strings.

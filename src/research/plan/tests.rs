@@ -77,6 +77,31 @@ fn node_that_would_ask_the_web_what_another_one_asks_is_refused() {
 }
 
 #[test]
+fn node_that_would_ask_the_web_what_a_finished_one_has_asked_is_refused() {
+    let mut tree = grown(&[NodeStatus::Done, NodeStatus::Done, NodeStatus::Blocked]);
+    for node in &mut tree.nodes[1..] {
+        node.source_hint = SourceHint::Web;
+        node.depends_on.clear();
+        node.aspects = vec![AspectId::numbered(if node.id == NodeId::numbered(4) { 2 } else { 1 })];
+    }
+    let web = |id: &str, aspect: &str, depends_on: &[&str]| NodeDraft {
+        aspects: vec![aspect.into()],
+        source_hint: SourceHint::Web,
+        ..after(id, depends_on)
+    };
+    let plan = draft([web("same", "a1", &[]), web("after", "a1", &["n2"]), web("again", "a2", &[])]);
+    let complaints = |reworded: &[&str]| {
+        let is_reworded = |node: &NodeDraft| !["n2", "n3", "n4"].contains(&&*node.id) || reworded.contains(&&*node.id);
+        plan.check(&tree, &brief(), TreeLimits::default(), 3, &is_reworded).err()
+    };
+    assert_eq!(
+        complaints(&["n3", "n4"]).unwrap(),
+        ["`same` would ask the web what `n3` asks, since both are worded from the same aspects; leave it out"]
+    );
+    assert_eq!(complaints(&[]), None, "a question of the first plan was sent as it is");
+}
+
+#[test]
 fn new_nodes_are_numbered_after_the_tree_and_names_follow() {
     let mut last = after("last", &["first", "n2", "first"]);
     last.parent = Some("first".into());

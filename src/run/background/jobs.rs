@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
-use super::DeepResearch;
 use super::job::{Job, JobState};
 use super::poll::{Poller, patience};
 use super::provider::JobError;
 use super::report::JobReport;
 use super::request::JobRequest;
+use super::{DeepResearch, Moved};
 use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::base::outbound::Outbound;
@@ -133,6 +133,11 @@ impl Jobs {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Returns the provider and the limits of a job.
     pub(crate) fn research(&self) -> &DeepResearch {
         &self.research
@@ -226,8 +231,9 @@ impl Jobs {
         }
     }
 
-    fn poller(&self) -> Poller<'_> {
-        Poller { ledger: &self.ledger, research: &self.research }
+    /// Follows a job, whose settings may have `moved` since it was started.
+    async fn follow(&self, ticket: Ticket, model: &str, job: Job, moved: Option<&Moved>) -> Result<i64, CallError> {
+        Poller { ledger: &self.ledger, research: &self.research, moved }.follow(ticket, model, job).await
     }
 
     /// Returns whether the reply of a call can be read.
@@ -270,8 +276,9 @@ impl Jobs {
         if let Some((call, id)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
+            let moved = self.research.moved(call, id);
             let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
-            return Ok(self.poller().follow(self.ledger.reopen(call), &call.model, job).await?);
+            return Ok(self.follow(self.ledger.reopen(call), &call.model, job, moved.as_ref()).await?);
         }
         if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
@@ -305,7 +312,7 @@ impl Jobs {
             }
             StartError::Call(error) => error,
         })?;
-        self.poller().follow(ticket, &model, job).await
+        self.follow(ticket, &model, job, None).await
     }
 
     async fn start_with(
@@ -340,7 +347,8 @@ impl Jobs {
             Ok(job) => {
                 // Before the id is stored: if that fails, the job is running all the same.
                 self.with_job().insert(node.clone());
-                ticket.attach(&job.id, self.research.provider.kind()).await.map_err(CallError::from)?;
+                let (kind, endpoint) = (self.research.provider.kind(), self.research.settings.endpoint(&job.id));
+                ticket.attach(&job.id, kind, endpoint).await.map_err(CallError::from)?;
                 return Ok((ticket, job));
             }
             Err(error) => error,

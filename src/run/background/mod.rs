@@ -44,12 +44,12 @@ use std::time::Duration;
 
 use crate::base::environment::Environment;
 use crate::base::http::HttpError;
-use crate::base::id::ContentHash;
+use crate::base::id::{ContentHash, JobId};
 use crate::base::outbound::Outbound;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::price::{Price, PriceTable};
 
-use super::journal::ProviderKind;
+use super::journal::{CallRow, ProviderKind};
 pub(crate) use jobs::{JobTask, Jobs, to_try_again};
 pub(crate) use log::{JobEntry, jobs_of};
 #[cfg(test)]
@@ -104,6 +104,17 @@ impl ProviderKind {
     }
 }
 
+/// A setting that has changed since a job was started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Moved {
+    #[error("it was started with another provider: put `deep_research.provider` back")]
+    Provider,
+    #[error("it was started at `{started_at}`: put that address back (`deep_research.base_url` or `OPENAI_BASE_URL`)")]
+    Address { started_at: String },
+    #[error("it was started with another key: put that key back (the variable that `deep_research.key_env` names)")]
+    Key,
+}
+
 /// Deep Research, ready to start jobs.
 pub struct DeepResearch {
     /// The limits of a job, and the models to try.
@@ -135,6 +146,20 @@ impl DeepResearch {
     #[must_use]
     pub(crate) fn at(self, provider: Arc<dyn Provider>) -> Self {
         Self { provider, ..self }
+    }
+
+    /// Returns the setting that has changed since a job was started. `None` if none has, or if the call does not say where it
+    /// was started, as in journals of older versions.
+    fn moved(&self, call: &CallRow, job: &JobId) -> Option<Moved> {
+        if call.provider.is_some_and(|provider| provider != self.provider.kind()) {
+            return Some(Moved::Provider);
+        }
+        let (here, there) = (self.settings.endpoint(job), call.endpoint.as_ref()?);
+        match () {
+            () if there.address != here.address => Some(Moved::Address { started_at: there.address.clone() }),
+            () if there.key != here.key => Some(Moved::Key),
+            () => None,
+        }
     }
 
     /// Returns the billionths of a dollar set aside for one job; `None` if its price is unknown.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::DeepResearch;
 use super::job::{Job, JobState};
 use super::provider::JobError;
+use super::{DeepResearch, Moved};
 use crate::base::id::JobId;
 use crate::base::line::with_causes;
 use crate::base::retry::{Again, Failure, Policy, retry};
@@ -66,6 +66,8 @@ impl Failure for PollError {
 pub(super) struct Poller<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) research: &'a DeepResearch,
+    /// The setting that has changed since the job was started.
+    pub(super) moved: Option<&'a Moved>,
 }
 
 impl Poller<'_> {
@@ -78,16 +80,26 @@ impl Poller<'_> {
     }
 
     async fn followed(self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
+        // The job continues at the provider. Its ticket stays open, so that a resumed run reattaches to it.
+        let cannot_be_polled = |reason: String| {
+            let reason = format!("a job is in flight and cannot be polled: {reason}");
+            CallError::from(ModelError::Unknown { reason })
+        };
+        // Another server has no answer about the job. Another key may be of the same account.
+        if let Some(moved @ (Moved::Provider | Moved::Address { .. })) = self.moved {
+            return Err(cannot_be_polled(moved.to_string()));
+        }
         let (job, why) = match self.end_of(job).await {
             Ok(ended) => ended,
-            // The job continues at the provider. Its ticket stays open, so that a resumed run reattaches to it.
             Err(error) => {
-                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                let reason = format!("a job is in flight and cannot be polled: {}{hint}", with_causes(&error));
-                return Err(ModelError::Unknown { reason }.into());
+                let hint = self.moved.map(Moved::to_string).or_else(|| error.hint());
+                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                return Err(cannot_be_polled(with_causes(&error) + &hint));
             }
         };
-        if let Some(why) = why.filter(|_| !job.state.is_over()) {
+        // To another account, the job is one that never was.
+        let moved = self.moved.filter(|_| job.state == JobState::Vanished);
+        if let Some(why) = why.filter(|_| !job.state.is_over() || moved.is_some()) {
             // The cancellation may have failed: the ticket stays open, and a resumed run polls the job again.
             return Err(match why {
                 Why::Stopped => CallError::Cancelled,
@@ -96,6 +108,9 @@ impl Poller<'_> {
                     ModelError::Unknown { reason: format!("{why}, and the job could not be cancelled") }.into()
                 }
             });
+        }
+        if let Some(moved) = moved {
+            return Err(cannot_be_polled(format!("the provider does not know it, and {moved}")));
         }
         let report = self.research.provider.parse(&job.raw);
         let cost = self.research.provider.cost(&report, self.research.price(model).as_ref());

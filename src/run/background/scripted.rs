@@ -1,5 +1,6 @@
-//! An in-process provider for tests. Every job completes at the first poll.
+//! An in-process provider for tests. Every job completes at the first poll, unless the provider forgets jobs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::base::id::JobId;
 #[derive(Default)]
 pub(crate) struct ScriptedJobs {
     started: Mutex<Vec<JobRequest>>,
+    /// Whether it says that it knows no job.
+    pub(crate) forgets: AtomicBool,
 }
 
 impl ScriptedJobs {
@@ -58,7 +61,7 @@ impl Provider for ScriptedJobs {
     }
 
     fn retrieve<'a>(&'a self, id: &'a JobId, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
-        job(id, JobState::Completed)
+        job(id, if self.forgets.load(Ordering::SeqCst) { JobState::Vanished } else { JobState::Completed })
     }
 
     fn cancel<'a>(&'a self, id: &'a JobId, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {

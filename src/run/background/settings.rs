@@ -9,11 +9,13 @@ use super::ProviderKind;
 use super::request::{JobRequest, JobTerms, McpServer};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};
+use crate::base::id::JobId;
 use crate::base::money::nanos;
 use crate::base::outbound::Outbound;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::model::Effort;
 use crate::llm::price::{Price, PriceTable};
+use crate::run::journal::JobEndpoint;
 
 /// Default for the dollars set aside for one job.
 const MAX_COST: f64 = 3.0;
@@ -202,6 +204,12 @@ impl DeepResearchSettings {
         };
         // Last, so that settings are checked whether or not there is a key.
         Ok(is_available.then_some(settings))
+    }
+
+    /// Returns where a job is polled under these settings, as its call stores it.
+    pub(super) fn endpoint(&self, job: &JobId) -> JobEndpoint {
+        let key = self.key.as_ref().map(|key| key.fingerprint(&job.to_string()));
+        JobEndpoint { address: self.address.to_string(), key }
     }
 
     /// Returns a request for a job of `model` within the limits of these settings.

@@ -71,6 +71,15 @@ pub(crate) enum ProviderKind {
     Scripted,
 }
 
+/// Where a background job was started, and can be polled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobEndpoint {
+    /// Address of the endpoint.
+    pub(crate) address: String,
+    /// Fingerprint of its key, which differs from job to job; `None` if no key was sent.
+    pub(crate) key: Option<String>,
+}
+
 /// The columns of a [`CallKind`].
 #[derive(Serialize)]
 struct KindColumns {
@@ -205,6 +214,10 @@ pub(crate) struct CallRow {
     /// Provider of that job; `None` in journals of versions that had a single provider.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) provider: Option<ProviderKind>,
+    /// Where that job was started; `None` in journals of versions that did not store it. Not exported: it is of use to the
+    /// owner of the key alone.
+    #[serde(skip)]
+    pub(crate) endpoint: Option<JobEndpoint>,
 }
 
 /// A stored call can be used like the call itself.
@@ -314,14 +327,25 @@ impl LockedRun {
         self.write(move |connection, _| connection.execute(sql, (id, request)).map(drop)).await
     }
 
-    /// Stores the id of the background job that a call started. Must come before the first poll: a crash after it finds
-    /// the job again.
-    pub(crate) async fn attach_job(&self, id: i64, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
+    /// Stores the id of the background job that a call started, and where it can be polled. Must come before the first poll:
+    /// a crash after it finds the job again.
+    pub(crate) async fn attach_job(
+        &self,
+        id: i64,
+        job: &JobId,
+        provider: ProviderKind,
+        endpoint: JobEndpoint,
+    ) -> Result<(), JournalError> {
         let job = job.clone();
         self.write(move |connection, run| {
-            let sql = "UPDATE calls SET job = :job, provider = :provider WHERE id = :id AND run = :run";
+            let sql = "UPDATE calls SET job = :job, provider = :provider, endpoint = :endpoint \
+                       WHERE id = :id AND run = :run";
             let values = named_params! {
-                ":id": id, ":run": run.as_str(), ":job": Plain(job), ":provider": Plain(provider),
+                ":id": id,
+                ":run": run.as_str(),
+                ":job": Plain(job),
+                ":provider": Plain(provider),
+                ":endpoint": Json(endpoint),
             };
             connection.execute(sql, values).map(drop)
         })
@@ -379,7 +403,8 @@ impl Journal {
 
 /// All columns but the reply, which lists leave out: it is the bulk of the table.
 pub(super) const CALL_COLUMNS: &str = "id, key, node, role, model, request_hash, purpose, label, is_tight, counted_tokens, \
-                                       worst_tokens, worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider";
+                                       worst_tokens, worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider, \
+                                       endpoint";
 
 pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
@@ -408,5 +433,6 @@ pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
         cost: plain(row, "cost")?,
         job: plain(row, "job")?,
         provider: plain(row, "provider")?,
+        endpoint: optional_json(row, "endpoint")?,
     })
 }

@@ -39,7 +39,9 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use calls::{Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, PromptCall, ProviderKind};
+pub(crate) use calls::{
+    Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind,
+};
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
 pub(crate) use runs::{RunList, RunRow};
@@ -549,7 +551,7 @@ pub(super) mod tests {
         Record { seq: 1, at: Moment(7), event }
     }
 
-    fn call(key: &str) -> Call {
+    pub(super) fn call(key: &str) -> Call {
         let role = Role::Judge;
         Call {
             key: CallKey::new(key),
@@ -824,6 +826,6 @@ pub(super) mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, but this version of dr supports up to 8");
+        assert_eq!(error.to_string(), "journal has format 99, but this version of dr supports up to 9");
     }
 }

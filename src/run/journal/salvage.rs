@@ -17,16 +17,23 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::calls::JOB_STEP;
+use super::calls::{CallState, JOB_STEP, JobEndpoint, ProviderKind};
 use super::lookups::{BROKEN_JOB, LookupTool};
-use super::{Journal, JournalError, MIGRATIONS, Plain, lock_file, make_private, make_writable, migrate, side_file};
+use super::{
+    Journal, JournalError, MIGRATIONS, Plain, lock_file, make_private, make_writable, migrate, optional_json, plain,
+    side_file,
+};
 use crate::base::clock::Moment;
 use crate::base::folder::write_private;
-use crate::base::id::RunId;
+use crate::base::id::{JobId, NodeId, RunId};
 use crate::base::lock::FileLock;
+use crate::llm::message::{Reply, Role, Usage};
+use crate::run::budget::Purpose;
 use crate::run::event::{Event, Record};
+use crate::source::Label;
 
 /// Size of a page in every journal: SQLite's default, which `dr` never changed.
 const PAGE_BYTES: usize = 4_096;
@@ -43,30 +50,59 @@ const MAX_ATTEMPTS: usize = 20_000;
 /// Limit on the rows read from scattered pages. Pages of a forged database can lead to one another without end.
 const MAX_SCATTERED: usize = 2_000_000;
 
-/// Makes an unreadable call readable: without its reply, then also with the fixed columns of a background job.
+/// How a column of a call is mended: its name, whether a row has a value of it that can be read, and the SQL of the value
+/// that takes its place otherwise.
+type Mend = (&'static str, fn(&Row<'_>, &str) -> bool, String);
+
+/// Returns the mends of an unreadable call, in the order they are made: later ones rely on earlier ones. Each value is the
+/// strict one. The call stays charged, counts as internal, and serves the same request again if its reply is left.
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
-fn mends() -> [(String, &'static str); 3] {
+fn mends() -> [Mend; 16] {
     // By key, since the role may be the column that cannot be read.
     let is_job = format!("key = node || '/{JOB_STEP}'");
+    let owner = "CASE WHEN key GLOB 'n[1-9]*/*' AND NOT substr(key, 2, instr(key, '/') - 2) GLOB '*[^0-9]*'
+        THEN substr(key, 1, instr(key, '/') - 1) END";
+    let value = |sql: &str| sql.to_owned();
     [
+        ("node", is_plain::<Option<NodeId>>, value(owner)),
+        ("role", is_plain::<Role>, format!("iif({is_job}, 'researcher', 'worker')")),
+        ("purpose", is_plain::<Purpose>, value("'research'")),
+        ("label", is_plain::<Label>, value("'internal'")),
+        ("counted_tokens", is_plain::<u64>, value("0")),
+        ("worst_tokens", is_plain::<u64>, value("counted_tokens")),
+        ("worst_cost", is_plain::<Option<u64>>, value("NULL")),
+        ("cost", is_plain::<Option<u64>>, value("worst_cost")),
+        ("sent_at", is_plain::<Moment>, value("0")),
+        ("ended_at", is_plain::<Option<Moment>>, value("NULL")),
+        ("usage", is_json::<Usage>, value("NULL")),
+        ("job", is_plain::<Option<JobId>>, value("NULL")),
+        ("provider", is_plain::<Option<ProviderKind>>, value("NULL")),
+        ("endpoint", is_json::<JobEndpoint>, value("NULL")),
+        ("reply", is_json::<Reply>, value("NULL")),
         (
+            "outcome",
+            is_outcome,
             format!(
-                "UPDATE calls SET reply = NULL, usage = NULL, error = NULL,
-                 outcome = CASE WHEN job IS NULL AND {is_job} THEN 'unknown' ELSE 'damaged' END WHERE id = ?1"
+                "CASE WHEN reply IS NOT NULL THEN 'replied' WHEN job IS NULL AND {is_job} THEN 'unknown' ELSE 'damaged' END"
             ),
-            "reply of call",
         ),
-        (
-            format!(
-                "UPDATE calls SET role = 'researcher', purpose = 'research', label = 'public', provider = NULL
-                 WHERE id = ?1 AND {is_job}"
-            ),
-            "reply and role of call",
-        ),
-        ("UPDATE calls SET node = NULL WHERE id = ?1".to_owned(), "reply and node of call"),
     ]
+}
+
+fn is_plain<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> bool {
+    plain::<T>(row, column).is_ok()
+}
+
+fn is_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> bool {
+    optional_json::<T>(row, column).is_ok()
+}
+
+/// Returns whether the outcome can be read, and is not that of a call whose reply is lost.
+fn is_outcome(row: &Row<'_>, column: &str) -> bool {
+    let has_reply = optional_json::<Reply>(row, "reply").is_ok_and(|reply| reply.is_some());
+    plain(row, column).is_ok_and(|state: CallState| state != CallState::Replied || has_reply)
 }
 
 /// Restores the number of the call in an unreadable answer of a background job.
@@ -124,8 +160,7 @@ impl Journal {
         Ok(salvaged)
     }
 
-    /// Removes calls and lookups whose values this version cannot read. A call whose reply alone is unreadable stays,
-    /// as one whose reply is lost: it was charged.
+    /// Mends calls whose values this version cannot read, since they were charged, and removes such lookups.
     fn drop_unreadable(self, lost: &mut Vec<String>) -> Result<(), JournalError> {
         self.database.write(|connection| {
             let mut statement = connection.prepare("SELECT id FROM calls")?;
@@ -134,15 +169,17 @@ impl Journal {
             let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
             let mends = mends();
             for id in ids.into_iter().filter(|id| !is_readable(*id)) {
-                let mut mended = None;
-                for (mend, what) in &mends {
-                    if mended.is_none() {
-                        connection.execute(mend, [id])?;
-                        mended = is_readable(id).then_some(*what);
+                let mut mended = Vec::new();
+                for (column, can_be_read, value) in &mends {
+                    if !connection.query_row(&sql, [id], |row| Ok(can_be_read(row, column)))? {
+                        connection.execute(&format!("UPDATE calls SET {column} = {value} WHERE id = ?1"), [id])?;
+                        mended.push(*column);
                     }
                 }
-                lost.push(format!("{} {id}", mended.unwrap_or("call")));
-                if mended.is_none() {
+                if is_readable(id) {
+                    lost.push(format!("{} of call {id}", mended.join(" and ")));
+                } else {
+                    lost.push(format!("call {id}"));
                     connection.execute("DELETE FROM calls WHERE id = ?1", [id])?;
                 }
             }
@@ -615,8 +652,8 @@ pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::journal::LockedRun;
-    use crate::run::journal::tests::started;
+    use crate::run::journal::tests::{call, started};
+    use crate::run::journal::{Call, CallKind, CallOutcome, CallRow, LockedRun};
 
     /// Creates a journal at `path` with a run, as a killed process leaves it: with everything in its log.
     async fn killed(path: &Path, run: &RunId) {
@@ -656,6 +693,70 @@ mod tests {
             assert_eq!(runs(&path).await, std::slice::from_ref(expected), "killed at step {step}");
             assert!(!is_half_repaired(&path));
             assert_eq!(runs(&kept).await, std::slice::from_ref(&damaged), "the damaged journal is kept with its log");
+        }
+    }
+
+    /// Returns the calls of a run after a repair: a prompt and a job, both replied, that were damaged by `sql`. Also returns
+    /// what the repair reports as lost.
+    async fn repaired(sql: &str) -> (Vec<CallRow>, Vec<String>) {
+        let (folder, run) = (tempfile::tempdir().unwrap(), RunId::random(1));
+        let path = folder.path().join("state.db");
+        let journal = Journal::open(&path).unwrap();
+        let locked = LockedRun::new(run.clone(), journal.clone(), None);
+        locked.create("why?", &started()).await.unwrap();
+        let job = Call { kind: CallKind::Job, worst_cost: Some(99), ..call("n3/research") };
+        for call in [call("n2/step/1"), job] {
+            let id = locked.begin_call(&call, Moment(8)).await.unwrap();
+            if call.is_job() {
+                let endpoint = JobEndpoint { address: "http://localhost".into(), key: None };
+                locked.attach_job(id, &"resp_7".parse().unwrap(), ProviderKind::OpenAi, endpoint).await.unwrap();
+            }
+            let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
+            let reply = Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: json!({ "a": 1 }) };
+            locked.end_call(id, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
+        }
+        journal.damage(sql).await;
+        drop((locked, journal));
+        let lost = Journal::salvage(&path, |_| true).unwrap().lost;
+        (Journal::open(&path).unwrap().calls(&run).await.unwrap(), lost)
+    }
+
+    #[tokio::test]
+    async fn call_with_a_damaged_word_keeps_its_charge_and_its_reply() {
+        let (whole, lost) = repaired("").await;
+        assert!(lost.is_empty() && whole.len() == 2, "{lost:?}");
+        for (column, value, mended) in [
+            ("node", "'m2'", ["n2", "n3"]),
+            ("role", "'judgf'", ["worker", "researcher"]),
+            ("purpose", "CAST(x'7265ff' AS TEXT)", ["research", "research"]),
+            ("label", "'publia'", ["internal", "internal"]),
+            ("outcome", "'repliee'", ["replied", "replied"]),
+            ("usage", "'{'", ["null", "null"]),
+            ("cost", "-1", ["null", "99"]),
+            ("sent_at", "-1", ["0", "0"]),
+        ] {
+            let (calls, lost) = repaired(&format!("UPDATE calls SET {column} = {value}")).await;
+            assert_eq!(lost, [1, 2].map(|id| format!("{column} of call {id}")), "{column}");
+            let columns: Vec<_> = calls.iter().map(|call| serde_json::to_value(call).unwrap()).collect();
+            let found: Vec<_> = columns.iter().map(|columns| columns[column].to_string()).collect();
+            assert_eq!(found.iter().map(|value| value.trim_matches('"')).collect::<Vec<_>>(), mended, "{column}");
+            for (call, before) in calls.iter().zip(&whole) {
+                assert_eq!((&call.reply, call.is_job(), &call.job), (&before.reply, before.is_job(), &before.job));
+                assert!(column == "cost" || call.charged_cost() == Some(42), "{column}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn call_whose_reply_is_lost_stays_charged_and_its_job_is_polled_again() {
+        for (sql, polled) in
+            [("reply = '{'", true), ("reply = '{', provider = 'openaj'", true), ("reply = '{', job = ''", false)]
+        {
+            let (calls, lost) = repaired(&format!("UPDATE calls SET {sql}")).await;
+            assert!(lost.len() == 2 && calls.iter().all(|call| call.charged_cost() >= Some(42)), "{sql}: {lost:?}");
+            let states: Vec<_> = calls.iter().map(|call| (call.state, call.job_to_poll().is_some())).collect();
+            let job = if polled { (CallState::Damaged, true) } else { (CallState::Unknown, false) };
+            assert_eq!(states, [(CallState::Damaged, false), job], "{sql}");
         }
     }
 

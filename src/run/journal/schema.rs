@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use super::egress::link_all;
 
 /// The migration from each version of the format to the next. Their number is the version this program writes.
-pub(super) const MIGRATIONS: [&str; 8] = [
+pub(super) const MIGRATIONS: [&str; 9] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -94,6 +94,8 @@ pub(super) const MIGRATIONS: [&str; 8] = [
     UPDATE calls SET node = substr(key, 1, instr(key || '/', '/') - 1) WHERE key GLOB 'n[1-9]*'
         AND NOT substr(key, 2, instr(key || '/', '/') - 2) GLOB '*[^0-9]*';
     UPDATE calls SET outcome = 'damaged' WHERE outcome = 'lost' AND error IS NULL;",
+    // A job was polled wherever the settings led, and given up if it was not known there.
+    "ALTER TABLE calls ADD COLUMN endpoint TEXT;",
 ];
 
 /// The version from which on outgoing texts are chained by their hashes.

@@ -1,9 +1,11 @@
 //! Background jobs of a run: time limits, providers, and incomplete reports.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::json;
 
 use super::super::budget::Purpose;
-use super::super::journal::{self, CallKind, CallState, JOB_STEP, PromptCall, ProviderKind};
+use super::super::journal::{self, CallKind, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
@@ -58,6 +60,32 @@ async fn job_is_cancelled_when_the_time_of_its_run_is_up_and_restarted_with_more
     assert_eq!(world.resume_with(LIMITS).await.unwrap(), StopReason::Complete);
     assert_eq!(server.jobs().iter().map(|job| job.status).collect::<Vec<_>>(), ["cancelled", "completed"]);
     assert!(!researched(&world).await[0].report.findings.is_empty());
+}
+
+#[tokio::test]
+async fn node_that_only_concludes_starts_no_job_and_needs_none() {
+    for hint in ["web", "mixed"] {
+        let server = Setup::new(|_| String::new()).with_polls(0).start();
+        let node = |id: &str, question: &str, hint: &str, tools: &[&str], depends_on: &[&str]| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "tools": tools, "depends_on": depends_on, "why": "it is asked for" });
+        let nodes = [
+            node("beds", BEDS, "web", &[], &[]),
+            node("gutters", "What do copper gutters cost?", "web", &[], &[]),
+            node("compare", "How do beds and gutters differ?", hint, &["conclude"], &["beds", "gutters"]),
+        ];
+        let plan = serde_json::from_value(json!({ "reasoning": "compares", "new_nodes": nodes })).unwrap();
+        let world = Outside { plan: Some(plan), max_jobs: 2, ..with_jobs(&server, &[]) };
+        assert_eq!(world.ask().await.unwrap(), StopReason::Complete, "{hint}");
+        assert_eq!(server.jobs().len(), 2, "{hint}");
+        let (state, compare) = (world.state().await, NodeId::numbered(4));
+        let branch = &state.branches[&compare];
+        assert_eq!(state.tree.get(&compare).unwrap().status, NodeStatus::Done, "{hint}");
+        assert!(!branch.report.findings.is_empty() && branch.evidence.is_empty(), "{hint}: {branch:#?}");
+        assert!(branch.notes.is_empty(), "{hint}: {:?}", branch.notes);
+        let calls = world.calls().await;
+        let of_node: Vec<_> = calls.iter().filter(|call| call.key.node() == Some(&compare)).collect();
+        let label = if hint == "web" { Label::Public } else { Label::Internal };
+        assert_eq!(of_node.iter().map(|call| call.label).collect::<Vec<_>>(), [label], "{hint}: {of_node:#?}");
+    }
 }
 
 #[tokio::test]
@@ -143,7 +171,8 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     };
     let ticket = ledger.open(&call, Reserving::IfItFits, std::future::pending()).await.unwrap();
     if let Some(job) = job {
-        ticket.attach(&job.parse().unwrap(), ProviderKind::Scripted).await.unwrap();
+        let endpoint = JobEndpoint { address: server.url(), key: None };
+        ticket.attach(&job.parse().unwrap(), ProviderKind::Scripted, endpoint).await.unwrap();
     }
     drop(ticket);
     // A worker of another node whose reply is unknown, which is no job.
@@ -179,6 +208,43 @@ async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
     let found = carried_out(&jobs, &other, &mut released).await.unwrap();
     assert_eq!(found, ("scripted report scripted_1".into(), true));
     assert_eq!((provider.started().len(), released), (1, vec![other]));
+}
+
+#[tokio::test]
+async fn job_that_is_not_known_is_given_up_only_where_it_was_started() {
+    let node = NodeId::numbered(4);
+    for (column, value, says) in [
+        ("endpoint", "NULL", None),
+        ("endpoint", "endpoint", None),
+        ("endpoint", "json_set(endpoint, '$.key', '0123456789abcdef')", Some("another key")),
+        ("endpoint", "json_set(endpoint, '$.address', 'https://example.org/v1')", Some("`https://example.org/v1`")),
+        ("provider", "'openai'", Some("another provider")),
+    ] {
+        let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+        let journal = jobs.ledger().run().journal();
+        journal.damage(&format!("UPDATE calls SET {column} = {value} WHERE job IS NOT NULL")).await;
+        provider.forgets.store(true, Ordering::SeqCst);
+        let failed = carried_out(&jobs, &node, &mut Vec::new()).await.unwrap_err();
+        let calls = journal.calls(jobs.ledger().run().id()).await.unwrap();
+        let job = calls.iter().find(|call| call.is_job()).unwrap();
+        match says {
+            None => assert_eq!(job.state, CallState::Lost, "{column} = {value}: {failed}"),
+            Some(says) => {
+                assert_eq!(job.state, CallState::Sent, "{column} = {value}: {failed}");
+                assert!(failed.to_string().contains(says), "{failed}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn job_is_polled_with_another_key_of_its_account() {
+    let node = NodeId::numbered(4);
+    let (jobs, _) = interrupted(&node, Some("scripted_7"), false).await;
+    let journal = jobs.ledger().run().journal();
+    journal.damage("UPDATE calls SET endpoint = json_set(endpoint, '$.key', 'cafe') WHERE job IS NOT NULL").await;
+    let found = carried_out(&jobs, &node, &mut Vec::new()).await.unwrap();
+    assert_eq!(found.0, "scripted report scripted_7");
 }
 
 #[tokio::test]

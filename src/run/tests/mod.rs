@@ -22,6 +22,8 @@ mod ledger;
 
 mod outside;
 
+mod outward;
+
 mod rounds;
 
 use std::sync::Arc;

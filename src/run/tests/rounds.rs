@@ -1,9 +1,11 @@
-//! Rounds without new evidence repeat no call, and a round asks the web nothing twice.
+//! Rounds without new evidence repeat no call, and the web is asked nothing twice.
 
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
 
+use super::super::event::{Event, Record};
+use super::super::orchestrator::RunNotice;
 use super::outside::{LIMITS, Outside};
 use super::*;
 use crate::base::token::CountTokens;
@@ -88,6 +90,73 @@ async fn round_without_new_evidence_keeps_the_draft_it_has() {
     let asked = model.asked.lock().unwrap();
     for (at, prompt) in asked.iter().enumerate() {
         assert!(!asked[at + 1..].contains(prompt), "{prompt:#?}");
+    }
+}
+
+/// A question of the second plan, which its node answers from what two others found.
+const COMPARED: &str = "How do topics 1 and 2 differ?";
+
+/// Makes the second plan one node that only concludes, with a conclusion of its own.
+fn compares(prompt: &Prompt, text: String) -> String {
+    let asks_for = |form: &str| prompt.schema.as_ref().is_some_and(|schema| schema.name == form);
+    if asks_for("plan") && prompt.messages[0].text.starts_with("You continue the plan") {
+        let mut plan: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let node = &mut plan["new_nodes"][0];
+        (node["question"], node["tools"]) = (COMPARED.into(), ["conclude"].as_slice().into());
+        node["depends_on"] = ["n2", "n3"].as_slice().into();
+        plan.to_string()
+    } else if asks_for("branch_report") && prompt.messages[1].text.contains(COMPARED) {
+        let mut report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        report["findings"][0]["text"] = "Topic 2 is described after topic 1.".into();
+        report.to_string()
+    } else {
+        text
+    }
+}
+
+#[tokio::test]
+async fn round_that_only_concludes_something_new_is_progress_and_gets_a_draft() {
+    let world = World::new(Researcher { nodes: 9, more_nodes: 1 });
+    let model = Repeating::of(&world.model, compares);
+    let resources = Resources { models: Some(model.models()), ..world.resources() };
+    let question = "What is known of the topics?".parse().unwrap();
+    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
+    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    let made = |part: &str| calls.iter().filter(|call| call.key.as_str().starts_with(part)).count();
+    let state = world.store.read(&World::run()).await.unwrap().1;
+    let branch = &state.branches[&"n11".parse().unwrap()];
+    assert!(branch.evidence.is_empty() && !branch.report.findings.is_empty(), "{branch:#?}");
+    assert!(made("draft/1") > 0 && made("draft/2") > 0, "{calls:#?}");
+    assert_eq!((state.round(), state.folded.idle_rounds), (2, 0));
+}
+
+#[tokio::test]
+async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_round() {
+    for ends in [StopReason::TimeExceeded, StopReason::Cancelled] {
+        let mut world = World::new(TWO_ROUNDS);
+        world.limits.time = Some(Duration::from_mins(15));
+        let (clock, stop) = (Arc::clone(&world.clock), world.stop.clone());
+        let listener = move |notice: &RunNotice<'_>| {
+            if let RunNotice::Event(Record { event: Event::Planned { round: 2, .. }, .. }, _) = notice {
+                match ends {
+                    StopReason::Cancelled => stop.cancel(),
+                    // Research is over, and there is time to write.
+                    _ => clock.advance(Duration::from_mins(14)),
+                }
+            }
+        };
+        let resources = Resources { listener: Arc::new(listener), ..world.resources() };
+        let question = "What is known of the topics?".parse().unwrap();
+        let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+        assert_eq!(run.conduct().await.unwrap(), ends);
+        let calls = world.store.journal().calls(&World::run()).await.unwrap();
+        let bought: Vec<_> = calls.iter().filter(|call| call.key.as_str().starts_with("write")).collect();
+        assert!(bought.is_empty(), "{bought:#?}");
+        let state = world.store.read(&World::run()).await.unwrap().1;
+        let Phase::Ended(ended) = &state.phase else { panic!("{:#?}", state.phase) };
+        assert_eq!(ended.draft.answer, state.folded.draft.as_ref().unwrap().answer, "{ends:?}");
+        assert!(!ended.draft.is_makeshift && !ended.draft.findings.is_empty(), "{ends:?}");
     }
 }
 

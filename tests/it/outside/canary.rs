@@ -411,6 +411,37 @@ fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_
 }
 
 #[test]
+fn no_secret_of_an_answer_arrives_by_a_run_that_follows_it_up_and_gets_a_search_engine_when_it_is_resumed() {
+    let outside = outside();
+    let (sender, has_come) = channel();
+    let is_killed = AtomicBool::new(false);
+    let models = Setup::new(|request| betray(request, &known(&request.said()), "http://localhost"));
+    let models = models.with_faults(move |call| {
+        let is_first = call.request.form() == Some("plan") && !is_killed.swap(true, Ordering::SeqCst);
+        is_first.then(|| {
+            // A failed test has dropped the receiver.
+            let _ = sender.send(());
+            Fault::TimeOut
+        })
+    });
+    let models = models.start();
+    let world = models_at(heron(), &models);
+    set(&world, "[deep_research]\nmax_jobs = 0\n");
+    let first = ["ask", "--json", "--source", "internal", "--mode", "quick", "What is known of project Heron?"];
+    let first = world.dr(first).succeeded().json();
+    let follow = ["ask", "--quiet", "--mode", "deep", "--follow", first["run_id"].as_str().unwrap(), QUESTION];
+    let mut child = world.command(follow).spawn().unwrap();
+    has_come.recv_timeout(Duration::from_mins(1)).expect("it is planned");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let world = world.with_variable("SEARXNG_URL", outside.origin());
+    let run = world.dr(["resume", "--quiet"]);
+    assert!(matches!(run.exit, Some(0 | 4)) && outside.count() > 0, "{run}");
+    assert_nothing_leaked(&outside, &world, &[], &run);
+    assert_outward_prompts_are_clean(&models, &world);
+}
+
+#[test]
 fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other_nor_of_a_server() {
     let server = "[mcp.tickets]\ncommand = [\"tickets\"]\ntools = [\"find\"]\nlabel = \"internal\"\n";
     for (searched, more, is_open) in [

@@ -65,6 +65,26 @@ fn run_killed_while_polling_reattaches_to_its_job() {
 }
 
 #[test]
+fn job_in_flight_is_kept_while_the_settings_lead_to_another_server() {
+    let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
+    let other = Setup::new(reader::say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let mut child = started(&world, &has_come);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    set(&world, &format!("[deep_research]\nbase_url = \"{}\"\n", other.url()));
+    let elsewhere = world.dr(["resume", "--json"]);
+    assert_eq!(elsewhere.exit, Some(4), "{elsewhere}");
+    let said = format!("it was started at `{}`: put that address back", server.url());
+    assert!(elsewhere.stdout.contains(&said), "{elsewhere}");
+    assert_eq!((other.jobs().len(), count(&other, Kind::AskJob)), (0, 0), "nothing was asked there");
+    set(&world, "");
+    let report = world.dr(["resume", "--json", &newest(&world)]).succeeded().json();
+    assert_eq!((count(&server, Kind::StartJob), server.jobs().len()), (1, 1));
+    assert!(!quotes(&report, "public").is_empty() && report["degraded"] == false, "{report:#}");
+}
+
+#[test]
 fn run_killed_while_starting_a_job_starts_another_only_with_retry_unknown() {
     let (server, has_come) = telling(Kind::StartJob, Some(Fault::TimeOut), 0);
     let world = models_at(greenhouse(), &server);
@@ -358,6 +378,9 @@ fn node_whose_job_exceeds_the_budget_is_searched_or_blocked() {
     let report = world.dr(ask).succeeded().json();
     assert_eq!(report["stop_reason"], "complete", "{report:#}");
     assert!(!quotes(&report, "public").is_empty() && server.jobs().is_empty());
+    let said = "the web was searched without Deep Research: the cap of a Deep Research job (`max_cost`) exceeds";
+    let limitations = report["limitations"].as_array().unwrap();
+    assert!(limitations.iter().any(|note| note.as_str().unwrap().starts_with(said)), "{limitations:#?}");
 }
 
 #[test]
@@ -423,7 +446,7 @@ const DAMAGES: [&str; 5] = [
 ];
 
 #[test]
-fn job_whose_report_on_record_cannot_be_read_is_polled_again_and_never_bought_again() {
+fn job_whose_record_cannot_be_read_is_polled_again_if_its_report_is_lost_and_never_bought_again() {
     for sql in DAMAGES {
         // Killed when the report is on record and the pages it cites are fetched.
         let (server, has_come) = telling(Kind::Page, Some(Fault::TimeOut), 0);
@@ -442,10 +465,13 @@ fn job_whose_report_on_record_cannot_be_read_is_polled_again_and_never_bought_ag
             assert!(resumed.stderr.contains("journal has an entry that cannot be read"), "{sql}: {resumed}");
             assert!(resumed.stderr.contains("hint: `dr doctor --repair`"), "{sql}: {resumed}");
             let repaired = world.dr(["doctor", "--repair"]).succeeded();
-            assert!(repaired.stdout.contains("lost: reply "), "{sql}: {repaired}");
+            let column = sql.split_whitespace().nth(3).unwrap();
+            assert!(repaired.stdout.contains(&format!("lost: {column} ")), "{sql}: {repaired}");
             world.dr(["resume", "--json"]).succeeded()
         };
-        assert_eq!((server.jobs().len(), polls()), (1, before + 1), "{sql}");
+        // A repair keeps a reply that can be read.
+        let again = usize::from(sql.contains("SET reply"));
+        assert_eq!((server.jobs().len(), polls()), (1, before + again), "{sql}");
         let report = resumed.json();
         assert!(!quotes(&report, "public").is_empty(), "{sql}: {report:#}");
         assert_eq!(report["usage"]["by_role"]["researcher"]["calls"], 1, "{sql}");

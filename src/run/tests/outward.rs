@@ -1,0 +1,99 @@
+//! What a conversation that faces outward is given of a run.
+
+use serde_json::json;
+
+use super::super::event::{Event, Followed, Record};
+use super::super::outward::{OutwardWork, outward_brief, outward_task};
+use super::super::phase::OutwardBrief;
+use super::*;
+use crate::research::memory::Memory;
+use crate::research::node::{Node, NodeId, SourceHint};
+use crate::research::plan::Plan;
+use crate::research::question::AspectId;
+use crate::research::report::Draft;
+use crate::research::route::Route;
+use crate::research::scripted::{branch, brief};
+use crate::research::verdict::Verdict;
+use crate::source::Label;
+
+const ASKED: &str = "How do others water beds?";
+
+/// Returns the state after these events.
+fn state(settings: RunSettings, events: Vec<Event>) -> RunState {
+    let started = Event::Started { question: ASKED.parse().unwrap(), settings: Box::new(settings) };
+    let events = [started].into_iter().chain(events);
+    let records: Vec<_> = events.zip(1..).map(|(event, seq)| Record { seq, at: Moment(seq), event }).collect();
+    RunState::of(&records).unwrap()
+}
+
+/// Returns a node for the web that has a schema of its own.
+fn web(number: u32, depends_on: &[u32]) -> Node {
+    let question = format!("Word {number} of the planner?").parse().unwrap();
+    let node = Node::new(NodeId::numbered(number), Some(NodeId::numbered(1)), question, 1);
+    Node {
+        source_hint: SourceHint::Web,
+        depends_on: depends_on.iter().map(|number| NodeId::numbered(*number)).collect(),
+        aspects: vec![AspectId::numbered(1)],
+        output_schema: Some(json!({ "type": "object", "title": format!("schema {number}") })),
+        ..node
+    }
+}
+
+fn planned(round: u32, node: Node) -> Event {
+    Event::Planned { round, plan: Plan { nodes: vec![node], ..Plan::default() } }
+}
+
+#[test]
+fn schema_and_output_of_a_node_leave_only_in_words_from_before_retrieval() {
+    let first = NodeId::numbered(2);
+    let mut found = branch(&first, &["Drip lines save water."], Label::Public);
+    found.report.output = Some(json!({ "said": "in the words of the schema" }));
+    let verdict = Verdict {
+        is_complete: false,
+        recommend_more_iterations: true,
+        missing_aspects: Vec::new(),
+        weak_evidence_areas: Vec::new(),
+        overall_confidence: 0.5,
+        relied_on: Vec::new(),
+        complaints: Vec::new(),
+    };
+    let state = state(
+        settings(BudgetLimits::default()),
+        vec![
+            Event::Briefed { brief: brief(ASKED, &["water"]), outward: None },
+            planned(1, web(2, &[])),
+            Event::NodeStarted { node: first.clone(), route: Route::Web, why: String::new() },
+            Event::NodeFinished { node: first.clone(), branch: Box::new(found) },
+            Event::RoundEnded { round: 1, memory: Memory::default(), draft: Draft::default(), verdict },
+            planned(2, web(3, &[2])),
+        ],
+    );
+    let briefs = state.phase.stage().briefs().unwrap();
+    let schemas = [2, 3].map(|number| {
+        let node = state.tree.get(&NodeId::numbered(number)).unwrap();
+        outward_task(&state, briefs, node).output_schema().cloned()
+    });
+    assert_eq!(schemas, [web(2, &[]).output_schema, None], "the planner of round 2 had findings in view");
+    let work = OutwardWork::of(&state, briefs, state.tree.get(&NodeId::numbered(3)).unwrap());
+    let reports: Vec<_> = work.conclusions.iter().map(|(.., branch)| &branch.as_branch().report).collect();
+    assert_eq!(reports.len(), 1);
+    assert!(!reports[0].findings.is_empty() && reports[0].output.is_none(), "{:#?}", reports[0]);
+}
+
+#[test]
+fn run_that_was_briefed_with_an_earlier_answer_in_view_and_no_way_out_gives_the_web_its_question_alone() {
+    let followed =
+        Followed { run: RunId::random(2), question: "What is ours?".parse().unwrap(), answer: "Secret.".into() };
+    let state = state(
+        RunSettings { follows: Some(followed), ..settings(BudgetLimits::default()) },
+        vec![
+            Event::Briefed { brief: brief("Say what the secret is.", &["the secret"]), outward: None },
+            planned(1, web(2, &[])),
+        ],
+    );
+    let briefs = state.phase.stage().briefs().unwrap();
+    assert_eq!(briefs.outward, OutwardBrief::Missing);
+    let task = outward_task(&state, briefs, state.tree.get(&NodeId::numbered(2)).unwrap());
+    assert_eq!((task.words().as_str(), task.aspects().len(), task.output_schema()), (ASKED, 0, None));
+    assert_eq!(outward_brief(&state, briefs).as_str(), ASKED);
+}
