@@ -13,7 +13,7 @@ use crate::research::report::Report;
 use crate::research::unit::readable;
 use crate::source::Place;
 
-/// Most characters of a quote in the list of sources, by which a reader finds it in its document.
+/// Characters of a longer quote in the list of sources, by which a reader finds it in its document.
 const SHORT_QUOTE_CHARACTERS: usize = 50;
 
 /// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
@@ -157,9 +157,12 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
 /// Returns the beginning of [`quoted`], up to the end of a word.
 pub(super) fn shortly_quoted(evidence: &Evidence) -> String {
     let quote = quoted(evidence);
-    let Some((end, _)) = quote.char_indices().nth(SHORT_QUOTE_CHARACTERS) else { return quote };
-    let start = &quote[..end];
-    let words = start.rsplit_once(' ').map_or(start, |(words, _)| words);
+    // A few more characters are better than an end that is cut off.
+    if quote.chars().count() <= SHORT_QUOTE_CHARACTERS * 4 / 3 {
+        return quote;
+    }
+    let start: String = quote.chars().take(SHORT_QUOTE_CHARACTERS).collect();
+    let words = start.rsplit_once(' ').map_or(start.as_str(), |(words, _)| words);
     format!("{}…", words.trim_end_matches([' ', ',', ';', ':', '.', '|']))
 }
 
