@@ -90,7 +90,7 @@ pub(super) enum ToolDraft {
     Call,
 }
 
-/// Bytes of an opened passage that every prompt shows. Stands in for [`Shown::shown_to`] until the next prompt decides
+/// Bytes of an opened passage that every prompt shows. Stands in for [`Shown::end`] until the next prompt decides
 /// where a passage opened in this step is cut.
 const SURELY_SHOWN: usize = 2_000;
 
@@ -101,7 +101,7 @@ pub(super) struct Shown {
     /// Whether it was opened instead of found by a search.
     pub(super) is_opened: bool,
     /// Byte up to which its text is shown; `None` before it is.
-    pub(super) shown_to: Option<usize>,
+    pub(super) end: Option<usize>,
     /// Whether the last prompt had no room for it.
     pub(super) is_left_out: bool,
 }
@@ -109,18 +109,18 @@ pub(super) struct Shown {
 impl Shown {
     /// Returns the byte at which its text was cut, if it was.
     fn cut_at(&self) -> Option<usize> {
-        self.shown_to.filter(|at| *at < self.passage.text.trim_end().len())
+        self.end.filter(|at| *at < self.passage.text.trim_end().len())
     }
 
     /// Returns the part of its text that the last prompt showed.
     fn seen(&self) -> &str {
-        let end = self.shown_to.filter(|_| !self.is_left_out).unwrap_or(0);
+        let end = self.end.filter(|_| !self.is_left_out).unwrap_or(0);
         self.passage.text.get(..end).unwrap_or_default()
     }
 
     /// Returns whether this passage was opened and its shown part contains a hit.
     fn has_shown(&self, hit: &Passage) -> bool {
-        let seen = self.passage.text.get(..self.shown_to.unwrap_or(SURELY_SHOWN).min(self.passage.text.len()));
+        let seen = self.passage.text.get(..self.end.unwrap_or(SURELY_SHOWN).min(self.passage.text.len()));
         let is_here = self.is_opened && self.passage.place.is_same_document(&hit.place);
         is_here && seen.is_some_and(|seen| seen.contains(hit.text.trim()))
     }
@@ -572,7 +572,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             known.is_opened |= has_more;
             return (place, known.is_left_out || has_more);
         }
-        self.shown.push(Shown { passage, is_opened, shown_to: None, is_left_out: false });
+        self.shown.push(Shown { passage, is_opened, end: None, is_left_out: false });
         (self.shown.len() - 1, true)
     }
 

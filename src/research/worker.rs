@@ -415,7 +415,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let mut above = HashSet::new();
         for passage in view.results.iter().flat_map(|result| &result.passages) {
             let shown = &mut self.notebook.shown[passage.at];
-            (shown.is_left_out, shown.shown_to) = (false, Some(passage.below(&above).end));
+            (shown.is_left_out, shown.end) = (false, Some(passage.below(&above).end));
             above.insert(passage.id.as_str());
         }
         prompt
@@ -531,7 +531,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let seen = if is_digest { Vec::new() } else { self.notebook.seen_beside(at) };
         let ((text, named), (plain, _)) = (form(&seen), form(&[]));
         let place = passage.place.provenance();
-        self.notebook.shown[at].shown_to = Some(text.end);
+        self.notebook.shown[at].end = Some(text.end);
         PromptPassage { at, id, place, text, named, plain }
     }
 }
