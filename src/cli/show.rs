@@ -13,6 +13,7 @@ use crate::base::line::one_line;
 use crate::engine::{EgressRow, Engine, JobEntry, RunDetails, event_line};
 use crate::render::figure::usage_lines;
 use crate::render::json::versioned;
+use crate::render::quote_lines;
 use crate::render::tree::{TreeStyle, tree_lines};
 
 /// Show a run: its tree, its usage, its events
@@ -32,6 +33,10 @@ pub(super) struct ShowArgs {
     /// Show calls, tokens and cost, and the error of the token counts
     #[arg(long)]
     usage: bool,
+
+    /// Show the quotes of its report in full, numbered as the report cites them
+    #[arg(long)]
+    quotes: bool,
 
     /// Show its events, one per line
     #[arg(long)]
@@ -66,7 +71,7 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
 }
 
 fn text(shown: &RunDetails, args: &ShowArgs) -> String {
-    let all = !(args.tree || args.usage || args.events || args.egress || args.jobs);
+    let all = !(args.tree || args.usage || args.quotes || args.events || args.egress || args.jobs);
     let mut text = String::new();
     if args.tree || all {
         text.push_str(&(tree_lines(&shown.tree, TreeStyle::default()).join("\n") + "\n"));
@@ -76,6 +81,9 @@ fn text(shown: &RunDetails, args: &ShowArgs) -> String {
         for (model, drift) in &shown.token_drift {
             let _ = writeln!(text, "tokens of `{model}` were counted {:+.1} % off", drift * 100.0);
         }
+    }
+    if args.quotes || all && !shown.report.is_refusal() {
+        let _ = writeln!(text, "\n{}", quote_lines(&shown.report).join("\n"));
     }
     if args.events || all {
         text.push('\n');

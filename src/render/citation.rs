@@ -13,6 +13,9 @@ use crate::research::report::Report;
 use crate::research::unit::readable;
 use crate::source::Place;
 
+/// Characters of a longer quote in the list of sources, by which a reader finds it in its document.
+const SHORT_QUOTE_CHARACTERS: usize = 50;
+
 /// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
@@ -151,6 +154,38 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
     one_line(&shown)
 }
 
+/// Returns the beginning of [`quoted`], up to the end of a word.
+pub(super) fn shortly_quoted(evidence: &Evidence) -> String {
+    let quote = quoted(evidence);
+    // A few more characters are better than an end that is cut off.
+    if quote.chars().count() <= SHORT_QUOTE_CHARACTERS * 4 / 3 {
+        return quote;
+    }
+    let start: String = quote.chars().take(SHORT_QUOTE_CHARACTERS).collect();
+    let words = start.rsplit_once(' ').map_or(start.as_str(), |(words, _)| words);
+    format!("{}…", words.trim_end_matches([' ', ',', ';', ':', '.', '|']))
+}
+
+/// Returns where in its file a quote is, `:11-12` or `page 7`, on one line; `None` for a place that is no file.
+pub(super) fn position(evidence: &Evidence) -> Option<String> {
+    let Place::Kb { path, .. } = &evidence.source else { return None };
+    let place = evidence.source.for_people();
+    place.strip_prefix(path.as_str()).map(|position| one_line(position.trim_start_matches(", ")))
+}
+
+/// Returns the quotes of a report in full, each below the line that cites it.
+pub(crate) fn quote_lines(report: &Report) -> Vec<String> {
+    let numbers = Numbers::of(report);
+    let lines = |evidence: &Evidence| {
+        let mark = numbers.get(&evidence.id).map(|mark| mark.to_string()).unwrap_or_default();
+        let note = note(evidence).map(|note| format!(" ({note})")).unwrap_or_default();
+        let source = &evidence.source;
+        let place = one_line(&format!("[{mark}] {} {} — {}{note}", evidence.id, source.for_people(), source.names()));
+        [place, format!("    {}", quoted(evidence))]
+    };
+    documents(report).into_iter().flatten().flat_map(|(_, evidence)| lines(evidence)).collect()
+}
+
 /// Returns a reservation about a quote, if there is one.
 pub(super) fn note(evidence: &Evidence) -> Option<&'static str> {
     match (evidence.checked, evidence.stale) {
@@ -221,6 +256,19 @@ mod tests {
             assert_eq!(Mark::decode(&mark.encode()), Some(mark));
         }
         assert_eq!(Mark::decode("1"), None);
+    }
+
+    #[test]
+    fn short_quote_ends_with_a_word_and_full_one_stands_below_its_place() {
+        let mut report = sample::run();
+        report.evidence[0].quote =
+            "Lithium cells do **not** leak, in the cold or in the heat, and last four years.".into();
+        assert_eq!(shortly_quoted(&report.evidence[0]), "Lithium cells do not leak, in the cold or in the…");
+        assert_eq!(shortly_quoted(&report.evidence[1]), "They last | four years.");
+        let lines = quote_lines(&report);
+        assert_eq!(lines[0], "[1] n2e1 battery.md:11-12 — Batteries › Decision");
+        assert_eq!(lines[1], "    Lithium cells do not leak, in the cold or in the heat, and last four years.");
+        assert_eq!(lines.len(), 2 * report.evidence.len());
     }
 
     #[test]

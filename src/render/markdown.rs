@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::citation::{self, Numbers, Part};
+use super::citation::{self, Numbers};
 use super::figure;
 use super::json::escaped;
 use super::prose::{self, Block, Span, uncited};
@@ -19,8 +19,8 @@ use crate::source::Place;
 
 /// Returns the report as Markdown for reading.
 ///
-/// An answer made without a model is short: it consists of quotes. A report of a longer run has every quote below its
-/// source, and one line on the course of the run; `dr show` has the rest.
+/// An answer made without a model is short: it consists of quotes. A report of a longer run has the beginning of every
+/// quote beside its source, and one line on the course of the run; `dr show` has the rest.
 pub(crate) fn report(report: &Report) -> String {
     let numbers = Numbers::of(report);
     let mut text = format!("# {}\n", line(report.question.as_str()));
@@ -97,34 +97,26 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     for (quotes, number) in citation::documents(report).iter().zip(1..) {
         document(text, number, quotes, numbers);
     }
-    // The last document ends with an empty line, and the next part begins with one.
-    text.truncate(text.trim_end().len() + 1);
     further(text, report);
     course(text, report);
 }
 
-/// Appends a document with its quotes, which are lettered if there are several.
+/// Appends a document with the beginnings of its quotes, on one line. Several quotes are lettered.
 fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], numbers: &Numbers<'_>) {
-    let indent = " ".repeat(format!("{number}. ").len());
+    let quoted = |evidence: &Evidence| format!("“{}”", line(&citation::shortly_quoted(evidence)));
     if let [(_, evidence)] = quotes {
-        let _ = writeln!(text, "{number}. {}\n\n{indent}> {}\n", source(evidence), line(&citation::quoted(evidence)));
+        let _ = writeln!(text, "{number}. {}: {}", source(evidence), quoted(evidence));
         return;
     }
     let [(_, first), ..] = quotes else { return };
-    let _ = writeln!(text, "{number}. {}\n", whole(&first.source));
-    let mut above = None;
-    for (_, evidence) in quotes {
+    let part = |evidence: &Evidence| {
         let letter = numbers.get(&evidence.id).map(citation::Mark::letter).unwrap_or_default();
-        let Part { lines, heading } = Part::of(evidence);
-        // A heading is said once for the quotes below it.
-        let is_new = above.replace(heading.clone()) != Some(heading.clone());
-        let heading = heading.filter(|_| is_new).map(|heading| line(&heading));
-        let note = citation::note(evidence).map(|note| format!("({note})"));
-        let parts: Vec<_> = lines.map(|lines| code(&lines)).into_iter().chain(heading).chain(note).collect();
-        let part = if parts.is_empty() { String::new() } else { format!("{}: ", parts.join(", ")) };
-        let _ = writeln!(text, "{indent}- {letter}: {part}“{}”", line(&citation::quoted(evidence)));
-    }
-    text.push('\n');
+        let position = citation::position(evidence).map(|position| format!(" {}", code(&position)));
+        let note = citation::note(evidence).map(|note| format!(" ({note})"));
+        format!("{letter}{} {}{}", position.unwrap_or_default(), quoted(evidence), note.unwrap_or_default())
+    };
+    let parts: Vec<_> = quotes.iter().map(|(_, evidence)| part(evidence)).collect();
+    let _ = writeln!(text, "{number}. {}: {}", whole(&first.source), parts.join(" · "));
 }
 
 /// Returns a document without the position of a quote in it.
@@ -505,11 +497,8 @@ mod tests {
         report.evidence.push(more);
         let text = super::report(&report);
         let (_, sources) = text.split_once("## Sources").unwrap();
-        assert!(
-            sources.contains("1. `battery.md` — Batteries\n\n   - a: `battery.md:11-12`, Decision: “"),
-            "{sources}"
-        );
-        assert!(sources.contains("   - b: `battery.md:11-12`: “See the cells and more.”\n"), "{sources}");
+        let quotes = "a `:11-12` “Lithium cells do not leak.” · b `:11-12` “See the cells and more.”";
+        assert!(sources.contains(&format!("1. `battery.md` — Batteries: {quotes}\n2. ")), "{sources}");
         assert!(text.contains("[1a]") && !text.contains("| for |"), "{text}");
         let last = text.trim_end().lines().last().unwrap();
         assert!(
@@ -517,6 +506,33 @@ mod tests {
             "{last}"
         );
         assert!(!text.contains("## Key findings"), "the sample has sections");
+    }
+
+    #[test]
+    fn sources_of_a_long_report_take_one_line_each_and_lose_no_citation() {
+        let mut report = sample::run();
+        let quote =
+            "A probe that is read every ten minutes for four years drains a lithium cell by a fifth, as all say.";
+        let cited = (1..=40).map(|number| {
+            let source = sample::file(&format!("probe-{}.md", number % 5), "Probes", "Cells");
+            sample::quote(&format!("n5e{number}"), quote, source)
+        });
+        report.evidence = cited.collect();
+        let ids: Vec<_> = report.evidence.iter().map(|quote| format!("It is so [{}].", quote.id)).collect();
+        report.answer = ids.join(" ");
+        let text = super::report(&report);
+        let (answer, sources) = text.split_once("## Sources").unwrap();
+        let sources = sources.split("\n## ").next().unwrap();
+        let lines: Vec<_> = sources.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines.len(), 5, "{sources}");
+        let words = sources.split_whitespace().count();
+        assert!(words < 14 * 40, "{words} words; whole quotes alone have {}", 40 * quote.split_whitespace().count());
+        for (number, line) in lines.iter().enumerate() {
+            for letter in 'a'..='h' {
+                assert!(answer.contains(&format!("[{}{letter}]", number + 1)), "{answer}");
+                assert!(line.contains(&format!("{letter} `:11-12` “A probe that")), "{line}");
+            }
+        }
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) mod document;
 
 pub(crate) mod html;
 
+pub(crate) use citation::quote_lines;
+
 use std::fmt;
 use std::str::FromStr;
 

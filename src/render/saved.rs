@@ -322,17 +322,17 @@ impl SavedReport {
     /// Returns edits of the places that a note prints below `Sources`. Places that cannot be told apart are left.
     fn body_edits(&self, pairs: &[(&Citation, &Citation)]) -> Vec<Edit> {
         let sources = self.printed_sources();
-        let printed = |from: &str| -> Vec<_> {
-            let found = self.text[sources.clone()].match_indices(from);
-            found.map(|(at, _)| sources.start + at..sources.start + at + from.len()).collect()
+        let printed = |within: &Range<usize>, from: &str| -> Vec<_> {
+            let found = self.text[within.clone()].match_indices(from);
+            found.map(|(at, _)| within.start + at..within.start + at + from.len()).collect()
         };
         let mut edits: Vec<Edit> = Vec::new();
-        let mut done: Vec<String> = Vec::new();
-        let mut replace = |from: String, to: Vec<String>| {
-            if done.contains(&from) || to.iter().all(|to| *to == from) {
+        let mut done: Vec<(usize, String)> = Vec::new();
+        let mut replace = |within: &Range<usize>, from: String, to: Vec<String>| {
+            if done.contains(&(within.start, from.clone())) || to.iter().all(|to| *to == from) {
                 return;
             }
-            let places = printed(&from);
+            let places = printed(within, &from);
             // Printed as often as cited, and so in the same order.
             if places.len() == to.len() {
                 edits.extend(places.into_iter().zip(to));
@@ -340,23 +340,46 @@ impl SavedReport {
             } else if to.iter().all(|other| *other == to[0]) {
                 edits.extend(places.into_iter().map(|place| (place, to[0].clone())));
             }
-            done.push(from);
+            done.push((within.start, from));
         };
         for (old, _) in pairs {
-            let CitedPlace::File { collection, path, .. } = &old.place else { continue };
+            let CitedPlace::File { collection, path, line_start, line_end, .. } = &old.place else { continue };
             let same = pairs.iter().filter(|(other, _)| other.place.for_people() == old.place.for_people());
-            replace(code(&old.place.for_people()), same.map(|(_, new)| code(&new.place.for_people())).collect());
-            let of_file = pairs.iter().filter_map(|(other, new)| match (&other.place, &new.place) {
-                (CitedPlace::File { collection: of, path: at, .. }, CitedPlace::File { path: new, .. })
-                    if of == collection && at == path =>
-                {
-                    Some(code(new))
+            let places = same.map(|(_, new)| code(&new.place.for_people())).collect();
+            replace(&sources, code(&old.place.for_people()), places);
+            let (mut paths, mut positions) = (Vec::new(), Vec::new());
+            for (other, new) in pairs {
+                let CitedPlace::File { collection: of, path: at, line_start: first, line_end: last, .. } = &other.place
+                else {
+                    continue;
+                };
+                let CitedPlace::File { path: new, line_start: from, line_end: to, .. } = &new.place else { continue };
+                if of == collection && at == path {
+                    paths.push(code(new));
+                    if (first, last) == (line_start, line_end) {
+                        positions.push(code(&lines_of("", *from, *to)));
+                    }
                 }
-                _ => None,
-            });
-            replace(code(path), of_file.collect());
+            }
+            // Quotes that are now in different files cannot stand in one line.
+            if let [line] = &self.printed_lines(&sources, &code(path))[..]
+                && paths.iter().all(|other| *other == paths[0])
+            {
+                replace(line, code(&lines_of("", *line_start, *line_end)), positions);
+            }
+            replace(&sources, code(path), paths);
         }
         edits
+    }
+
+    /// Returns the lines of a range that contain a text.
+    fn printed_lines(&self, within: &Range<usize>, text: &str) -> Vec<Range<usize>> {
+        let mut at = within.start;
+        let lines = self.text[within.clone()].split_inclusive('\n').map(|line| {
+            at += line.len();
+            at - line.len()..at
+        });
+        lines.filter(|line| self.text[line.clone()].contains(text)).collect()
     }
 
     /// Returns the range of the last section `Sources` of a note.
@@ -637,9 +660,16 @@ mod tests {
         (*line_start, *line_end) = (40, 40);
         let corrected = saved.corrected(&wanted).unwrap();
         assert!(
-            corrected.contains("- a: `battery.md:11-12`") && corrected.contains("- b: `battery.md:40`"),
+            corrected.contains("`battery.md` — Batteries: a `:11-12` “") && corrected.contains(" · b `:40` “"),
             "{corrected}"
         );
+        for citation in &mut wanted[..2] {
+            let CitedPlace::File { path, .. } = &mut citation.place else { panic!() };
+            *path = "power/battery.md".into();
+        }
+        let corrected = saved.corrected(&wanted).unwrap();
+        assert!(corrected.contains("1. `power/battery.md` — Batteries: a `:11-12` “"), "{corrected}");
+        assert!(corrected.contains(" · b `:40` “"), "{corrected}");
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub(super) enum ToolDraft {
     Call,
 }
 
-/// Bytes of an opened passage that every prompt shows. Stands in for [`Shown::cut_at`] until the next prompt decides
+/// Bytes of an opened passage that every prompt shows. Stands in for [`Shown::end`] until the next prompt decides
 /// where a passage opened in this step is cut.
 const SURELY_SHOWN: usize = 2_000;
 
@@ -100,16 +100,27 @@ pub(super) struct Shown {
     pub(super) passage: Passage,
     /// Whether it was opened instead of found by a search.
     pub(super) is_opened: bool,
-    /// Byte of the text at which the prompt cut it; `None` if it was shown whole.
-    pub(super) cut_at: Option<usize>,
+    /// Byte up to which its text is shown; `None` before it is.
+    pub(super) end: Option<usize>,
     /// Whether the last prompt had no room for it.
     pub(super) is_left_out: bool,
 }
 
 impl Shown {
+    /// Returns the byte at which its text was cut, if it was.
+    fn cut_at(&self) -> Option<usize> {
+        self.end.filter(|at| *at < self.passage.text.trim_end().len())
+    }
+
+    /// Returns the part of its text that the last prompt showed.
+    fn seen(&self) -> &str {
+        let end = self.end.filter(|_| !self.is_left_out).unwrap_or(0);
+        self.passage.text.get(..end).unwrap_or_default()
+    }
+
     /// Returns whether this passage was opened and its shown part contains a hit.
     fn has_shown(&self, hit: &Passage) -> bool {
-        let seen = self.passage.text.get(..self.cut_at.unwrap_or(SURELY_SHOWN).min(self.passage.text.len()));
+        let seen = self.passage.text.get(..self.end.unwrap_or(SURELY_SHOWN).min(self.passage.text.len()));
         let is_here = self.is_opened && self.passage.place.is_same_document(&hit.place);
         is_here && seen.is_some_and(|seen| seen.contains(hit.text.trim()))
     }
@@ -144,6 +155,12 @@ pub(super) struct ActionResult {
     pub(super) passages: Vec<usize>,
     /// Whether it was a note that was refused.
     pub(super) is_lost_note: bool,
+}
+
+impl ActionResult {
+    fn said(call: &str, said: String) -> Self {
+        Self { call: call.to_owned(), said, passages: Vec::new(), is_lost_note: false }
+    }
 }
 
 /// A validated action.
@@ -191,6 +208,13 @@ enum Done {
     Known(EvidenceId),
     Refused(String),
     Failed(SourceError),
+}
+
+/// Result of an action after passages and notes are numbered.
+enum Taken {
+    /// The quote is noted under this id, now or before.
+    Noted(EvidenceId),
+    Told(ActionResult),
 }
 
 /// The passages and notes of one worker.
@@ -248,11 +272,22 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 passages.push(place);
             }
         }
-        ActionResult { call: "skimmed".to_owned(), said: said.join("; "), passages, is_lost_note: false }
+        ActionResult { passages, ..ActionResult::said("skimmed", said.join("; ")) }
+    }
+
+    /// Returns what the prompt shows of the document of a passage, each text with the id of its passage.
+    pub(super) fn seen_beside(&self, place: usize) -> Vec<(String, &str)> {
+        let document = &self.shown[place].passage.place;
+        let beside = self.shown.iter().zip(1..);
+        let beside = beside.filter(|(shown, _)| shown.passage.place.is_same_document(document));
+        // A search engine's snippet is no text of its page.
+        let beside = beside.filter(|(shown, _)| !is_hit(&shown.passage));
+        beside.map(|(shown, number)| (format!("p{number}"), shown.seen())).collect()
     }
 
     /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes
-    /// returned in the order of the actions, so that prompts do not depend on timing.
+    /// returned in the order of the actions, so that prompts do not depend on timing. All notes that were kept have one
+    /// outcome: the prompt lists them.
     ///
     /// # Errors
     ///
@@ -277,12 +312,21 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             Done::Failed(SourceError::Stopped(error)) => Some(error.clone()),
             _ => None,
         });
-        let mut outcomes: Vec<_> = now.into_iter().zip(done).map(|(draft, done)| self.take(draft, done)).collect();
+        let (mut outcomes, mut noted) = (Vec::new(), Vec::new());
+        for (draft, done) in now.into_iter().zip(done) {
+            match self.take(draft, done) {
+                Taken::Noted(id) if noted.contains(&id.to_string()) => {}
+                Taken::Noted(id) => noted.push(id.to_string()),
+                Taken::Told(outcome) => outcomes.push(outcome),
+            }
+        }
+        if !noted.is_empty() {
+            outcomes.push(ActionResult::said("notes", format!("noted as {}", noted.join(", "))));
+        }
         if !left.is_empty() {
             let calls: Vec<_> = left.into_iter().map(call).collect();
             let said = format!("a step has at most {MAX_ACTIONS} besides notes; left out: {}", calls.join("; "));
-            let (call, passages) = ("the rest".to_owned(), Vec::new());
-            outcomes.push(ActionResult { call, said, passages, is_lost_note: false });
+            outcomes.push(ActionResult::said("the rest", said));
         }
         stopped.map_or(Ok(outcomes), Err)
     }
@@ -325,8 +369,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
 
     /// Returns the rest of a passage, from where the prompt cut it.
     fn rest(&self, at: usize) -> Option<Passage> {
-        let Shown { passage, cut_at, .. } = &self.shown[at];
-        let (before, rest) = passage.text.split_at_checked((*cut_at)?)?;
+        let shown = &self.shown[at];
+        let passage = &shown.passage;
+        let (before, rest) = passage.text.split_at_checked(shown.cut_at()?)?;
         let mut place = passage.place.clone();
         if let Place::Kb { line_start, .. } = &mut place {
             *line_start += count_lines(before);
@@ -447,31 +492,31 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     }
 
     /// Records the result of an action and numbers new passages and notes.
-    fn take(&mut self, draft: &ActionDraft, done: Done) -> ActionResult {
+    fn take(&mut self, draft: &ActionDraft, done: Done) -> Taken {
         let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..) | Done::Known(_));
         // A passage that is read on and a known quote are served without asking the source.
         self.has_answer |= matches!(done, Done::Found(_) | Done::Opened(_) | Done::Noted(..));
-        let noted_as = |id: &EvidenceId| format!("that quote is noted as {id}");
         let (said, passages) = match done {
             Done::Found(found) => self.take_found(found),
             Done::Opened(passage) => match self.place_of(passage, true) {
                 (place, true) => ("opened".to_owned(), vec![place]),
                 // Another passage of the same section was opened.
-                (place, false) => (format!("opened before: p{}", place + 1), Vec::new()),
+                (place, false) if self.shown[place].is_opened => (format!("opened before: p{}", place + 1), Vec::new()),
+                (place, false) => (format!("p{} is all of it", place + 1), Vec::new()),
             },
             Done::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true).0]),
-            Done::Known(id) => (noted_as(&id), Vec::new()),
+            Done::Known(id) => return Taken::Noted(id),
             Done::Noted(mut note, remarks) => {
                 // Two notes of one step may have the same quote: neither was recorded when they were checked.
                 if let Some(known) = self.noted.iter().find(|known| is_same_quote(&known.evidence, &note.evidence)) {
-                    return outcome(draft, noted_as(&known.evidence.id), Vec::new(), false);
+                    return Taken::Noted(known.evidence.id.clone());
                 }
                 self.remark(remarks);
                 let number = u32::try_from(self.noted.len() + 1).unwrap_or(u32::MAX);
-                note.evidence.id = EvidenceId::new(self.task.id.clone(), number);
-                let said = format!("noted as {}", note.evidence.id);
+                let id = EvidenceId::new(self.task.id.clone(), number);
+                note.evidence.id = id.clone();
                 self.noted.push(note);
-                (said, Vec::new())
+                return Taken::Noted(id);
             }
             Done::Refused(reason) => (format!("refused: {reason}"), Vec::new()),
             Done::Failed(error) => {
@@ -488,7 +533,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 (said, Vec::new())
             }
         };
-        outcome(draft, said, passages, is_lost_note)
+        Taken::Told(ActionResult { call: call(draft), said, passages, is_lost_note })
     }
 
     fn take_found(&mut self, found: Found) -> (String, Vec<usize>) {
@@ -523,11 +568,11 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         if let Some(place) = self.shown.iter().position(is_known) {
             let known = &mut self.shown[place];
             // A section may be no longer than its hit, of which only the beginning was shown.
-            let has_more = is_opened && !known.is_opened && known.cut_at.is_some();
+            let has_more = is_opened && !known.is_opened && known.cut_at().is_some();
             known.is_opened |= has_more;
             return (place, known.is_left_out || has_more);
         }
-        self.shown.push(Shown { passage, is_opened, cut_at: None, is_left_out: false });
+        self.shown.push(Shown { passage, is_opened, end: None, is_left_out: false });
         (self.shown.len() - 1, true)
     }
 
@@ -538,10 +583,6 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             }
         }
     }
-}
-
-fn outcome(draft: &ActionDraft, said: String, passages: Vec<usize>, is_lost_note: bool) -> ActionResult {
-    ActionResult { call: call(draft), said, passages, is_lost_note }
 }
 
 /// Returns an action in words.

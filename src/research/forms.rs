@@ -22,6 +22,7 @@ fn every_schema_of_a_step_has_a_strict_form_and_is_the_one_tried_with_real_serve
         ("outline", schema::of::<writer::OutlineDraft>()),
         ("section", schema::of::<writer::SectionDraft>()),
         ("answer", schema::of::<writer::WriteDraft>()),
+        ("answer_with_sections", schema::of::<writer::SummaryDraft>()),
     ];
     let strict = |form: Value| schema::strict(&form).unwrap_or_else(|| panic!("no strict form: {form}"));
     let sent: Map<_, _> = forms.into_iter().map(|(name, form)| (name.to_owned(), strict(form))).collect();

@@ -59,6 +59,8 @@ pub(crate) mod task;
 
 pub(crate) mod outward;
 
+mod excerpt;
+
 mod action;
 
 pub(crate) mod worker;

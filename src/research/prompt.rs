@@ -297,6 +297,9 @@ mod tests {
                 context["results"] =
                     json!([{"id": "n2", "text": "A costs nine."}, {"id": "n3", "text": "B costs ten."}]);
             }
+            if template == Template::Work {
+                context["notes"] = json!("n3e1: B costs ten. (a1)");
+            }
             let prompt = template.prompt(&caller, context);
             let shown: Vec<_> =
                 prompt.messages.iter().map(|message| format!("# {:?}\n\n{}", message.speaker, message.text)).collect();

@@ -13,13 +13,14 @@ use serde_json::{Value, json};
 
 use super::branch::{Branch, Finding};
 use super::compress::confidence;
+use super::cut::{Count, cut};
 use super::evidence::{Evidence, EvidenceId};
 use super::memory::cited;
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::prompt::{Template, fitted, room, shorten_longest};
 use super::question::{Aspect, AspectId, Brief};
 use super::report::Draft;
-use crate::base::line::{cut, one_line};
+use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
@@ -32,8 +33,11 @@ const COVERED_SHARE: f32 = 0.6;
 /// Most weak areas kept in a verdict; each is repeated in the next planning prompt.
 const MAX_AREAS: usize = 12;
 
-/// Characters of a quote that the judge is shown.
-const MAX_QUOTE_CHARACTERS: usize = 240;
+/// Tokens of a quote that the judge is shown: a paragraph. The end of a quote may be what bears a claim out.
+const MAX_QUOTE_TOKENS: u64 = 300;
+
+/// Tokens of all quotes that the judge is shown.
+const MAX_QUOTES_TOKENS: u64 = 6_000;
 
 /// The judge's verdict after a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -199,10 +203,11 @@ pub(crate) async fn judge(
         Template::Judge.prompt(caller, context)
     };
     let room = room::<VerdictDraft>(caller, Role::Judge);
-    let mut shown = (draft_text(draft), quotes.iter().map(|quote| shown_quote(quote)).collect());
+    let count = |text: &str| caller.count(Role::Judge, text);
+    let mut shown = (draft_text(draft), shown_quotes(quotes, &count));
     let prompt = fitted(caller, room, &mut shown, render, |(draft, quotes)| {
         // The draft is what is judged, so the quotes go first.
-        quotes.pop().is_some() || shorten_longest(std::iter::once(draft), &|text| caller.count(Role::Judge, text))
+        quotes.pop().is_some() || shorten_longest(std::iter::once(draft), &count)
     });
     let check = |said: &VerdictDraft| {
         if said.is_complete && relied_on(said, tree).is_empty() {
@@ -223,16 +228,24 @@ fn node_line(node: &Node) -> Value {
     })
 }
 
-/// Renders a quote for the judge: cut, with its provenance.
-fn shown_quote(quote: &Evidence) -> Value {
-    let text = cut(&quote.quote, MAX_QUOTE_CHARACTERS);
-    json!({"id": quote.id, "text": format!("From: {}\n{text}", quote.source.provenance())})
+/// Renders quotes for the judge, as many as there is room for: whole unless they are long, with their provenance.
+fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
+    let mut left = MAX_QUOTES_TOKENS;
+    let shown = quotes.iter().map_while(|quote| {
+        let text = cut(&quote.quote, MAX_QUOTE_TOKENS, count);
+        let mark = if text.len() < quote.quote.trim_end().len() { " …" } else { "" };
+        let text = format!("From: {}\n{text}{mark}", quote.source.provenance());
+        left = left.checked_sub(count(&text))?;
+        Some(json!({"id": quote.id, "text": text}))
+    });
+    shown.collect()
 }
 
 /// Renders a draft as text for the judge's prompt.
 fn draft_text(draft: &Draft) -> String {
     let sections = draft.sections.iter().map(|section| format!("{}:\n{}", section.title, section.text));
-    let findings = draft.findings.iter().map(|finding| match &finding.aspect {
+    // Sections say what the findings say.
+    let findings = draft.findings.iter().filter(|_| draft.sections.is_empty()).map(|finding| match &finding.aspect {
         Some(aspect) => format!("- {} ({aspect})", cited(finding)),
         None => format!("- {}", cited(finding)),
     });
@@ -377,6 +390,27 @@ mod tests {
         assert!(matches!(refused, Err(StructuredError::Invalid { .. })), "{refused:?}");
         let caller = Scripted::replying(said(true, false, &["n2"], &[]));
         assert!(judge(&caller, &key, &brief, &tree, &branches, &[], &Draft::default()).await.unwrap().is_enough());
+    }
+
+    #[tokio::test]
+    async fn judge_is_shown_whole_quotes_up_to_a_limit_of_each_and_of_all() {
+        let (brief, tree, mut branches) = half_done(NodeStatus::Done);
+        let long =
+            |words: &str, number| format!("{}. The end of it is what bears it out.", vec![words; number].join(" "));
+        let texts: Vec<_> = (0..60).map(|_| long("Apples cost nine", 60)).collect();
+        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+        let found = branch(&tree.nodes[1].id, &texts, Label::Internal);
+        branches.insert(tree.nodes[1].id.clone(), found.clone());
+        let quotes: Vec<_> = found.evidence.iter().collect();
+        let caller = Scripted::replying(said(false, true, &["n2"], &[]));
+        judge(&caller, &CallKey::new("judge/1"), &brief, &tree, &branches, &quotes, &Draft::default()).await.unwrap();
+        let task = caller.tasks().remove(0);
+        let shown = task.matches("is what bears it out.").count();
+        assert!((20..=24).contains(&shown), "{shown} quotes of some 250 tokens");
+        let count = |text: &str| caller.count(Role::Judge, text);
+        let cut = Evidence { quote: long("Apples cost nine.", 200), ..found.evidence[0].clone() };
+        let shown = shown_quotes(&[&cut], &count)[0]["text"].to_string();
+        assert!(shown.contains("nine. …") && !shown.contains("bears it out"), "{shown}");
     }
 
     #[test]

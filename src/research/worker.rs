@@ -7,12 +7,12 @@ use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook};
+use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook, Shown};
 use super::branch::{Branch, BranchStop, Reported};
-use super::cut::cut;
 use super::evidence::Evidence;
+use super::excerpt::Excerpt;
 use super::memory::branch_text;
 use super::node::Tool;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
@@ -55,7 +55,7 @@ struct CallingDraft {
 }
 
 /// An action and its result, as shown in later steps.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct StepResult {
     /// 0 for units that were skimmed before the first step.
     step: u32,
@@ -64,11 +64,32 @@ struct StepResult {
     passages: Vec<PromptPassage>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct PromptPassage {
+    /// Position among all passages that were shown.
+    at: usize,
     id: String,
     place: String,
+    /// The text that names passages above it instead of repeating them.
+    text: PromptText,
+    /// Ids of these passages.
+    named: Vec<String>,
+    /// The text that repeats them.
+    plain: PromptText,
+}
+
+#[derive(Clone, Debug)]
+struct PromptText {
     text: String,
+    /// Byte of the passage up to which it is shown.
+    end: usize,
+}
+
+impl PromptPassage {
+    /// Returns the text below passages with the ids `above`. One that has no room any more cannot be named.
+    fn below(&self, above: &HashSet<&str>) -> &PromptText {
+        if self.named.iter().all(|id| above.contains(id.as_str())) { &self.text } else { &self.plain }
+    }
 }
 
 /// A text and its id.
@@ -335,17 +356,24 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         })
     }
 
-    /// Requests a step. If the endpoint rejects the prompt as too long, tries once more without the older half of the
-    /// results.
+    /// Requests a step. If the endpoint rejects the prompt as too long, tries once more with a prompt that is a quarter
+    /// shorter, without the older results.
     async fn ask(&mut self, step: u32, prompt: Prompt) -> Result<CallingDraft, StructuredError> {
         let key = self.key(step);
         match self.ask_once(&key, &prompt).await {
             Err(StructuredError::Call(CallError::Model(ModelError::ContextTooLong { .. }))) => {
-                let older = self.results.len().div_ceil(2);
-                // For good, since later prompts would be too long as well.
-                self.results.drain(..older);
-                let prompt = self.prompt(step);
-                self.ask_once(&key.then("shorter"), &prompt).await
+                let most = size(self.caller, &prompt) * 3 / 4;
+                let shorter = loop {
+                    let older = self.results.len().div_ceil(2);
+                    // For good, since later prompts would be too long as well.
+                    self.results.drain(..older);
+                    let shorter = self.prompt(step);
+                    // Passages that named those of the older half are now shown whole.
+                    if self.results.is_empty() || size(self.caller, &shorter) <= most {
+                        break shorter;
+                    }
+                };
+                self.ask_once(&key.then("shorter"), &shorter).await
             }
             asked => asked,
         }
@@ -377,7 +405,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         self.caller.count(Role::Worker, &serde_json::to_string(draft).unwrap_or_default())
     }
 
-    /// Returns the prompt of a step, and marks the passages it had no room for.
+    /// Returns the prompt of a step, and marks the passages it had no room for and where it cut the others.
     fn prompt(&mut self, step: u32) -> Prompt {
         // Shortened in a copy: the next prompt begins with all results again.
         let mut view = WorkerParts {
@@ -393,9 +421,12 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         };
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
         // A passage without room is shown again when a search finds it again.
-        let seen: HashSet<_> = view.results.iter().flat_map(|result| &result.passages).map(|shown| &shown.id).collect();
-        for (shown, number) in self.notebook.shown.iter_mut().zip(1..) {
-            shown.is_left_out = !seen.contains(&format!("p{number}"));
+        self.notebook.shown.iter_mut().for_each(|shown| shown.is_left_out = true);
+        let mut above = HashSet::new();
+        for passage in view.results.iter().flat_map(|result| &result.passages) {
+            let shown = &mut self.notebook.shown[passage.at];
+            (shown.is_left_out, shown.end) = (false, Some(passage.below(&above).end));
+            above.insert(passage.id.as_str());
         }
         prompt
     }
@@ -415,8 +446,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             "aspects": task.aspects,
             "conclusions": view.conclusions,
             "context": view.context,
-            "notes": view.notes,
-            "results": view.results,
+            "notes": view.notes.iter().map(|note| format!("{}: {}", note.id, note.text)).collect::<Vec<_>>().join("\n"),
+            "results": shown(&view.results),
             "step": step,
             "max_steps": max_steps,
             "max_actions": MAX_ACTIONS,
@@ -473,45 +504,61 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, with a note on how
-    /// to read on.
+    /// Returns the result of an action as later prompts show it.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, .. } = outcome;
+        let passages = passages.into_iter().map(|at| self.passage(at)).collect();
+        StepResult { step, call, outcome: said, passages }
+    }
+
+    /// Returns a passage as later prompts show it, without what they show already. If it is too long, it is cut, with a
+    /// note on how to read on.
+    fn passage(&mut self, at: usize) -> PromptPassage {
         let (caller, limits) = (self.caller, self.task.limits);
         let count = |text: &str| caller.count(Role::Worker, text);
-        let mut view = |place: usize| {
-            let (id, shown) = (format!("p{}", place + 1), &mut self.notebook.shown[place]);
-            let passage = &shown.passage;
-            // A hit is shown as its passage; of an opened page there may be a digest.
-            let (whole, most) = if shown.is_opened {
-                (&passage.snippet, limits.open_tokens)
-            } else {
-                (&passage.text, limits.snippet_tokens)
-            };
-            // Links below the text of an opened passage are shown even if the text is cut.
-            let (whole, below) = match whole.strip_prefix(passage.text.as_str()) {
-                Some(below) if shown.is_opened => (passage.text.as_str(), below),
-                _ => (whole.as_str(), ""),
-            };
-            // A few more words cost less than the step that reads on, and are often those that answer.
-            let start = if count(whole) <= most + most / 3 { whole.trim_end() } else { cut(whole, most, &count) };
-            let is_cut = start.len() < whole.trim_end().len();
-            let note = match (is_cut, shown.is_opened) {
+        let id = format!("p{}", at + 1);
+        let Shown { passage, is_opened, .. } = &self.notebook.shown[at];
+        // A hit is shown as its passage; of an opened page there may be a digest.
+        let (whole, most) =
+            if *is_opened { (&passage.snippet, limits.open_tokens) } else { (&passage.text, limits.snippet_tokens) };
+        // Links below the text of an opened passage are shown even if the text is cut.
+        let (whole, below) = match whole.strip_prefix(passage.text.as_str()) {
+            Some(below) if *is_opened => (passage.text.as_str(), below),
+            _ => (whole.as_str(), ""),
+        };
+        let is_digest = whole != passage.text;
+        let form = |seen: &[(String, &str)]| {
+            let Excerpt { text, end, named } = Excerpt::of(whole, seen, most, &count);
+            let note = match (end < whole.trim_end().len(), is_opened) {
                 (false, _) => String::new(),
                 (true, false) => format!("\n… (cut here; `open` with {id} reads the section)"),
                 (true, true) => format!("\n… (cut here; `continue` with {id} reads on)"),
             };
-            let (text, place) = (format!("{start}{note}{below}"), passage.place.provenance());
-            shown.cut_at = match () {
-                () if start.starts_with(passage.text.trim_end()) => None,
-                () if passage.text.starts_with(start) => Some(start.len()),
-                // A digest replaces the text of the page, so reading on begins at its start.
-                () => Some(0),
-            };
-            PromptPassage { id, place, text }
+            // A digest replaces the text of the page, so reading on begins at its start.
+            let end = if is_digest && !passage.text.starts_with(&whole[..end]) { 0 } else { end };
+            (PromptText { text: format!("{text}{note}{below}"), end }, named)
         };
-        StepResult { step, call, outcome: said, passages: passages.into_iter().map(&mut view).collect() }
+        let seen = if is_digest { Vec::new() } else { self.notebook.seen_beside(at) };
+        let ((text, named), (plain, _)) = (form(&seen), form(&[]));
+        let place = passage.place.provenance();
+        self.notebook.shown[at].end = Some(text.end);
+        PromptPassage { at, id, place, text, named, plain }
     }
+}
+
+/// Returns results as the template shows them.
+fn shown(results: &[StepResult]) -> Vec<Value> {
+    let mut above = HashSet::new();
+    let mut shown = Vec::new();
+    for StepResult { step, call, outcome, passages } in results {
+        let mut texts = Vec::new();
+        for passage in passages {
+            texts.push(json!({"id": passage.id, "place": passage.place, "text": passage.below(&above).text}));
+            above.insert(passage.id.as_str());
+        }
+        shown.push(json!({"step": step, "call": call, "outcome": outcome, "passages": texts}));
+    }
+    shown
 }
 
 /// Omits the passages of a result from position `place` on, and adds a line that says so.

@@ -324,6 +324,70 @@ async fn every_prompt_fits_its_limit_however_much_is_found() {
     assert!(caller.sizes().len() == 8 && caller.sizes().iter().all(|size| *size <= 4_000), "{:?}", caller.sizes());
     assert!(caller.tasks()[7].contains("Lock number"), "what came last is shown");
     assert!(caller.tasks()[7].contains("left out here for length: p1"));
+    for task in caller.tasks() {
+        for (at, _) in task.match_indices(" above stands here)") {
+            let id = task[..at].rsplit('(').next().unwrap();
+            assert!(task[..at].contains(&format!("<data id=\"{id}\">")), "{id} is not above in {task}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn opened_section_shows_what_was_not_shown_and_names_the_rest() {
+    let node = node();
+    let sentence = |word: &str, number: usize| format!("The {word} lock of room {number} is held by one writer.");
+    let paragraph = |word: &str| (1..=12).map(|number| sentence(word, number)).collect::<Vec<_>>().join("\n");
+    let words = ["alpha", "beta", "gamma", "delta"];
+    let text = words.map(paragraph).join("\n\n");
+    let source = ScriptedSource::of(&[("locks.md", &*text)]);
+    let open = |passage: &str| json!({"tool": "open", "passage": passage});
+    let caller = || {
+        Scripted::by_key(vec![
+            ("n2/step/1", step(&json!([search("alpha gamma")]), false)),
+            ("n2/step/2", step(&json!([open("p1")]), false)),
+            ("n2/step/3", step(&json!([note("p3", &sentence("gamma", 7)), note("p1", &sentence("alpha", 2))]), false)),
+            ("n2/step/4", step(&json!([search("delta"), open("p2")]), false)),
+            ("n2/step/5", step(&json!([note("p3", &sentence("delta", 9))]), true)),
+            ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
+        ])
+    };
+    let first = caller();
+    let branch = work(&first, &source, &task(&node, &[])).await.unwrap();
+    let tasks = first.tasks();
+    let opened = "… (p1 above stands here)\nThe beta lock of room 1";
+    assert!(tasks[2].contains(opened) && tasks[2].contains("\n… (p2 above stands here)\nThe delta"), "{}", tasks[2]);
+    for shown in words.iter().flat_map(|word| (1..=12).map(|number| sentence(word, number))) {
+        assert_eq!(tasks[4].matches(&shown).count(), 1 + tasks[4].matches(&format!("It says: {shown}")).count());
+    }
+    assert!(tasks[4].contains("search for delta: 1 passage (shown above: p3)"), "{}", tasks[4]);
+    let lines: Vec<_> = branch.evidence.iter().map(|quote| quote.source.for_people()).collect();
+    assert_eq!(lines, ["locks.md:33", "locks.md:2", "locks.md:48"], "quotes are found in the whole section");
+    let again = caller();
+    assert_eq!(work(&again, &source, &task(&node, &[])).await.unwrap(), branch);
+    assert_eq!(again.prompts(), first.prompts(), "a resumed worker makes the same requests");
+}
+
+#[tokio::test]
+async fn notes_of_a_step_are_acknowledged_in_one_line() {
+    let node = node();
+    let notes = [
+        note("p1", "It is held while writing."),
+        note("p1", "The lock is made of steel."),
+        note("p2", "Readers take no lock at all."),
+        note("p1", "held while writing"),
+    ];
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!(notes), false)),
+        ("n2/step/3", step(&json!([]), true)),
+        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
+    ]);
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    let shown = &caller.tasks()[2];
+    assert!(shown.contains("<data id=\"call\">\nnotes: noted as n2e1, n2e2\n</data>"), "{shown}");
+    assert_eq!(shown.matches("note from").count(), 1, "the one that was refused: {shown}");
+    let list = "Evidence you have noted:\n<data id=\"notes\">\nn2e1: It says: It is held while writing.\nn2e2: ";
+    assert!(shown.contains(list), "{shown}");
 }
 
 #[tokio::test]

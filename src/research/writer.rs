@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::assemble::draft_by_rules;
-use super::branch::Branch;
+use super::branch::{Branch, Finding};
 use super::claim::{UNSUPPORTED, mark_unsupported, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
 use super::evidence::{Evidence, EvidenceId};
@@ -89,13 +89,20 @@ pub(crate) trait Nearest: Send + Sync {
 
 // The doc comments of the types that derive `JsonSchema` are sent as schema descriptions and are part of the request
 // hash: changing one makes `dr resume` repeat calls recorded by an older version.
-/// An answer, as a model says it.
+/// A short answer, as a model says it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WriteDraft {
-    /// The answer, with ids in brackets.
-    answer: String,
+    #[serde(flatten)]
+    said: SummaryDraft,
     /// The key claims.
     findings: Vec<FindingDraft>,
+}
+
+/// An answer, as a model says it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SummaryDraft {
+    /// The answer, with ids in brackets.
+    answer: String,
     /// Where sources disagree.
     #[serde(default)]
     contradictions: Vec<String>,
@@ -319,16 +326,36 @@ impl<'a> Writer<'a> {
         Section { text: mark_unsupported(&text, &|line| self.sums_up(line, &text)).text, ..section.clone() }
     }
 
-    /// Writes the answer, from its sections if there are any.
+    /// Writes the answer, from its sections if there are any. Those say what its findings would, which are then not
+    /// asked for.
     async fn whole(&self, sections: Vec<Section>) -> Result<Draft, CallError> {
         let mut view = self.view(&sections);
         let render = |view: &WriterParts| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
-        let check = |draft: &WriteDraft| self.substance(std::iter::once(draft.answer.as_str()));
-        let draft = structured_checked(self.caller, &self.key.then("answer"), &prompt, "answer", check)
-            .await
-            .map_err(failure)?;
-        Ok(self.held_to_evidence(&draft, sections))
+        let key = self.key.then("answer");
+        let substance = |said: &SummaryDraft| self.substance(std::iter::once(said.answer.as_str()));
+        if sections.is_empty() {
+            let check = |draft: &WriteDraft| substance(&draft.said);
+            let draft = structured_checked(self.caller, &key, &prompt, "answer", check).await.map_err(failure)?;
+            return Ok(self.held_to_evidence(&draft.said, &draft.findings, sections));
+        }
+        let said = structured_checked(self.caller, &key, &prompt, "answer", substance).await.map_err(failure)?;
+        let draft = self.held_to_evidence(&said, &[], sections);
+        Ok(Draft { findings: self.cited_findings(&draft), ..draft })
+    }
+
+    /// Returns the findings of the nodes whose quotes a draft cites, with those quotes.
+    fn cited_findings(&self, draft: &Draft) -> Vec<Finding> {
+        let texts = std::iter::once(&draft.answer).chain(draft.sections.iter().map(|section| &section.text));
+        let cited: BTreeSet<_> = texts.flat_map(|text| marks(text)).map(|(_, id)| id).collect();
+        let found = self.found();
+        let findings = found.iter().flat_map(|(_, branch)| &branch.report.findings);
+        let known = findings.map(|finding| Finding {
+            text: strike(&finding.text, &|id| cited.contains(id), "").0,
+            evidence: finding.evidence.iter().filter(|id| cited.contains(id)).cloned().collect(),
+            aspect: finding.aspect.clone(),
+        });
+        known.filter(|finding| !finding.evidence.is_empty()).collect()
     }
 
     /// Returns the parts of the prompt of the whole answer. The summaries repeat the findings, so they are shown only
@@ -471,7 +498,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Removes unknown citations from a draft, marks unsupported claims, and adds limitations with the counts.
-    fn held_to_evidence(&self, draft: &WriteDraft, sections: Vec<Section>) -> Draft {
+    fn held_to_evidence(&self, draft: &SummaryDraft, findings: &[FindingDraft], sections: Vec<Section>) -> Draft {
         let is_citable = |id: &EvidenceId| self.is_citable(id);
         let mut struck = 0;
         let mut clean = |text: &str, instead: &str| {
@@ -506,9 +533,8 @@ impl<'a> Writer<'a> {
             }
         }
         let mut limitations = lines(&draft.limitations);
-        struck += draft.findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
-        let findings = draft
-            .findings
+        struck += findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
+        let findings = findings
             .iter()
             .map(|finding| finding.known(&is_citable, self.material.brief.aspects.iter().map(|aspect| &aspect.id)));
         let (supported, unsupported): (Vec<_>, Vec<_>) =

@@ -150,7 +150,8 @@ async fn long_answer_is_outlined_and_written_by_section() {
         ),
         ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
         ("write/section/2", json!({"text": "Apple 2 weighs 3 stones [n4e4, n9e9]."})),
-        ("write/answer", answer("Apples weigh up to 9 stones [n2e10].", &json!([]))),
+        // Findings are not asked for.
+        ("write/answer", json!({"answer": "Apples weigh up to 9 stones [n2e10].", "confidence": 0.7})),
     ])
     .with_input_limit(2_000);
     world.memory.global.text = "Apples weigh stones. ".repeat(2_000);
@@ -165,6 +166,11 @@ async fn long_answer_is_outlined_and_written_by_section() {
     assert_eq!(heard.into_inner().unwrap(), shown, "sections are shown as the report prints them");
     assert!(caller.sizes().iter().all(|size| *size <= 2_000), "{:?}", caller.sizes());
     assert_eq!(draft.limitations, ["1 citation removed: no checked quote has that id"]);
+    let last = caller.prompts().pop().unwrap();
+    assert!(!last.messages[0].text.contains("`findings`"), "{}", last.messages[0].text);
+    assert!(last.schema.unwrap().schema["properties"].get("findings").is_none());
+    let found: Vec<_> = draft.findings.iter().map(|finding| finding.evidence[0].to_string()).collect();
+    assert_eq!(found, ["n2e4", "n2e10", "n4e4"], "those that the text cites");
     let asked = caller.tasks();
     assert!(asked.last().unwrap().contains("How heavy is a pear?"), "{asked:?}");
 }

@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
     /// Searches, opens the pages found, notes the sentences that share most words with the question, then finishes.
     fn step(&self) -> Value {
         let step = |thought: &str, actions: Vec<Value>, done: bool| json!({ "thought": thought, "actions": actions, "done": done });
-        if self.blocks.iter().any(|(id, _)| is_evidence(id)) {
+        if self.calls().any(|call| call.starts_with("notes: ")) {
             return step("That answers it.", Vec::new(), true);
         }
         let pages = self.pages();

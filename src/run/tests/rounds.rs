@@ -161,6 +161,26 @@ async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_ro
 }
 
 #[tokio::test]
+async fn worker_and_compressor_are_told_the_aspects_of_their_node_alone() {
+    let world = World::new(TWO_ROUNDS);
+    let model = Repeating::of(&world.model, |_, text| text);
+    let resources = Resources { models: Some(model.models()), ..world.resources() };
+    let question = "What is known of the topics?".parse().unwrap();
+    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    run.conduct().await.unwrap();
+    let asked = model.asked.lock().unwrap();
+    let mut seen = 0;
+    for task in asked.iter().map(|prompt| &prompt.messages[1].text) {
+        let topic = task.strip_prefix("Sub-question: What is said of topic ").and_then(|rest| rest.split('?').next());
+        let Some(topic) = topic.and_then(|topic| topic.parse::<u32>().ok()) else { continue };
+        let (own, other) = if topic.is_multiple_of(2) { ("a1", "a2") } else { ("a2", "a1") };
+        assert!(task.contains(&format!("\n- {own}: ")) && !task.contains(&format!("\n- {other}: ")), "{task}");
+        seen += 1;
+    }
+    assert!(seen >= 3 * 11, "two steps and a report of each node, not {seen} prompts");
+}
+
+#[tokio::test]
 async fn later_round_pays_for_one_of_two_web_nodes_that_are_worded_from_the_same_aspects() {
     let server = Setup::new(|_| String::new()).start();
     // The second plan has nodes 11 to 13 for the web, of which the last has the aspect of the first. The planner leaves

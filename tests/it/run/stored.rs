@@ -87,11 +87,13 @@ fn run_is_shown_as_tree_usage_and_events() {
     assert!(tree.contains("What is said of topic 4?"), "{tree}");
     let usage = shown("--usage");
     assert!(usage.contains("worker") && usage.contains("tokens of `scripted` were counted"), "{usage}");
+    let quotes = shown("--quotes");
+    assert!(quotes.starts_with("[1] n2e1 topic-1.md:1 — topic-1\n    Topic 1 is described here in full"), "{quotes}");
     let events = shown("--events");
     assert!(events.starts_with(&format!("asked: {QUESTION}\nbrief: 2 aspects\nround 1: 4 sub-questions planned\n")));
     assert!(events.ends_with("\nended: complete\n"), "{events}");
     let all = world.dr(["show", &runs(&world)[0][..6]]).succeeded().stdout;
-    for part in [&tree, &usage, &events] {
+    for part in [&tree, &usage, &quotes, &events] {
         assert!(all.contains(part.trim()), "no\n{part}\nin\n{all}");
     }
     let json = world.dr(["show", "--json", "--events"]).succeeded().json();

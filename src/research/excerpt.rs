@@ -1,0 +1,159 @@
+//! The part of a passage that a prompt shows. Text that stands above it is named by its passage and not repeated, since
+//! every later prompt of a worker would repeat it, too.
+
+use std::ops::Range;
+
+use super::cut::{Count, cut};
+
+/// Shortest text, in bytes, that is named instead of repeated. Naming takes a line, and breaks the text off.
+const MIN_NAMED_BYTES: usize = 160;
+
+/// A passage as a prompt shows it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    pub(super) text: String,
+    /// Byte of the passage up to which it is shown.
+    pub(super) end: usize,
+    /// Ids of the passages that it names.
+    pub(super) named: Vec<String>,
+}
+
+/// A range of a text that was not shown before, or that stands in the passage `named`.
+#[derive(Debug, PartialEq, Eq)]
+struct Part<'a> {
+    range: Range<usize>,
+    named: Option<&'a str>,
+}
+
+impl Excerpt {
+    /// Returns about `max_tokens` of a text, beside what was shown of passages with these ids.
+    pub(super) fn of(text: &str, seen: &[(String, &str)], max_tokens: u64, count: Count<'_>) -> Self {
+        let parts = parts(text, seen);
+        let whole = Self::up_to(text, &parts, u64::MAX, count);
+        // A few more words cost less than the step that reads on, and are often those that answer.
+        if count(&whole.text) <= max_tokens + max_tokens / 3 {
+            whole
+        } else {
+            Self::up_to(text, &parts, max_tokens, count)
+        }
+    }
+
+    fn up_to(text: &str, parts: &[Part<'_>], max_tokens: u64, count: Count<'_>) -> Self {
+        let mut shown = Self { text: String::new(), end: 0, named: Vec::new() };
+        for Part { range, named } in parts {
+            let piece = &text[range.clone()];
+            if let Some(id) = named {
+                shown.push(&format!("… ({id} above stands here)"));
+                shown.named.push((*id).to_owned());
+            } else {
+                let start = cut(piece, max_tokens.saturating_sub(count(&shown.text)), count);
+                shown.push(start);
+                if start.len() < piece.trim_end().len() {
+                    shown.end = range.start + start.len();
+                    return shown;
+                }
+            }
+            shown.end = range.end;
+        }
+        shown
+    }
+
+    fn push(&mut self, text: &str) {
+        if self.text.is_empty() {
+            self.text.push_str(text);
+        } else {
+            self.text.push('\n');
+            self.text.push_str(text.trim_start_matches('\n'));
+        }
+    }
+}
+
+/// Divides a text into what was shown before and what was not, in order.
+fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Part<'a>> {
+    let found = seen.iter().filter_map(|(id, seen)| {
+        let seen = seen.trim();
+        let at = (seen.len() >= MIN_NAMED_BYTES).then(|| text.find(seen)).flatten()?;
+        Some((at..at + seen.len(), id.as_str()))
+    });
+    let mut found: Vec<_> = found.collect();
+    // Of passages that begin together, the longest.
+    found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
+    let mut parts = Vec::new();
+    let mut from = 0;
+    let push_new = |parts: &mut Vec<Part<'a>>, range: Range<usize>| {
+        if !text[range.clone()].trim().is_empty() {
+            parts.push(Part { range, named: None });
+        }
+    };
+    for (range, id) in found {
+        let start = range.start.max(from);
+        if range.end < start + MIN_NAMED_BYTES {
+            continue;
+        }
+        push_new(&mut parts, from..start);
+        parts.push(Part { range: start..range.end, named: Some(id) });
+        from = range.end;
+    }
+    push_new(&mut parts, from..text.len());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(text: &str) -> u64 {
+        text.split_whitespace().count() as u64
+    }
+
+    fn paragraph(word: &str) -> String {
+        format!("{}.", vec![word; 40].join(" "))
+    }
+
+    #[test]
+    fn text_that_stands_above_is_named_and_the_limit_counts_what_is_shown() {
+        let (one, two, three) = (paragraph("alpha"), paragraph("beta"), paragraph("gamma"));
+        let text = format!("Lead.\n\n{one}\n\n{two}\n\n{three}\n");
+        let seen = [("p1".to_owned(), one.as_str()), ("p2".to_owned(), &three[..]), ("p9".to_owned(), "Lead.")];
+        let shown = Excerpt::of(&text, &seen, 60, &words);
+        let expected = format!("Lead.\n… (p1 above stands here)\n{two}\n… (p2 above stands here)");
+        assert_eq!((shown.text, shown.end), (expected, text.trim_end().len()));
+        assert_eq!(shown.named, ["p1", "p2"]);
+        let shown = Excerpt::of(&text, &[], 50, &words);
+        assert_eq!((shown.text, shown.end), (format!("Lead.\n\n{one}"), 7 + one.len()));
+        assert_eq!(shown.named, Vec::<String>::new());
+    }
+
+    #[test]
+    fn passages_that_overlap_are_named_once_for_each_text() {
+        let (one, two) = (paragraph("alpha"), paragraph("beta"));
+        let text = format!("{one}\n\n{two}");
+        let seen = [("p1".to_owned(), one.as_str()), ("p2".to_owned(), &text[..]), ("p3".to_owned(), &two[..])];
+        assert_eq!(Excerpt::of(&text, &seen, 60, &words).text, "… (p2 above stands here)");
+        let seen = [("p1".to_owned(), &text[..one.len() + 100]), ("p3".to_owned(), &two[..])];
+        assert_eq!(Excerpt::of(&text, &seen, 60, &words).named, ["p1"], "what is left of `p3` is too short to name");
+    }
+
+    proptest! {
+        #[test]
+        fn every_word_is_shown_or_named_or_after_the_end(
+            starts in [0usize..100, 0usize..100], length in 0usize..60, most in 0u64..300,
+        ) {
+            let all: Vec<_> = (100..220).map(|number| format!("word{number}")).collect();
+            let text = all.join(" ");
+            let seen = starts.map(|start| all[start..(start + length).min(all.len())].join(" "));
+            let named: Vec<_> = seen.iter().map(|seen| ("p1".to_owned(), seen.as_str())).collect();
+            let shown = Excerpt::of(&text, &named, most, &words);
+            for word in text[..shown.end].split_whitespace() {
+                prop_assert!(shown.text.contains(word) || seen.iter().any(|seen| seen.contains(word)), "{:?}", shown);
+            }
+            prop_assert!(shown.end == text.len() || count_new(&shown) <= most);
+        }
+    }
+
+    /// Counts the words besides those that name a passage.
+    fn count_new(shown: &Excerpt) -> u64 {
+        words(&shown.text.replace("… (p1 above stands here)", ""))
+    }
+}
