@@ -253,7 +253,7 @@ async fn section_whose_quotes_do_not_fit_is_shown_those_that_the_memory_finds_fo
         ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
         ("write/answer", answer("Apples weigh up to 9 stones [n2e10].", &json!([]))),
     ])
-    .with_input_limit(1_500);
+    .with_input_limit(1_000);
     world.draft(&caller).await.unwrap();
     let asked = caller.tasks();
     let shown: Vec<_> = asked[1].split("<data id=\"").skip(1).filter(|data| data.contains("From: ")).collect();

@@ -412,10 +412,10 @@ mod tests {
     fn setting_that_cannot_be_used_is_an_error_and_shows_no_key() {
         for (text, shown) in [
             (json!({ "models": [] }), "`models` is empty"),
-            (json!({ "models": ["mine", "sk-secret\n"] }), "name 2 of `models`"),
-            (json!({ "models": ["two words"] }), "name 1 of `models`"),
-            (json!({ "models": [""] }), "name 1 of `models`"),
-            (json!({ "models": ["a".repeat(201)] }), "name 1 of `models`"),
+            (json!({ "models": ["mine", "sk-secret\n"] }), "entry 2 of `models`"),
+            (json!({ "models": ["two words"] }), "entry 1 of `models`"),
+            (json!({ "models": [""] }), "entry 1 of `models`"),
+            (json!({ "models": ["a".repeat(201)] }), "entry 1 of `models`"),
             (json!({ "allowed_domains": ["https://sk-secret@example.org"] }), "`…` is not the name of a host"),
             (json!({ "mcp": { "label": "sk-secret is mine", "url": LOCAL } }), "`…` is not the label"),
             (json!({ "allowed_domains": ["https://example.org/a"] }), "`https://example.org/a` is not"),

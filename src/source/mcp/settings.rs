@@ -279,8 +279,12 @@ mod tests {
     fn server_that_cannot_be_used_is_an_error_that_says_what_to_do() {
         let label = "label = \"public\"\n";
         for (name, toml, said) in [
-            ("tickets", "label = \"public\"", "has none of"),
-            ("tickets", "label = \"public\"\nurl = \"http://a\"\ncommand = [\"b\"]", "has both of"),
+            ("tickets", "label = \"public\"", "exactly one of `command` and `url` (found none)"),
+            (
+                "tickets",
+                "label = \"public\"\nurl = \"http://a\"\ncommand = [\"b\"]",
+                "exactly one of `command` and `url` (found both)",
+            ),
             ("tickets", "url = \"http://localhost\"", "has no label"),
             ("My Tickets", "url = \"http://localhost\"", "cannot be the name"),
             ("tickets", "label = \"public\"\nurl = \"localhost\"", "invalid address"),
