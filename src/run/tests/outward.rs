@@ -41,7 +41,7 @@ fn web(number: u32, depends_on: &[u32]) -> Node {
 }
 
 fn planned(round: u32, node: Node) -> Event {
-    Event::Planned { round, plan: Plan { nodes: vec![node], ..Plan::default() } }
+    Event::Planned { round, plan: Plan { nodes: vec![Node { round, ..node }], ..Plan::default() } }
 }
 
 /// Returns the events of a round with one node for the web, which quotes `words`.

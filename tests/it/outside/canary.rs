@@ -191,7 +191,7 @@ fn plan(words: &str, known: &[&str], is_follow_up: bool) -> Value {
             "internal" => vec!["a1"],
             // The web is asked for aspects, so two nodes with the same ones would be one too many.
             "web" if id == "quiet" => vec!["a1"],
-            "web" => vec!["a2"],
+            "web" if id != "last" => vec!["a2"],
             _ => vec!["a1", "a2"],
         };
         json!({
