@@ -569,7 +569,7 @@ pub(crate) fn draft_by_rules(state: &RunState) -> Draft {
 }
 
 /// Returns the plan, or all its problems as one text. `directed` maps the planned source of a node to the one it uses.
-fn checked(
+pub(super) fn checked(
     draft: &PlanDraft,
     state: &RunState,
     brief: &Brief,
@@ -579,9 +579,12 @@ fn checked(
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
     let rounds = state.phase.stage().rounds();
     let is_reworded = |node: &NodeDraft| {
-        let known = node.id.parse().ok().filter(|id| state.tree.get(id).is_some());
-        let may_leave = known.is_some_and(|id| !rounds.is_some_and(|rounds| rounds.reworded.contains(&id)));
-        is_late && !may_leave && directed(node.source_hint) == SourceHint::Web
+        let old = node.id.parse().ok().and_then(|id| state.tree.get(&id));
+        // With more in view than a worker of that round had, the same task is worth asking again.
+        let is_past = old.is_some_and(|old| {
+            !rounds.is_some_and(|rounds| rounds.reworded.contains(&old.id)) || state.has_public_news_since(old.round)
+        });
+        is_late && !is_past && directed(node.source_hint) == SourceHint::Web
     };
     let checked = draft.check(&state.tree, brief, state.settings.tree, round, &is_reworded);
     checked.map_err(|complaints| complaints.join("; "))

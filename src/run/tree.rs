@@ -18,6 +18,7 @@ use crate::research::question::{Brief, Question};
 use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
+use crate::source::Label;
 
 /// Summary of a node that a plan has dropped.
 const DROPPED: &str = "dropped by a later plan";
@@ -152,6 +153,18 @@ impl RunState {
             let mut conclusions = branch.report.findings.iter().filter(concludes);
             branch.evidence.iter().any(is_new) || conclusions.any(|finding| !claims.contains(finding.text.as_str()))
         })
+    }
+
+    /// Returns whether this round or a later one found a public quote that no round before it did. Workers outside are then
+    /// shown more than they were in that round.
+    pub(crate) fn has_public_news_since(&self, round: u32) -> bool {
+        let quotes = |is_since: bool| {
+            let nodes = self.tree.nodes.iter().filter(move |node| (node.round >= round) == is_since);
+            let quotes = nodes.filter_map(|node| self.branches.get(&node.id)).flat_map(|branch| &branch.evidence);
+            quotes.filter(|quote| quote.label == Label::Public).map(place_and_words)
+        };
+        let before: BTreeSet<_> = quotes(false).collect();
+        quotes(true).any(|quote| !before.contains(&quote))
     }
 
     /// Returns the brief; `None` before it is fixed.

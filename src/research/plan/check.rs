@@ -18,8 +18,8 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
-    /// `is_reworded` returns whether the task of a node on the web, new or in the tree, is worded from its aspects instead of
-    /// its question.
+    /// `is_reworded` returns whether the task of a new node on the web is worded from its aspects instead of its question; of
+    /// a finished one, whether it was, and its worker was shown all that a new one would be shown.
     ///
     /// # Errors
     ///

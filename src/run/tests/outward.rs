@@ -5,10 +5,11 @@ use serde_json::json;
 use super::super::event::{Event, Followed, Record};
 use super::super::outward::{OutwardWork, outward_brief, outward_task};
 use super::super::phase::OutwardBrief;
+use super::super::steps::checked;
 use super::*;
 use crate::research::memory::Memory;
 use crate::research::node::{Node, NodeId, SourceHint};
-use crate::research::plan::Plan;
+use crate::research::plan::{Plan, PlanDraft};
 use crate::research::question::AspectId;
 use crate::research::report::Draft;
 use crate::research::route::Route;
@@ -40,14 +41,14 @@ fn web(number: u32, depends_on: &[u32]) -> Node {
 }
 
 fn planned(round: u32, node: Node) -> Event {
-    Event::Planned { round, plan: Plan { nodes: vec![node], ..Plan::default() } }
+    Event::Planned { round, plan: Plan { nodes: vec![Node { round, ..node }], ..Plan::default() } }
 }
 
-#[test]
-fn schema_and_output_of_a_node_leave_only_in_words_from_before_retrieval() {
-    let first = NodeId::numbered(2);
-    let mut found = branch(&first, &["Drip lines save water."], Label::Public);
-    found.report.output = Some(json!({ "said": "in the words of the schema" }));
+/// Returns the events of a round with one node for the web, which quotes `words`.
+fn round(number: u32, node: u32, words: &str, output: Option<serde_json::Value>) -> [Event; 4] {
+    let id = NodeId::numbered(node);
+    let mut found = branch(&id, &[words], Label::Public);
+    found.report.output = output;
     let verdict = Verdict {
         is_complete: false,
         recommend_more_iterations: true,
@@ -57,17 +58,23 @@ fn schema_and_output_of_a_node_leave_only_in_words_from_before_retrieval() {
         relied_on: Vec::new(),
         complaints: Vec::new(),
     };
-    let state = state(
-        settings(BudgetLimits::default()),
-        vec![
-            Event::Briefed { brief: brief(ASKED, &["water"]), outward: None },
-            planned(1, web(2, &[])),
-            Event::NodeStarted { node: first.clone(), route: Route::Web, why: String::new() },
-            Event::NodeFinished { node: first.clone(), branch: Box::new(found) },
-            Event::RoundEnded { round: 1, memory: Memory::default(), draft: Draft::default(), verdict },
-            planned(2, web(3, &[2])),
-        ],
-    );
+    [
+        planned(number, web(node, &[])),
+        Event::NodeStarted { node: id.clone(), route: Route::Web, why: String::new() },
+        Event::NodeFinished { node: id, branch: Box::new(found) },
+        Event::RoundEnded { round: number, memory: Memory::default(), draft: Draft::default(), verdict },
+    ]
+}
+
+fn briefed() -> Event {
+    Event::Briefed { brief: brief(ASKED, &["water"]), outward: None }
+}
+
+#[test]
+fn schema_and_output_of_a_node_leave_only_in_words_from_before_retrieval() {
+    let output = json!({ "said": "in the words of the schema" });
+    let events = [briefed()].into_iter().chain(round(1, 2, "Drip lines save water.", Some(output)));
+    let state = state(settings(BudgetLimits::default()), events.chain([planned(2, web(3, &[2]))]).collect());
     let briefs = state.phase.stage().briefs().unwrap();
     let schemas = [2, 3].map(|number| {
         let node = state.tree.get(&NodeId::numbered(number)).unwrap();
@@ -78,6 +85,19 @@ fn schema_and_output_of_a_node_leave_only_in_words_from_before_retrieval() {
     let reports: Vec<_> = work.conclusions.iter().map(|(.., branch)| &branch.as_branch().report).collect();
     assert_eq!(reports.len(), 1);
     assert!(!reports[0].findings.is_empty() && reports[0].output.is_none(), "{:#?}", reports[0]);
+}
+
+#[test]
+fn web_is_asked_the_same_in_a_later_round_only_with_more_in_view() {
+    let again =
+        json!({ "new_nodes": [{ "id": "again", "question": "How?", "aspects": ["a1"], "source_hint": "web" }] });
+    let again: PlanDraft = serde_json::from_value(again).unwrap();
+    for (found, is_refused) in [("Drip lines save water.", true), ("Mulch saves water.", false)] {
+        let events = [briefed()].into_iter().chain(round(1, 2, "Drip lines save water.", None));
+        let state = state(settings(BudgetLimits::default()), events.chain(round(2, 3, found, None)).collect());
+        let checked = checked(&again, &state, state.brief().unwrap(), 3, &|hint| hint);
+        assert_eq!(checked.is_err(), is_refused, "{found}: {checked:?}");
+    }
 }
 
 #[test]
