@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::figure;
 use crate::base::line::{is_invisible, one_line};
+use crate::research::branch::Finding;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
 use crate::research::unit::readable;
@@ -28,11 +29,6 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Returns the mark of a quote that is numbered by itself.
-    pub(super) fn alone(quote: usize) -> Self {
-        Self { quote, document: quote, letter: 0 }
-    }
-
     /// Returns the mark as digits, from which [`Self::decode`] reads it.
     pub(super) fn encode(self) -> String {
         format!("{} {} {}", self.quote, self.document, self.letter)
@@ -77,17 +73,18 @@ impl Serialize for Mark {
 pub(super) struct Numbers<'a>(HashMap<&'a EvidenceId, Mark>);
 
 impl<'a> Numbers<'a> {
-    /// Returns the marks of a report. An answer that consists of quotes numbers each of them.
+    /// Returns the marks of a report. The quotes of a unit that was cut have the same one.
     pub(super) fn of(report: &'a Report) -> Self {
-        let alone = |(evidence, number): (&'a Evidence, usize)| (&evidence.id, Mark::alone(number));
-        if !figure::is_run(report) {
-            return Self(report.evidence.iter().zip(1..).map(alone).collect());
-        }
+        let is_run = figure::is_run(report);
         let mut marks = HashMap::new();
-        for (document, quotes) in documents(report).into_iter().zip(1..).map(|(quotes, number)| (number, quotes)) {
+        for (document, quotes) in (1..).zip(sources(report)) {
             for (at, (quote, evidence)) in quotes.iter().enumerate() {
-                let letter = if quotes.len() > 1 { at + 1 } else { 0 };
-                marks.insert(&evidence.id, Mark { quote: *quote, document, letter });
+                let mark = match is_run {
+                    true if quotes.len() > 1 => Mark { quote: *quote, document, letter: at + 1 },
+                    true => Mark { quote: *quote, document, letter: 0 },
+                    false => Mark { quote: quotes[0].0, document, letter: 0 },
+                };
+                marks.insert(&evidence.id, mark);
             }
         }
         Self(marks)
@@ -97,6 +94,28 @@ impl<'a> Numbers<'a> {
     pub(super) fn get(&self, id: &EvidenceId) -> Option<Mark> {
         self.0.get(id).copied()
     }
+}
+
+/// Returns the quotes of a report by the number they are cited with, each with its position from 1: those of a document,
+/// or, in an answer that consists of quotes, those of a unit.
+pub(super) fn sources(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
+    if figure::is_run(report) { documents(report) } else { units(report) }
+}
+
+fn units(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
+    let mut units: Vec<Vec<(usize, &Evidence)>> = Vec::new();
+    for (number, evidence) in (1..).zip(&report.evidence) {
+        let is_of = |unit: &[(usize, &Evidence)]| {
+            let first = unit[0].1;
+            let cites = |finding: &Finding| [first, evidence].iter().all(|quote| finding.evidence.contains(&quote.id));
+            first.source.is_same_document(&evidence.source) && report.findings.iter().any(cites)
+        };
+        match units.last_mut().filter(|unit| is_of(unit)) {
+            Some(unit) => unit.push((number, evidence)),
+            None => units.push(vec![(number, evidence)]),
+        }
+    }
+    units
 }
 
 /// Returns the quotes of a report by document, in order of first citation, each with its position from 1.

@@ -215,12 +215,9 @@ impl ReportHtml {
                     SourceHtml::of(evidence, number, label)
                 })
                 .collect(),
-            documents: if is_run {
-                let documents = citation::documents(report).into_iter().zip(1..);
-                documents.filter_map(|(quotes, number)| DocumentHtml::of(&quotes, number)).collect()
-            } else {
-                // Each quote has a number of its own there, see `Numbers::of`.
-                (1..).zip(&report.evidence).filter_map(|quote| DocumentHtml::of(&[quote], quote.0)).collect()
+            documents: {
+                let sources = (1..).zip(citation::sources(report));
+                sources.filter_map(|(number, quotes)| DocumentHtml::of(&quotes, number)).collect()
             },
             passages: report
                 .passages

@@ -54,8 +54,8 @@ fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     }
     list(text, "Not answered", &report.open_questions);
     heading(text, "Sources");
-    for (evidence, number) in report.evidence.iter().zip(1..) {
-        let _ = writeln!(text, "{number}. {}", source(evidence));
+    for (number, quotes) in (1..).zip(citation::sources(report)) {
+        let _ = writeln!(text, "{number}. {}", unit(&quotes));
     }
     further(text, report);
     list(text, "Limitations", &report.limitations);
@@ -184,6 +184,21 @@ fn claim(finding: &Finding, numbers: &Numbers<'_>) -> String {
         }
     }
     inline(&spans)
+}
+
+/// Returns the source of a unit: that of its first quote, with the lines of the others.
+fn unit(quotes: &[(usize, &Evidence)]) -> String {
+    let [(_, first), rest @ ..] = quotes else { return String::new() };
+    let position = |(_, evidence): &(usize, &Evidence)| citation::position(evidence);
+    let positions: Vec<_> = rest.iter().filter_map(position).collect();
+    let shown = source(first);
+    match (shown.split_once(" — "), positions.as_slice()) {
+        (_, []) | (None, _) => shown,
+        (Some((lines, names)), positions) => {
+            let rest: Vec<_> = positions.iter().map(|position| code(position)).collect();
+            format!("{lines}, {} — {names}", rest.join(", "))
+        }
+    }
 }
 
 fn source(evidence: &Evidence) -> String {

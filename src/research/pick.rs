@@ -7,6 +7,8 @@ mod asked;
 
 mod features;
 
+mod names;
+
 #[cfg(test)]
 mod fit;
 
@@ -15,6 +17,7 @@ use std::ops::Range;
 
 use asked::{Asked, Wanted, counted, counts};
 use features::{Features, Weights, points, share};
+use names::Name;
 
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
@@ -263,11 +266,20 @@ pub(crate) fn pick(
     Ok(picked)
 }
 
-/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one. The units are
-/// then about the subject but do not answer.
+/// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or a code word
+/// that it names. The units are then about the subject but do not answer.
 pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
-    let mut quotes = picked.iter().flat_map(|picked| &picked.quotes);
-    Wanted::of(question.as_str()).is_some_and(|wanted| !quotes.any(|quote| wanted.is_in(&quote.quote)))
+    let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
+    let wanted = Wanted::of(question.as_str());
+    let splitter = WordSplitter::default();
+    let has_name = |name: &Name| {
+        quotes().any(|quote| {
+            let text = unescaped(&format!("{} {} {}", quote.source.for_people(), quote.source.names(), quote.quote));
+            name.is_in(&text, &splitter.stems(&text))
+        })
+    };
+    wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote)))
+        || Name::all(question.as_str(), &splitter).iter().any(|name| name.is_code && !has_name(name))
 }
 
 fn candidates<'a>(
@@ -314,8 +326,36 @@ fn candidates<'a>(
         let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
     }
+    name_missing(&mut candidates, &Name::all(question, splitter), splitter);
     sort(&mut candidates);
     (candidates, weights)
+}
+
+/// Returns a text in lower case without the backslashes of Markdown.
+fn unescaped(text: &str) -> String {
+    text.replace('\\', "").to_lowercase()
+}
+
+/// Sets which share of the code words of the question each unit lacks, of those that some unit has.
+#[expect(clippy::cast_precision_loss, reason = "a question has few words")]
+fn name_missing(candidates: &mut [Candidate<'_>], names: &[Name], splitter: &WordSplitter) {
+    if names.is_empty() {
+        return;
+    }
+    let has = |candidate: &Candidate<'_>| -> Vec<bool> {
+        let around = format!("{} {}", candidate.headings(), candidate.reading.document.place.for_people());
+        let text = unescaped(&format!("{around} {}", candidate.text()));
+        let mut words = splitter.stems(&around);
+        words.extend(candidate.words.iter().cloned());
+        names.iter().map(|name| name.is_in(&text, &words)).collect()
+    };
+    let found: Vec<_> = candidates.iter().map(has).collect();
+    let is_known = |at: usize| found.iter().any(|has| has[at]);
+    let known: Vec<_> = (0..names.len()).filter(|at| is_known(*at)).collect();
+    for (candidate, has) in candidates.iter_mut().zip(&found) {
+        let missing = known.iter().filter(|at| !has[**at]).count();
+        candidate.features.set_nameless(missing as f32 / known.len().max(1) as f32);
+    }
 }
 
 /// Returns the operators and other symbols of a question, such as `..=`.

@@ -1,0 +1,67 @@
+//! Code words in a question: a unit about another one with the same words does not answer it.
+
+use std::collections::HashSet;
+
+use crate::base::word::{WordSplitter, find_words};
+
+/// A code word in a question, such as `db.m5.large`, `max_tokens` or `401k`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    /// In lower case.
+    text: String,
+    stem: String,
+    /// Whether it has a sign within, like `db.m5.large` and `max_tokens`: it is written in no other way.
+    pub(super) is_code: bool,
+}
+
+impl Name {
+    /// Returns the code words of a question.
+    pub(super) fn all(question: &str, splitter: &WordSplitter) -> Vec<Self> {
+        let is_edge = |letter: char| !letter.is_alphanumeric();
+        let words = question.split_whitespace().map(|word| word.trim_matches(is_edge));
+        let named = |word: &str| {
+            let has_digit = word.contains(char::is_alphabetic) && word.contains(|letter: char| letter.is_ascii_digit());
+            let is_code = is_code(word);
+            (has_digit || is_code).then(|| Self { text: word.to_lowercase(), stem: splitter.stem(word), is_code })
+        };
+        words.filter_map(named).collect()
+    }
+
+    /// Returns whether a text in lower case has the name, given its words.
+    pub(super) fn is_in(&self, text: &str, words: &HashSet<String>) -> bool {
+        words.contains(&self.stem) || find_words(text, &self.text).is_some()
+    }
+}
+
+fn is_code(word: &str) -> bool {
+    let mut parts = word.split('.');
+    // `U.S` has single letters.
+    let is_dotted = word.contains('.') && parts.all(|part| part.chars().count() > 1);
+    word.contains(char::is_alphabetic) && (is_dotted || word.contains('_') || word.contains("::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_with_letters_and_digits_or_a_sign_within_is_a_name() {
+        let splitter = WordSplitter::default();
+        let names = |question: &str| -> Vec<_> {
+            Name::all(question, &splitter).into_iter().map(|name| (name.text, name.is_code)).collect()
+        };
+        let code = |text: &str| (text.to_owned(), true);
+        assert_eq!(names("What is the memory of db.m5.large, and of u_small?"), [code("db.m5.large"), code("u_small")]);
+        assert_eq!(names("Does my 401k grow?"), [("401k".to_owned(), false)]);
+        assert_eq!(names("what of the u.s. and read/write access?"), []);
+        assert_eq!(names("Where do the valves open at 7?"), []);
+    }
+
+    #[test]
+    fn name_is_found_by_its_stem_or_as_it_is_written() {
+        let splitter = WordSplitter::default();
+        let name = &Name::all("What of db.m5.large?", &splitter)[0];
+        let is_in = |text: &str| name.is_in(text, &splitter.stems(text));
+        assert!(is_in("| db.m5.large | 64 |") && !is_in("| db.m5.12xlarge | 64 |"));
+    }
+}
