@@ -142,7 +142,7 @@ fn no_request_is_sent_offline_or_without_a_model() {
     let world = world_at(&server, "").with_variable("DR_OFFLINE", "1");
     assert_eq!(checks(&world), ["note model: not asked, since dr is offline → -"]);
     assert_eq!(server.count(), 0);
-    assert!(checks(&World::indexed_text())[0].starts_with("note model: none is set up"));
+    assert!(checks(&World::indexed_text())[0].starts_with("note model: none configured"));
 }
 
 #[test]

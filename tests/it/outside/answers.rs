@@ -14,7 +14,7 @@ fn question_about_both_is_answered_from_both_with_only_a_key_set() {
     let asked = world.dr(["ask", "--quiet", "--mode", "deep", QUESTION]).succeeded();
     let origin = server.origin().to_owned();
     assert!(asked.stdout.contains(&format!("{origin}/articles/")), "{asked}");
-    assert!(asked.stdout.contains("`watering.md:"), "{asked}");
+    assert!(asked.stdout.contains("`watering.md`"), "{asked}");
     let today = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date();
     let days = [today, today.yesterday().unwrap()].map(|day| day.to_string());
     assert!(days.iter().any(|day| asked.stdout.contains(day.as_str())), "{asked}");
