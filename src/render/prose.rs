@@ -393,7 +393,7 @@ mod tests {
 
     fn known(id: &EvidenceId) -> Option<Mark> {
         let at = ["n1e1", "n2e1", "n2e2"].iter().position(|known| *known == id.to_string());
-        at.map(|at| Mark::alone(at + 1))
+        at.map(|at| Mark { quote: at + 1, document: at + 1, letter: 0 })
     }
 
     /// Writes spans so that a test can be read.
