@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer, LookupRow, LookupTool};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::one_line;
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, has_key_word};
 use crate::kb::embed::{Embedder, cosine};
 use crate::research::worker::WorkError;
 use crate::source::SourceError;
@@ -215,7 +215,7 @@ fn key_words(query: &str) -> Vec<String> {
         |word: &str| word.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '\''));
     let key = |word: &str| match () {
         () if !is_plain(word) => vec![word.to_owned()],
-        () if splitter.has_key_word(word) || RELATIONS.contains(&word) => splitter.key_stems(word),
+        () if has_key_word(word) || RELATIONS.contains(&word) => splitter.key_stems(word),
         () => Vec::new(),
     };
     words.flat_map(key).collect()

@@ -4,7 +4,7 @@
 //! In doubt a question is plain: searching it whole finds less than searching its parts, but pieces of a question that
 //! was cut in the wrong place find nothing.
 
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, has_key_word};
 
 /// Most parts of a question; one with more is plain, since a brief takes no more aspects.
 const MAX_PARTS: usize = 8;
@@ -53,7 +53,7 @@ pub(super) struct Shape {
 impl Shape {
     pub(super) fn of(question: &str, splitter: &WordSplitter) -> Self {
         let mask = mask(question);
-        let parts = parts(Span { text: question, mask: &mask }, splitter);
+        let parts = parts(Span { text: question, mask: &mask });
         // “Which of them is cheaper?” belongs to the comparison before it.
         let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
         let compared = comparison(parts[0]).filter(|_| is_one);
@@ -138,7 +138,7 @@ pub(super) fn mask(text: &str) -> String {
 }
 
 /// Splits a question into the sentences and clauses that ask something; never empty.
-fn parts<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
+fn parts<'a>(span: Span<'a>) -> Vec<Span<'a>> {
     let opening = |part: Span<'a>| {
         // The number of a list item: “2. What is borrowing?”
         let item = part.trim().split_once(". |) ");
@@ -146,23 +146,23 @@ fn parts<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
         item.map_or(part, |(_, rest)| rest).strip_all(COURTESY)
     };
     let sentences = span.split("?|;").into_iter().map(opening);
-    let sentences: Vec<_> = sentences.filter(|sentence| splitter.has_key_word(sentence.text)).collect();
+    let sentences: Vec<_> = sentences.filter(|sentence| has_key_word(sentence.text)).collect();
     // A remark among the sentences could belong to any of them.
     match sentences.as_slice() {
-        [sentence] => clauses(*sentence, splitter),
+        [sentence] => clauses(*sentence),
         [_, ..] if sentences.iter().all(|sentence| sentence.asks()) => {
-            sentences.into_iter().flat_map(|sentence| clauses(sentence, splitter)).collect()
+            sentences.into_iter().flat_map(clauses).collect()
         }
         _ => vec![span.strip_all(COURTESY)],
     }
 }
 
 /// Splits “how does X work, and what are its limits” where the second question begins.
-fn clauses<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
+fn clauses<'a>(span: Span<'a>) -> Vec<Span<'a>> {
     let is_whole = |part: Span<'_>| {
         let last = part.words().last().unwrap_or_default();
         // Two words, as in "when async", lean on the verb of the other half.
-        part.words().count() > 2 && !is_in(last, QUESTION_WORDS) && splitter.has_key_word(part.text)
+        part.words().count() > 2 && !is_in(last, QUESTION_WORDS) && has_key_word(part.text)
     };
     let halves = |(at, joint): (usize, &'static str)| {
         let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));
@@ -174,7 +174,7 @@ fn clauses<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
     let joints = [", and ", " and ", ", "];
     let found = joints.iter().flat_map(|joint| span.mask.match_indices(*joint).map(|(at, _)| (at, *joint)));
     match found.filter_map(halves).min_by_key(|(at, ..)| *at) {
-        Some((_, left, right)) => std::iter::once(left).chain(clauses(right.trim(), splitter)).collect(),
+        Some((_, left, right)) => std::iter::once(left).chain(clauses(right.trim())).collect(),
         None => vec![span],
     }
 }

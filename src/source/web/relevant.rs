@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, has_key_word};
 use crate::kb::embed::{EmbedError, Embedder, cosine};
 
 /// Maximum length of a part in characters: about the window of the built-in embedder.
@@ -30,7 +30,7 @@ pub(crate) fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) ->
 /// Keeps up to [`MAX_PIECES`] parts with the most words of the query, in the order of the page.
 fn closest_in_words(text: &str, query: &str, mut pieces: Vec<Range<usize>>) -> Vec<Range<usize>> {
     let splitter = WordSplitter::default();
-    pieces.retain(|piece| splitter.has_key_word(&text[piece.clone()]));
+    pieces.retain(|piece| has_key_word(&text[piece.clone()]));
     if pieces.len() > MAX_PIECES {
         let stems = splitter.key_stems(query);
         let shared = |piece: &Range<usize>| {
