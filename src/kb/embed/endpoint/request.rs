@@ -298,7 +298,7 @@ pub(super) struct Vectors {
 struct Reply {
     data: Vec<Entry>,
     #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<Consumed>,
 }
 
 #[derive(Deserialize)]
@@ -310,7 +310,7 @@ struct Entry {
 }
 
 #[derive(Deserialize)]
-struct Usage {
+struct Consumed {
     #[serde(default)]
     prompt_tokens: Option<u64>,
     #[serde(default)]
