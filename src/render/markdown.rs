@@ -37,6 +37,9 @@ pub(crate) fn report(report: &Report) -> String {
     text
 }
 
+/// Lines of the parts of a unit that are listed besides those of the first. The report as JSON has all.
+const MAX_POSITIONS: usize = 3;
+
 /// Appends an answer that was put together without a model: units of the sources, which speak for themselves.
 fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     let number = |id: &_| numbers.get(id);
@@ -189,15 +192,17 @@ fn claim(finding: &Finding, numbers: &Numbers<'_>) -> String {
 /// Returns the source of a unit: that of its first quote, with the lines of the others.
 fn unit(quotes: &[(usize, &Evidence)]) -> String {
     let [(_, first), rest @ ..] = quotes else { return String::new() };
-    let position = |(_, evidence): &(usize, &Evidence)| citation::position(evidence);
-    let positions: Vec<_> = rest.iter().filter_map(position).collect();
+    let position = |(_, evidence): &(usize, &Evidence)| citation::position(evidence).map(|position| code(&position));
+    let mut positions: Vec<_> = rest.iter().filter_map(position).collect();
+    let more = positions.len().saturating_sub(MAX_POSITIONS);
+    positions.truncate(MAX_POSITIONS);
     let shown = source(first);
-    match (shown.split_once(" — "), positions.as_slice()) {
-        (_, []) | (None, _) => shown,
-        (Some((lines, names)), positions) => {
-            let rest: Vec<_> = positions.iter().map(|position| code(position)).collect();
-            format!("{lines}, {} — {names}", rest.join(", "))
+    match shown.split_once(" — ").filter(|_| !positions.is_empty()) {
+        Some((lines, names)) => {
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{lines}, {}{more} — {names}", positions.join(", "))
         }
+        None => shown,
     }
 }
 
@@ -584,6 +589,23 @@ mod tests {
 
         Support: strong. Every quote was found verbatim in its file.
         ");
+    }
+
+    #[test]
+    fn rows_of_a_cut_table_are_one_citation_and_one_source() {
+        let mut report = sample::answer();
+        let mut answer_of = |rows: usize| {
+            let ids: Vec<_> = (1..=rows).map(|row| format!("n1e{row}")).collect();
+            let cell = |id: &String| sample::quote(id, "| 1 |", sample::file("cells.md", "Cells", "Sizes"));
+            report.evidence = ids.iter().map(cell).collect();
+            report.findings[0].evidence = ids.iter().map(|id| id.parse().unwrap()).collect();
+            report.answer = format!("| cells |\n|---|\n| 1 |\n\n[{}]", ids.join(", "));
+            super::report(&report)
+        };
+        let text = answer_of(2);
+        assert!(text.contains("\n[1]\n") && !text.contains("[2]"), "{text}");
+        assert!(text.contains("\n1. `cells.md:11-12`, `:11-12` — Cells › Sizes\n"), "{text}");
+        assert!(answer_of(9).contains("`, `:11-12` and 5 more — Cells › Sizes\n"));
     }
 
     #[test]
