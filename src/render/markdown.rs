@@ -37,8 +37,8 @@ pub(crate) fn report(report: &Report) -> String {
     text
 }
 
-/// Lines of the parts of a unit that are listed besides those of the first. The report as JSON has all.
-const MAX_POSITIONS: usize = 3;
+/// Parts of a cut unit whose lines are listed. The report as JSON has all.
+const MAX_POSITIONS: usize = 4;
 
 /// Appends an answer that was put together without a model: units of the sources, which speak for themselves.
 fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
@@ -189,20 +189,21 @@ fn claim(finding: &Finding, numbers: &Numbers<'_>) -> String {
     inline(&spans)
 }
 
-/// Returns the source of a unit: that of its first quote, with the lines of the others.
+/// Returns the source of a unit. That of one that was cut is its document with the lines of the parts, as a run cites its
+/// quotes.
 fn unit(quotes: &[(usize, &Evidence)]) -> String {
-    let [(_, first), rest @ ..] = quotes else { return String::new() };
     let position = |(_, evidence): &(usize, &Evidence)| citation::position(evidence).map(|position| code(&position));
-    let mut positions: Vec<_> = rest.iter().filter_map(position).collect();
-    let more = positions.len().saturating_sub(MAX_POSITIONS);
-    positions.truncate(MAX_POSITIONS);
-    let shown = source(first);
-    match shown.split_once(" — ").filter(|_| !positions.is_empty()) {
-        Some((lines, names)) => {
+    match (quotes, quotes.iter().map(position).collect::<Option<Vec<_>>>()) {
+        ([(_, first), _, ..], Some(positions)) => {
+            let more = positions.len().saturating_sub(MAX_POSITIONS);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{lines}, {}{more} — {names}", positions.join(", "))
+            let shown = &positions[..positions.len().min(MAX_POSITIONS)];
+            let note = citation::note(first).map(|note| format!(" ({note})")).unwrap_or_default();
+            let Place::Kb { path, .. } = &first.source else { return source(first) };
+            format!("{} — {}: {}{more}{note}", code(path), line(&first.source.names()), shown.join(", "))
         }
-        None => shown,
+        ([(_, first), ..], _) => source(first),
+        ([], _) => String::new(),
     }
 }
 
@@ -604,8 +605,8 @@ mod tests {
         };
         let text = answer_of(2);
         assert!(text.contains("\n[1]\n") && !text.contains("[2]"), "{text}");
-        assert!(text.contains("\n1. `cells.md:11-12`, `:11-12` — Cells › Sizes\n"), "{text}");
-        assert!(answer_of(9).contains("`, `:11-12` and 5 more — Cells › Sizes\n"));
+        assert!(text.contains("\n1. `cells.md` — Cells › Sizes: `:11-12`, `:11-12`\n"), "{text}");
+        assert!(answer_of(9).contains("`, `:11-12` and 5 more\n"));
     }
 
     #[test]
