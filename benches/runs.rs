@@ -59,10 +59,13 @@ async fn measure(nodes: usize, delay: Duration) {
         seed: 1,
         jobs: None,
         set_aside_nanos: 0,
+        collections_are_open: false,
     };
     let settings = RunSettings {
         request: RunRequest { mode: Mode::Deep, ..RunRequest::default() },
         keeps_public_apart: true,
+        is_open: false,
+        has_server_text: false,
         limits: BudgetLimits::NONE,
         by_plan: LimitsByPlan::default(),
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },

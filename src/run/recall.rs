@@ -624,9 +624,9 @@ mod tests {
         let all = RecallQuery { run: Some(&run), ..RecallQuery::of("Do cats sleep?", 5) };
         for (query, expected) in [
             (all, vec!["n1e1", "n2e1"]),
-            (RecallQuery { nodes: &[second.clone()], ..all }, vec!["n2e1"]),
+            (RecallQuery { nodes: std::slice::from_ref(&second), ..all }, vec!["n2e1"]),
             (RecallQuery { nodes: &[NodeId::numbered(1), second.clone()], ..all }, vec!["n1e1", "n2e1"]),
-            (RecallQuery { nodes: &[second], kind: EntryKind::Summary, ..all }, vec!["n2"]),
+            (RecallQuery { nodes: std::slice::from_ref(&second), kind: EntryKind::Summary, ..all }, vec!["n2"]),
         ] {
             let found = recall.search(&query).await.unwrap();
             assert_eq!(found.iter().map(|found| found.id.as_str()).collect::<Vec<_>>(), expected, "{query:?}");

@@ -158,7 +158,7 @@ fn parts<'a>(span: Span<'a>) -> Vec<Span<'a>> {
 }
 
 /// Splits “how does X work, and what are its limits” where the second question begins.
-fn clauses<'a>(span: Span<'a>) -> Vec<Span<'a>> {
+fn clauses(span: Span<'_>) -> Vec<Span<'_>> {
     let is_whole = |part: Span<'_>| {
         let last = part.words().last().unwrap_or_default();
         // Two words, as in "when async", lean on the verb of the other half.
