@@ -485,7 +485,7 @@ pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, tokens: u64)
     nearest(pieces(&rest), question, tokens).join("\n")
 }
 
-/// Like [`slice`], for the public summary.
+/// Like [`slice()`], for the public summary.
 pub(crate) fn public_slice(global: &Outbound, shown: &[NodeId], question: &Outbound, tokens: u64) -> Outbound {
     let rest = Outbound::joined(&beside(global.parts(pieces), shown), "\n");
     Outbound::joined(&nearest(rest.parts(pieces), question.as_str(), tokens), "\n")

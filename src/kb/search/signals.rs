@@ -1,4 +1,4 @@
-//! Measures how well the hits of a search fit the question, for [`Support`].
+//! Measures how well the hits of a search fit the question, for [`Support`](super::support::Support).
 
 use std::collections::HashSet;
 use std::sync::Arc;
