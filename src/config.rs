@@ -547,12 +547,12 @@ impl Settings {
 
     /// Returns whether a setting or a table has this name.
     pub(crate) fn knows(name: &str) -> bool {
-        !matches!(find(&name.split('.').map(str::to_owned).collect::<Vec<_>>()), Found::Unknown)
+        !matches!(find_named(name), Found::Unknown)
     }
 
     /// Returns the purpose and the valid values of a setting, by its full name.
     pub(crate) fn description_of(key: &str) -> Option<String> {
-        match find(&key.split('.').map(str::to_owned).collect::<Vec<_>>()) {
+        match find_named(key) {
             Found::Setting(setting) => Some(setting.description()),
             Found::Table | Found::Unknown => None,
         }
@@ -613,16 +613,20 @@ fn explained(figment: &Figment) -> Vec<(String, String, String)> {
         }
         let is_unset = |setting: &&Setting| !explained.iter().any(|(key, ..)| key == setting.name);
         let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(table) && !setting.has_placeholder());
-        let unset = rows
-            .filter(is_unset)
-            .map(|setting| (setting.name.to_owned(), without_markup(setting.unset), DEFAULT.to_owned()));
+        let unset =
+            rows.filter(is_unset).map(|setting| (setting.name.to_owned(), plain(setting.unset), DEFAULT.to_owned()));
         explained.extend(unset.collect::<Vec<_>>());
     }
     explained
 }
 
+/// Finds the item with this name, such as `web.fetch`.
+fn find_named(name: &str) -> Found {
+    find(&name.split('.').map(str::to_owned).collect::<Vec<_>>())
+}
+
 /// Returns the text of a line of Markdown.
-fn without_markup(line: &str) -> String {
+fn plain(line: &str) -> String {
     let mut plain = String::new();
     for event in Parser::new(line) {
         if let Markdown::Text(text) | Markdown::Code(text) = event {

@@ -192,19 +192,17 @@ fn claim(finding: &Finding, numbers: &Numbers<'_>) -> String {
 /// Returns the source of a unit. That of one that was cut is its document with the lines of the parts, as a run cites its
 /// quotes.
 fn unit(quotes: &[(usize, &Evidence)]) -> String {
-    let position = |(_, evidence): &(usize, &Evidence)| citation::position(evidence).map(|position| code(&position));
-    match (quotes, quotes.iter().map(position).collect::<Option<Vec<_>>>()) {
-        ([(_, first), _, ..], Some(positions)) => {
-            let more = positions.len().saturating_sub(MAX_POSITIONS);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let shown = &positions[..positions.len().min(MAX_POSITIONS)];
-            let note = citation::note(first).map(|note| format!(" ({note})")).unwrap_or_default();
-            let Place::Kb { path, .. } = &first.source else { return source(first) };
-            format!("{} — {}: {}{more}{note}", code(path), line(&first.source.names()), shown.join(", "))
-        }
-        ([(_, first), ..], _) => source(first),
-        ([], _) => String::new(),
+    let [(_, first), rest @ ..] = quotes else { return String::new() };
+    let Place::Kb { path, .. } = &first.source else { return source(first) };
+    if rest.is_empty() {
+        return source(first);
     }
+    let positions = quotes.iter().filter_map(|(_, evidence)| citation::position(evidence)).take(MAX_POSITIONS);
+    let positions: Vec<_> = positions.map(|position| code(&position)).collect();
+    let more = quotes.len().saturating_sub(MAX_POSITIONS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let note = citation::note(first).map(|note| format!(" ({note})")).unwrap_or_default();
+    format!("{} — {}: {}{more}{note}", code(path), line(&first.source.names()), positions.join(", "))
 }
 
 fn source(evidence: &Evidence) -> String {

@@ -59,7 +59,7 @@ pub(crate) mod task;
 
 pub(crate) mod outward;
 
-mod excerpt;
+mod abridged;
 
 mod action;
 

@@ -5,9 +5,9 @@
 
 mod asked;
 
-mod features;
+mod code_word;
 
-mod names;
+mod features;
 
 #[cfg(test)]
 mod fit;
@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use asked::{Asked, Wanted, counted, counts};
+use code_word::CodeWord;
 use features::{Features, Weights, points, share};
-use names::Name;
 
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
@@ -272,14 +272,14 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
     let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
     let wanted = Wanted::of(question.as_str());
     let splitter = WordSplitter::default();
-    let has_name = |name: &Name| {
+    let has_word = |word: &CodeWord| {
         quotes().any(|quote| {
             let text = unescaped(&format!("{} {} {}", quote.source.for_people(), quote.source.names(), quote.quote));
-            name.is_in(&text, &splitter.stems(&text))
+            word.is_in(&text, &splitter.stems(&text))
         })
     };
     wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote)))
-        || Name::all(question.as_str(), &splitter).iter().any(|name| name.is_code && !has_name(name))
+        || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
 }
 
 fn candidates<'a>(
@@ -326,7 +326,7 @@ fn candidates<'a>(
         let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
     }
-    name_missing(&mut candidates, &Name::all(question, splitter), splitter);
+    mark_lacking(&mut candidates, &CodeWord::all(question, splitter), splitter);
     sort(&mut candidates);
     (candidates, weights)
 }
@@ -338,8 +338,8 @@ fn unescaped(text: &str) -> String {
 
 /// Sets which share of the code words of the question each unit lacks, of those that some unit has.
 #[expect(clippy::cast_precision_loss, reason = "a question has few words")]
-fn name_missing(candidates: &mut [Candidate<'_>], names: &[Name], splitter: &WordSplitter) {
-    if names.is_empty() {
+fn mark_lacking(candidates: &mut [Candidate<'_>], code_words: &[CodeWord], splitter: &WordSplitter) {
+    if code_words.is_empty() {
         return;
     }
     let has = |candidate: &Candidate<'_>| -> Vec<bool> {
@@ -347,14 +347,14 @@ fn name_missing(candidates: &mut [Candidate<'_>], names: &[Name], splitter: &Wor
         let text = unescaped(&format!("{around} {}", candidate.text()));
         let mut words = splitter.stems(&around);
         words.extend(candidate.words.iter().cloned());
-        names.iter().map(|name| name.is_in(&text, &words)).collect()
+        code_words.iter().map(|word| word.is_in(&text, &words)).collect()
     };
     let found: Vec<_> = candidates.iter().map(has).collect();
     let is_known = |at: usize| found.iter().any(|has| has[at]);
-    let known: Vec<_> = (0..names.len()).filter(|at| is_known(*at)).collect();
+    let known: Vec<_> = (0..code_words.len()).filter(|at| is_known(*at)).collect();
     for (candidate, has) in candidates.iter_mut().zip(&found) {
         let missing = known.iter().filter(|at| !has[**at]).count();
-        candidate.features.set_nameless(missing as f32 / known.len().max(1) as f32);
+        candidate.features.set_lacks(missing as f32 / known.len().max(1) as f32);
     }
 }
 

@@ -36,10 +36,8 @@ pub(crate) struct Tripwire {
 #[derive(Default)]
 struct Known {
     runs: HashSet<u64>,
-    /// All tokens that could be written like a rare one.
+    /// Rare tokens of internal text, and all of other text: it may write a number with separators, or without.
     tokens: HashSet<u64>,
-    /// Tokens that do not occur by chance.
-    rare: HashSet<u64>,
 }
 
 /// An outgoing text shares content with internal text. The error leaves the content out, so that it may be shown and
@@ -57,12 +55,12 @@ pub(crate) enum Tripped {
 impl Tripwire {
     /// Adds internal text that was read or derived.
     pub(crate) fn read(&mut self, text: &str) {
-        self.internal.learn(text);
+        self.internal.learn(text, is_rare);
     }
 
     /// Adds text that may leave: text of the user, of the first plan, or public text.
     pub(crate) fn may_leave(&mut self, text: &str) {
-        self.outbound.learn(text);
+        self.outbound.learn(text, |_, _, _| true);
     }
 
     /// Checks an outgoing text.
@@ -76,39 +74,42 @@ impl Tripwire {
         };
         let mut own = Known::default();
         // Outgoing text is composed of parts, such as aspects. A run of words across two parts is chance.
-        text.split(['\n', ';']).for_each(|part| own.learn(part));
+        text.split(['\n', ';']).for_each(|part| own.learn(part, |_, _, _| true));
         let Self { internal, outbound } = self;
         match () {
             () if is_internal(&own.runs, &internal.runs, &outbound.runs) => Err(Tripped::Run),
-            () if is_internal(&own.tokens, &internal.rare, &outbound.tokens) => Err(Tripped::Token),
+            () if is_internal(&own.tokens, &internal.tokens, &outbound.tokens) => Err(Tripped::Token),
             () => Ok(()),
         }
     }
 }
 
 impl Known {
-    fn learn(&mut self, text: &str) {
+    /// Adds a text with those of its tokens that `is_kept` takes: given the token before it, the token, and the token
+    /// without its separators.
+    fn learn(&mut self, text: &str, is_kept: fn(&str, &str, &[char]) -> bool) {
         let text = text.to_lowercase();
         let words: Vec<_> =
             text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
         self.runs.extend(words.windows(RUN_WORDS).map(hash));
         // In addresses and tables, signs separate the tokens instead of spaces.
-        let mut is_numbered = false;
+        let mut before = "";
         for token in text.split(|letter: char| letter.is_whitespace() || "/?&=#|<>".contains(letter)) {
             let token = token.trim_matches(|letter: char| !letter.is_alphanumeric());
             let plain: Vec<_> = token.chars().filter(|letter| letter.is_alphanumeric()).collect();
-            // The other side may write a number with separators, or without.
-            self.tokens.insert(hash(&plain));
-            if is_rare(token, &plain) && !is_numbered {
-                self.rare.insert(hash(&plain));
+            if is_kept(before, token, &plain) {
+                self.tokens.insert(hash(&plain));
             }
-            is_numbered = NUMBERED.contains(&token);
+            before = token;
         }
     }
 }
 
-/// Returns whether a token, given with and without its separators, does not occur by chance.
-fn is_rare(token: &str, plain: &[char]) -> bool {
+/// Returns whether a token does not occur by chance, see [`Known::learn`].
+fn is_rare(before: &str, token: &str, plain: &[char]) -> bool {
+    if NUMBERED.contains(&before) {
+        return false;
+    }
     let digits = plain.iter().filter(|letter| letter.is_ascii_digit()).count();
     let is_address = token.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
     if is_address {

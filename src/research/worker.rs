@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::abridged::Abridged;
 use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook, Shown};
 use super::branch::{Branch, BranchStop, Reported};
 use super::evidence::Evidence;
-use super::excerpt::Excerpt;
 use super::memory::branch_text;
 use super::node::Tool;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
@@ -528,7 +528,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         };
         let is_digest = whole != passage.text;
         let form = |seen: &[(String, &str)]| {
-            let Excerpt { text, end, named } = Excerpt::of(whole, seen, most, &count);
+            let Abridged { text, end, named } = Abridged::of(whole, seen, most, &count);
             let note = match (end < whole.trim_end().len(), is_opened) {
                 (false, _) => String::new(),
                 (true, false) => format!("\n… (cut here; `open` with {id} reads the section)"),

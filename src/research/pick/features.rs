@@ -56,7 +56,7 @@ const COUNT: usize = 15;
 /// and 80 of 100. The one of 2026-11-24, when `form` was added and the headings were compared as a whole, is to 55
 /// other questions on the Rust book, 30 on a manual of PowerShell, 15 on personal notes, and those of `tests/answers`;
 /// with one set left out the first unit answers 55, 53, 67 and 93 of 100, and with the mean 53, 53, 67 and 98. `open`,
-/// `links` and `nameless` are set by hand, since the sets have few of them.
+/// `links` and `lacks` are set by hand, since the sets have few of them.
 pub(super) const WEIGHTS: [f32; COUNT] =
     [3.8, 2.4, 5.85, 6.4, 4.3, 5.1, 2.7, 1.1, 2.0, -3.0, -2.6, -1.95, -3.0, -3.0, -2.0];
 
@@ -96,7 +96,7 @@ pub(super) struct Features {
     /// Share of its sentences that point elsewhere.
     points: f32,
     /// Share of the code words of the question that neither it nor its headings have, of those that some unit has.
-    nameless: f32,
+    lacks: f32,
 }
 
 impl Features {
@@ -136,8 +136,8 @@ impl Features {
     }
 
     /// Sets the share of the question's code words that the unit lacks.
-    pub(super) fn set_nameless(&mut self, share: f32) {
-        self.nameless = share;
+    pub(super) fn set_lacks(&mut self, share: f32) {
+        self.lacks = share;
     }
 
     /// Returns the share of the question's words in the unit and its headings.
@@ -178,7 +178,7 @@ impl Features {
             ("code", self.code),
             ("links", self.links),
             ("points", self.points),
-            ("nameless", self.nameless),
+            ("lacks", self.lacks),
         ]
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use futures::future::BoxFuture;
 
 use super::super::event::{Event, Record};
+use super::super::journal::CallRow;
 use super::super::orchestrator::RunNotice;
 use super::outside::{LIMITS, Outside};
 use super::*;
@@ -71,17 +72,22 @@ impl Model for Repeating {
     }
 }
 
+/// Carries a run out with a model until it is complete, and returns its calls.
+async fn completed(world: &World, model: &Arc<Repeating>) -> Vec<CallRow> {
+    let resources = Resources { models: Some(model.models()), ..world.resources() };
+    let question = "What is known of the topics?".parse().unwrap();
+    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
+    world.store.journal().calls(&World::run()).await.unwrap()
+}
+
 #[tokio::test]
 async fn round_without_new_evidence_keeps_the_draft_it_has() {
     let world = World::new(TWO_ROUNDS);
     // The second plan repeats topics of the first.
     let model =
         Repeating::of(&world.model, |_, text| text.replace("topic 10?", "topic 1?").replace("topic 11?", "topic 2?"));
-    let resources = Resources { models: Some(model.models()), ..world.resources() };
-    let question = "What is known of the topics?".parse().unwrap();
-    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
-    assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
-    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    let calls = completed(&world, &model).await;
     let made = |part: &str| calls.iter().filter(|call| call.key.as_str().starts_with(part)).count();
     assert!(made("draft/1") > 0 && made("judge/2") > 0 && made("plan/2") > 0);
     assert_eq!((made("draft/2"), made("write")), (0, 0), "{calls:#?}");
@@ -118,11 +124,7 @@ fn compares(prompt: &Prompt, text: String) -> String {
 async fn round_that_only_concludes_something_new_is_progress_and_gets_a_draft() {
     let world = World::new(Researcher { nodes: 9, more_nodes: 1 });
     let model = Repeating::of(&world.model, compares);
-    let resources = Resources { models: Some(model.models()), ..world.resources() };
-    let question = "What is known of the topics?".parse().unwrap();
-    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
-    assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
-    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    let calls = completed(&world, &model).await;
     let made = |part: &str| calls.iter().filter(|call| call.key.as_str().starts_with(part)).count();
     let state = world.store.read(&World::run()).await.unwrap().1;
     let branch = &state.branches[&"n11".parse().unwrap()];

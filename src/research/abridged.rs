@@ -10,7 +10,7 @@ const MIN_NAMED_BYTES: usize = 160;
 
 /// A passage as a prompt shows it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Excerpt {
+pub(super) struct Abridged {
     pub(super) text: String,
     /// Byte of the passage up to which it is shown.
     pub(super) end: usize,
@@ -25,7 +25,7 @@ struct Part<'a> {
     named: Option<&'a str>,
 }
 
-impl Excerpt {
+impl Abridged {
     /// Returns about `max_tokens` of a text, beside what was shown of passages with these ids.
     pub(super) fn of(text: &str, seen: &[(String, &str)], max_tokens: u64, count: Count<'_>) -> Self {
         let parts = parts(text, seen);
@@ -116,11 +116,11 @@ mod tests {
         let (one, two, three) = (paragraph("alpha"), paragraph("beta"), paragraph("gamma"));
         let text = format!("Lead.\n\n{one}\n\n{two}\n\n{three}\n");
         let seen = [("p1".to_owned(), one.as_str()), ("p2".to_owned(), &three[..]), ("p9".to_owned(), "Lead.")];
-        let shown = Excerpt::of(&text, &seen, 60, &words);
+        let shown = Abridged::of(&text, &seen, 60, &words);
         let expected = format!("Lead.\n… (p1 above stands here)\n{two}\n… (p2 above stands here)");
         assert_eq!((shown.text, shown.end), (expected, text.trim_end().len()));
         assert_eq!(shown.named, ["p1", "p2"]);
-        let shown = Excerpt::of(&text, &[], 50, &words);
+        let shown = Abridged::of(&text, &[], 50, &words);
         assert_eq!((shown.text, shown.end), (format!("Lead.\n\n{one}"), 7 + one.len()));
         assert_eq!(shown.named, Vec::<String>::new());
     }
@@ -130,9 +130,9 @@ mod tests {
         let (one, two) = (paragraph("alpha"), paragraph("beta"));
         let text = format!("{one}\n\n{two}");
         let seen = [("p1".to_owned(), one.as_str()), ("p2".to_owned(), &text[..]), ("p3".to_owned(), &two[..])];
-        assert_eq!(Excerpt::of(&text, &seen, 60, &words).text, "… (p2 above stands here)");
+        assert_eq!(Abridged::of(&text, &seen, 60, &words).text, "… (p2 above stands here)");
         let seen = [("p1".to_owned(), &text[..one.len() + 100]), ("p3".to_owned(), &two[..])];
-        assert_eq!(Excerpt::of(&text, &seen, 60, &words).named, ["p1"], "what is left of `p3` is too short to name");
+        assert_eq!(Abridged::of(&text, &seen, 60, &words).named, ["p1"], "what is left of `p3` is too short to name");
     }
 
     proptest! {
@@ -144,7 +144,7 @@ mod tests {
             let text = all.join(" ");
             let seen = starts.map(|start| all[start..(start + length).min(all.len())].join(" "));
             let named: Vec<_> = seen.iter().map(|seen| ("p1".to_owned(), seen.as_str())).collect();
-            let shown = Excerpt::of(&text, &named, most, &words);
+            let shown = Abridged::of(&text, &named, most, &words);
             for word in text[..shown.end].split_whitespace() {
                 prop_assert!(shown.text.contains(word) || seen.iter().any(|seen| seen.contains(word)), "{:?}", shown);
             }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     /// Counts the words besides those that name a passage.
-    fn count_new(shown: &Excerpt) -> u64 {
+    fn count_new(shown: &Abridged) -> u64 {
         words(&shown.text.replace("… (p1 above stands here)", ""))
     }
 }

@@ -6,34 +6,34 @@ use crate::base::word::{WordSplitter, find_words};
 
 /// A code word in a question, such as `db.m5.large`, `max_tokens` or `401k`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct CodeWord {
     /// In lower case.
     text: String,
     stem: String,
     /// Whether it has a sign within, like `db.m5.large` and `max_tokens`: it is written in no other way.
-    pub(super) is_code: bool,
+    pub(super) has_sign: bool,
 }
 
-impl Name {
+impl CodeWord {
     /// Returns the code words of a question.
     pub(super) fn all(question: &str, splitter: &WordSplitter) -> Vec<Self> {
         let is_edge = |letter: char| !letter.is_alphanumeric();
         let words = question.split_whitespace().map(|word| word.trim_matches(is_edge));
-        let named = |word: &str| {
+        let found = |word: &str| {
             let has_digit = word.contains(char::is_alphabetic) && word.contains(|letter: char| letter.is_ascii_digit());
-            let is_code = is_code(word);
-            (has_digit || is_code).then(|| Self { text: word.to_lowercase(), stem: splitter.stem(word), is_code })
+            let has_sign = has_sign_within(word);
+            (has_digit || has_sign).then(|| Self { text: word.to_lowercase(), stem: splitter.stem(word), has_sign })
         };
-        words.filter_map(named).collect()
+        words.filter_map(found).collect()
     }
 
-    /// Returns whether a text in lower case has the name, given its words.
+    /// Returns whether a text in lower case has the word, given its stems.
     pub(super) fn is_in(&self, text: &str, words: &HashSet<String>) -> bool {
         words.contains(&self.stem) || find_words(text, &self.text).is_some()
     }
 }
 
-fn is_code(word: &str) -> bool {
+fn has_sign_within(word: &str) -> bool {
     let mut parts = word.split('.');
     // `U.S` has single letters.
     let is_dotted = word.contains('.') && parts.all(|part| part.chars().count() > 1);
@@ -45,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn word_with_letters_and_digits_or_a_sign_within_is_a_name() {
+    fn word_with_letters_and_digits_or_a_sign_within_is_code() {
         let splitter = WordSplitter::default();
         let names = |question: &str| -> Vec<_> {
-            Name::all(question, &splitter).into_iter().map(|name| (name.text, name.is_code)).collect()
+            CodeWord::all(question, &splitter).into_iter().map(|name| (name.text, name.has_sign)).collect()
         };
         let code = |text: &str| (text.to_owned(), true);
         assert_eq!(names("What is the memory of db.m5.large, and of u_small?"), [code("db.m5.large"), code("u_small")]);
@@ -58,9 +58,9 @@ mod tests {
     }
 
     #[test]
-    fn name_is_found_by_its_stem_or_as_it_is_written() {
+    fn code_word_is_found_by_its_stem_or_as_it_is_written() {
         let splitter = WordSplitter::default();
-        let name = &Name::all("What of db.m5.large?", &splitter)[0];
+        let name = &CodeWord::all("What of db.m5.large?", &splitter)[0];
         let is_in = |text: &str| name.is_in(text, &splitter.stems(text));
         assert!(is_in("| db.m5.large | 64 |") && !is_in("| db.m5.12xlarge | 64 |"));
     }
