@@ -591,21 +591,24 @@ fn explained(figment: &Figment) -> Vec<(String, String, String)> {
         metadata.map_or_else(|| DEFAULT.to_owned(), |metadata| metadata.name.to_string())
     };
     let (mut explained, mut tables) = (Vec::new(), Vec::new());
+    // Merged once: `find_value` merges and copies all of them at each call, and every command comes by here.
+    let values = figment.find_value("").ok();
+    let value_of = |name: &str| values.as_ref()?.find_ref(name);
     for setting in SETTINGS {
-        match (setting.table(), figment.find_value(setting.name)) {
+        match (setting.table(), value_of(setting.name)) {
             (Some(table), _) if tables.contains(&table) => {}
             (Some(table), _) => tables.push(table),
-            (None, Ok(value)) => {
-                explained.push((setting.name.to_owned(), setting.kind.shown(&value), origin(&value)));
+            (None, Some(value)) => {
+                explained.push((setting.name.to_owned(), setting.kind.shown(value), origin(value)));
             }
-            (None, Err(_)) => {
+            (None, None) => {
                 explained.push((setting.name.to_owned(), setting.unset.to_owned(), DEFAULT.to_owned()));
             }
         }
     }
     for table in tables {
-        if let Ok(value) = figment.find_value(table) {
-            flatten(&[table.to_owned()], &value, &mut |path, value| {
+        if let Some(value) = value_of(table) {
+            flatten(&[table.to_owned()], value, &mut |path, value| {
                 if let Found::Setting(setting) = find(path) {
                     explained.push((path.join("."), setting.kind.shown(value), origin(value)));
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use frostem::{Algorithm, Stemmer};
 
@@ -123,10 +123,10 @@ pub(crate) struct Language {
     pub(crate) name: &'static str,
     script: Script,
     stemmer: Option<Stemmer>,
-    /// Lower-cased.
-    stop_words: HashSet<&'static str>,
+    /// Lower-cased. Collected when first asked for, since a search needs those of a language or two.
+    stop_words: OnceLock<HashSet<&'static str>>,
     /// Lower-cased words that phrase a question.
-    phrasing: HashSet<&'static str>,
+    phrasing: OnceLock<HashSet<&'static str>>,
 }
 
 impl fmt::Debug for Language {
@@ -136,25 +136,22 @@ impl fmt::Debug for Language {
 }
 
 static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
-    let english = Language {
-        code: "en",
-        name: "English",
-        script: Script::Latin,
-        stemmer: Some(Stemmer::new(Algorithm::English)),
-        stop_words: ENGLISH.split_whitespace().collect(),
-        phrasing: phrasing("en"),
+    let english = ("en", "English", Script::Latin, Some(Algorithm::English));
+    let all = std::iter::once(&english).chain(OTHERS);
+    let language = |&(code, name, script, stemmer): &(_, _, _, Option<_>)| Language {
+        code,
+        name,
+        script,
+        stemmer: stemmer.map(Stemmer::new),
+        stop_words: OnceLock::new(),
+        phrasing: OnceLock::new(),
     };
-    let others = OTHERS.iter().map(|&(code, name, script, stemmer)| {
-        let asking = ASKING.iter().filter(|(own, _)| *own == code).flat_map(|(_, words)| words.split(' '));
-        let known = stop_words::lookup(code).unwrap_or_default();
-        let stop_words = known.iter().copied().chain(asking).collect();
-        Language { code, name, script, stemmer: stemmer.map(Stemmer::new), stop_words, phrasing: phrasing(code) }
-    });
-    std::iter::once(english).chain(others).collect()
+    all.map(language).collect()
 });
 
-fn phrasing(code: &str) -> HashSet<&'static str> {
-    PHRASING.iter().filter(|(own, _)| *own == code).flat_map(|(_, words)| words.split_whitespace()).collect()
+/// Returns the words of one language in a list by languages.
+fn listed(list: &'static [(&str, &str)], code: &str) -> impl Iterator<Item = &'static str> {
+    list.iter().filter(move |(own, _)| *own == code).flat_map(|(_, words)| words.split_whitespace())
 }
 
 impl Language {
@@ -163,14 +160,15 @@ impl Language {
     /// twice as many as English, because common English words and names in code are function words of some language.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
-        let count = |language: &Self| words.iter().filter(|word| language.stop_words.contains(*word)).count();
+        let count = |language: &Self| words.iter().filter(|word| language.stop_words().contains(*word)).count();
         let script = main_script(&words)?;
         let english = count(Self::english());
-        let others = LANGUAGES[1..].iter().filter(|language| language.script == script);
+        let fewest = if script == Script::Latin { FEWEST.max(2 * english) } else { 0 };
+        // No other has enough where there are too few words for it: most English questions.
+        let others = LANGUAGES[1..].iter().filter(|language| language.script == script && words.len() >= fewest);
         // Of equals the first.
         let others = others.map(|language| (count(language), language));
         let best = others.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        let fewest = if script == Script::Latin { FEWEST.max(2 * english) } else { 0 };
         let best = best.filter(|(count, _)| *count >= fewest).map(|(_, language)| language);
         best.or_else(|| (english >= FEWEST).then(Self::english))
     }
@@ -185,7 +183,8 @@ impl Language {
         let all: usize = counts.values().sum();
         let script = main_script(&counts.keys().copied().collect())?;
         let count = |language: &Self| {
-            let own = counts.iter().filter(|(word, _)| word.chars().count() > 1 && language.stop_words.contains(*word));
+            let own =
+                counts.iter().filter(|(word, _)| word.chars().count() > 1 && language.stop_words().contains(*word));
             own.fold((0, 0), |(all, distinct), (_, count)| (all + count, distinct + 1))
         };
         let of_script = LANGUAGES.iter().filter(|language| language.script == script);
@@ -214,12 +213,22 @@ impl Language {
     /// Returns whether a lower-case word is a stop word. Vietnamese has none here: it separates syllables by spaces,
     /// and most syllables of its stop words occur in other words too.
     pub(crate) fn is_stop_word(&self, word: &str) -> bool {
-        !self.has_tones() && self.stop_words.contains(word)
+        !self.has_tones() && self.stop_words().contains(word)
     }
 
     /// Returns whether a lower-case word phrases a question and says nothing of its subject.
     pub(crate) fn is_phrasing(&self, word: &str) -> bool {
-        self.phrasing.contains(word)
+        self.phrasing.get_or_init(|| listed(PHRASING, self.code).collect()).contains(word)
+    }
+
+    fn stop_words(&self) -> &HashSet<&'static str> {
+        self.stop_words.get_or_init(|| {
+            if self.is_english() {
+                return ENGLISH.split_whitespace().collect();
+            }
+            let known = stop_words::lookup(self.code).unwrap_or_default();
+            known.iter().copied().chain(listed(ASKING, self.code)).collect()
+        })
     }
 
     /// Returns the stemmer for words in `script`: that of this language if it uses the script, else that of the

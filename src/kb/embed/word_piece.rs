@@ -2,8 +2,7 @@
 //!
 //! The tokens are the same that `tokenizer.json` yields; parsing that file takes as long as several searches.
 
-use std::collections::HashMap;
-
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::{Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Result};
@@ -22,23 +21,26 @@ const MAX_WORD_CHARS: usize = 100;
 
 /// A vocabulary of whole words and of pieces that other words are spelled with.
 pub(super) struct WordPiece {
-    starts: HashMap<&'static str, u32>,
-    continuations: HashMap<&'static str, u32>,
+    // The vocabulary is part of the program, so that a hash that resists made-up keys would only cost its time.
+    starts: FxHashMap<&'static [u8], u32>,
+    continuations: FxHashMap<&'static [u8], u32>,
     unknown: u32,
 }
 
 impl WordPiece {
     /// Parses a vocabulary with one token per line; the line number is the token's id.
     pub(super) fn new(vocabulary: &'static str) -> Self {
-        let mut starts = HashMap::with_capacity(vocabulary.len() / 8);
-        let mut continuations = HashMap::with_capacity(vocabulary.len() / 32);
-        for (token, id) in vocabulary.lines().zip(0..) {
-            match token.strip_prefix(CONTINUATION) {
+        let map = |capacity| FxHashMap::with_capacity_and_hasher(capacity, FxBuildHasher);
+        let (mut starts, mut continuations) = (map(vocabulary.len() / 8), map(vocabulary.len() / 32));
+        // Bytes, since a search for a character finds the ends of short lines slowly.
+        let lines = vocabulary.trim_end().as_bytes().split(|byte| *byte == b'\n');
+        for (token, id) in lines.zip(0..) {
+            match token.strip_prefix(CONTINUATION.as_bytes()) {
                 Some(piece) if !piece.is_empty() => continuations.insert(piece, id),
                 _ => starts.insert(token, id),
             };
         }
-        let unknown = starts.get(UNKNOWN).copied().unwrap_or_default();
+        let unknown = starts.get(UNKNOWN.as_bytes()).copied().unwrap_or_default();
         Self { starts, continuations, unknown }
     }
 
@@ -52,7 +54,7 @@ impl WordPiece {
         let mut rest = text;
         while let Some((before, special)) = first_special(rest) {
             self.encode_plain(before, &mut ids)?;
-            ids.push(self.starts.get(special).copied().unwrap_or(self.unknown));
+            ids.push(self.starts.get(special.as_bytes()).copied().unwrap_or(self.unknown));
             rest = &rest[before.len() + special.len()..];
         }
         self.encode_plain(rest, &mut ids)?;
@@ -76,7 +78,7 @@ impl WordPiece {
         while let Some(left) = rest.filter(|left| !left.is_empty()) {
             let pieces = if ids.len() == before { &self.starts } else { &self.continuations };
             let ends = left.char_indices().rev().map(|(start, letter)| start + letter.len_utf8());
-            let longest = ends.into_iter().find_map(|end| Some((end, *pieces.get(&left[..end])?)));
+            let longest = ends.into_iter().find_map(|end| Some((end, *pieces.get(&left.as_bytes()[..end])?)));
             rest = longest.map(|(end, id)| {
                 ids.push(id);
                 &left[end..]

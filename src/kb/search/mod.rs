@@ -48,6 +48,7 @@ use super::embed::{EmbedError, Embedder, Server, readable};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::language::Language;
 use crate::base::line::with_causes;
 use crate::base::word::{WordSplitter, language_of};
 
@@ -215,15 +216,19 @@ pub(crate) struct Judged {
     pub(crate) unknown: Vec<Unknown>,
     /// The query with misspelt words replaced, if it was searched instead.
     pub(crate) corrected: Option<String>,
-    /// The language of the query and that of the hits, if they differ.
-    languages: Option<[&'static str; 2]>,
+    /// The language of the query, if it could be detected.
+    asked: Option<&'static Language>,
 }
 
 impl Judged {
     /// Returns notes on the query for the user: on words that the folder does not have, and on another language.
     pub(crate) fn said(&self) -> Vec<String> {
         let mut said = spelling::said(&self.unknown, self.support);
-        if let Some([asked, notes]) = self.languages.filter(|_| self.support != Support::Strong) {
+        if let Some(asked) = self.asked.filter(|_| self.support != Support::Strong)
+            && let Some(notes) = language_of_hits(&self.found.hits)
+            && asked.code != notes.code
+        {
+            let (asked, notes) = (asked.name, notes.name);
             said.push(format!("the question seems to be in {asked}, and what was found in {notes}"));
         }
         said
@@ -233,11 +238,9 @@ impl Judged {
 /// Hits whose texts tell the language of a folder.
 const READ_FOR_LANGUAGE: usize = 3;
 
-/// Returns the languages of a query and of its hits, if both can be detected and they differ.
-fn other_language(query: &Query, hits: &[Hit]) -> Option<[&'static str; 2]> {
+fn language_of_hits(hits: &[Hit]) -> Option<&'static Language> {
     let texts: Vec<_> = hits.iter().take(READ_FOR_LANGUAGE).map(|hit| hit.text.as_str()).collect();
-    let (asked, notes) = (query.language?.name, language_of(&texts.join("\n"))?.name);
-    (asked != notes).then_some([asked, notes])
+    language_of(&texts.join("\n"))
 }
 
 /// Why vectors cannot be searched.
@@ -486,7 +489,6 @@ impl Searcher {
     ) -> Result<Judged, SearchError> {
         let query = self.query(typed);
         let (found, support, unknown) = self.find_and_assess(&query, options, most).await?;
-        let languages = other_language(&query, &found.hits);
         // A phrase is meant as it is quoted.
         let unknown = if query.phrases.is_empty() {
             self.spelled_like(unknown, &found.hits, &options.filter).await?
@@ -494,10 +496,10 @@ impl Searcher {
             unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
         };
         let Some(corrected) = spelling::corrected(typed, &unknown, &self.splitter) else {
-            return Ok(Judged { found, support, unknown, corrected: None, languages });
+            return Ok(Judged { found, support, unknown, corrected: None, asked: query.language });
         };
         let (found, support, _) = self.find_and_assess(&self.query(&corrected), options, most).await?;
-        Ok(Judged { found, support, unknown, corrected: Some(corrected), languages })
+        Ok(Judged { found, support, unknown, corrected: Some(corrected), asked: query.language })
     }
 
     /// Resolves the path globs of the options to documents of the index.

@@ -7,6 +7,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use super::query::Query;
 use super::signals::{COUNT, Measured, Signals};
@@ -112,7 +114,13 @@ impl Searcher {
         options: &SearchOptions,
         most: Measured,
     ) -> Result<(Found, Support, Vec<String>), SearchError> {
-        let (found, keys) = futures::try_join!(self.find(query, options), self.key_words(query, &options.filter))?;
+        // A task of its own, since planning a count of each key word takes as long as the search. Dropping the set
+        // ends it.
+        let mut counting = JoinSet::new();
+        let (searcher, asked, filter) = (self.clone(), query.clone(), options.filter.clone());
+        counting.spawn(async move { searcher.key_words(&asked, &filter).await }.in_current_span());
+        let found = self.find(query, options).await?;
+        let keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
         let support = match found.hits.as_slice() {
             [] => Support::None,
             hits => Support::judge(&self.signals(query, hits, &keys, most).await?),
