@@ -156,12 +156,14 @@ struct Sought {
     wanted: Option<Wanted>,
     /// The stem of the noun after "how many".
     counted: Option<String>,
+    code_words: Vec<CodeWord>,
 }
 
 impl Sought {
     fn of(question: &str, splitter: &WordSplitter) -> Self {
         let counted = counted(question).map(|noun| splitter.stem(&noun));
-        Self { asked: Asked::of(question), wanted: Wanted::of(question), counted }
+        let code_words = CodeWord::all(question, splitter);
+        Self { asked: Asked::of(question), wanted: Wanted::of(question), counted, code_words }
     }
 
     fn value_in(&self, sentence: &Sentence, splitter: &WordSplitter) -> Value {
@@ -227,7 +229,7 @@ pub(crate) fn pick(
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
     let sought = Sought::of(question.as_str(), splitter);
-    let (mut candidates, weights) = candidates(readings, question.as_str(), sought.asked, splitter);
+    let (mut candidates, weights) = candidates(readings, question.as_str(), &sought, splitter);
     // Taken before the candidates are limited, since a step is read with those around it.
     let steps: Vec<_> = if sought.asked == Asked::Steps {
         candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect()
@@ -241,8 +243,12 @@ pub(crate) fn pick(
     }
     let margin = margin(&candidates, &sought, &weights, splitter);
     let best = best(candidates, margin).into_iter();
-    let mut kept: Vec<_> =
-        best.map(|candidate| (deciding(&candidate, &sought, &weights, splitter), candidate)).collect();
+    let mut kept: Vec<_> = best
+        .map(|candidate| {
+            let shown = shown(&candidate, &sought, &weights, splitter);
+            (deciding(&candidate, &shown, &sought, &weights, splitter), candidate)
+        })
+        .collect();
     if sought.asked == Asked::Steps {
         widen(&mut kept, &steps);
     }
@@ -254,7 +260,7 @@ pub(crate) fn pick(
     for (text, candidate) in kept {
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
-        for range in shown(&candidate, sought.asked, &weights, splitter) {
+        for range in shown(&candidate, &sought, &weights, splitter) {
             number += 1;
             let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.features.fit());
             candidate.name_headings(&mut quote.source);
@@ -285,9 +291,10 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
 fn candidates<'a>(
     readings: &'a [Reading],
     question: &str,
-    asked: Asked,
+    sought: &Sought,
     splitter: &WordSplitter,
 ) -> (Vec<Candidate<'a>>, Weights) {
+    let asked = sought.asked;
     let mut stems = splitter.subject_stems(question);
     stems.extend(symbols(question));
     let mut candidates = Vec::new();
@@ -326,7 +333,7 @@ fn candidates<'a>(
         let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
     }
-    mark_lacking(&mut candidates, &CodeWord::all(question, splitter), splitter);
+    mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
 }
@@ -630,10 +637,16 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
     a.intersection(b).count() as f32 / smaller as f32
 }
 
-/// Returns the sentence of a unit that answers best, without Markdown.
+/// Returns the sentence of a unit that answers best, of those in the ranges `shown`, without Markdown.
 ///
 /// A list that is asked for answers as a whole: the sentence that leads into it does not prefer one of its items.
-fn deciding(candidate: &Candidate<'_>, sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> String {
+fn deciding(
+    candidate: &Candidate<'_>,
+    shown: &[Range<usize>],
+    sought: &Sought,
+    weights: &Weights,
+    splitter: &WordSplitter,
+) -> String {
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let head = candidate.unit.head();
     if is_list
@@ -655,7 +668,8 @@ fn deciding(candidate: &Candidate<'_>, sought: &Sought, weights: &Weights, split
     let value = |sentence: &Sentence| sought.value_in(sentence, splitter);
     let scored =
         // Part 0 of the matches is the headings.
-        (1..).zip(&candidate.unit.sentences).map(|own| ((is_said(own.1), value(own.1), score(own)), own.1));
+        (1..).zip(&candidate.unit.sentences).filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)));
+    let scored = scored.map(|own| ((is_said(own.1), value(own.1), score(own)), own.1));
     // Of equals the first.
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or_else(
@@ -666,7 +680,8 @@ fn deciding(candidate: &Candidate<'_>, sought: &Sought, weights: &Weights, split
 
 /// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear
 /// on the question.
-fn shown(candidate: &Candidate<'_>, asked: Asked, weights: &Weights, splitter: &WordSplitter) -> Vec<Range<usize>> {
+fn shown(candidate: &Candidate<'_>, sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> Vec<Range<usize>> {
+    let asked = sought.asked;
     let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
     let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
     let is_nested = is_list && !matches!(asked, Asked::List | Asked::Steps) && lines_in(candidate.text()) > MAX_LINES;
@@ -688,7 +703,12 @@ fn shown(candidate: &Candidate<'_>, asked: Asked, weights: &Weights, splitter: &
         if leads_on(piece) {
             return 0.0;
         }
-        share(weights, &words_in(&text[piece.clone()], weights.keys(), splitter), &none) + meant(piece)
+        let own = &text[piece.clone()];
+        let words = words_in(own, weights.keys(), splitter);
+        let unescaped = unescaped(own);
+        // The row of `db.t2.small` and not those of its family.
+        let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, &words));
+        share(weights, &words, &none) + meant(piece) + f32::from(u8::from(named))
     };
     let mut best: Vec<_> = pieces.iter().enumerate().map(|(at, (_, piece))| (bears(piece), at)).collect();
     best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -752,6 +772,20 @@ mod tests {
         let table = format!("# Beds\n\n| bed | plants |\n|---|---|\n{}", rows.concat());
         let found = picked(&table, "Where is plant17?");
         assert_eq!(quotes(&found[0]), ["| bed | plants |\n|---|---|", "| bed 17 | holds plant17 |"]);
+    }
+
+    #[test]
+    fn row_of_the_code_word_is_shown_without_the_others_of_its_family() {
+        let family = |name: &str| -> String {
+            let row = |size: &str| format!("| db\\.{name}\\.{size} | 1 | memory of {name} {size} |\n");
+            ["micro", "small", "medium", "large", "xlarge"].map(row).concat()
+        };
+        let rows = ["m1", "t2", "t3", "r5"].map(family).concat();
+        let table = format!("# Classes\n\n| class | vCPU | memory |\n|---|---|---|\n{rows}");
+        let found = picked(&table, "How much memory has a db.t2.small instance of this small class?");
+        let row = "| db\\.t2\\.small | 1 | memory of t2 small |";
+        assert_eq!(quotes(&found[0]), ["| class | vCPU | memory |\n|---|---|---|", row]);
+        assert!(found[0].text.contains("t2.small"), "{}", found[0].text);
     }
 
     #[test]

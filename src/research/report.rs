@@ -504,7 +504,7 @@ fn limitations(
     limitations
 }
 
-/// Returns the best passages that the report does not quote from. Of documents that a model cites, which it has read,
+/// Returns the best passages that the report does not quote from, one of each document. Of documents that a model cites, which it has read,
 /// no other passages are listed either.
 fn passages<'a>(
     further: impl Iterator<Item = &'a Passage>,
@@ -525,8 +525,8 @@ fn passages<'a>(
     let mut listed: Vec<FurtherReading> = Vec::new();
     for passage in best {
         let snippet = readable(&passage.snippet);
-        // The header of a table, or a heading alone, is no reason to open it.
-        let is_new = !listed.iter().any(|known| known.snippet == snippet);
+        // One passage of a document is reason enough to open it, but the header of a table, or a heading alone, is not.
+        let is_new = !listed.iter().any(|known| known.source.is_same_document(&passage.place));
         if listed.len() < MAX_PASSAGES && is_new && count_words(&snippet) >= LEAST_SNIPPET_WORDS {
             listed.push(FurtherReading { snippet, source: passage.place.clone() });
         }

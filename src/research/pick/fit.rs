@@ -114,7 +114,8 @@ async fn measure() {
             let options = SearchOptions { limit: 12, ..SearchOptions::default() };
             let readings = readings(&searcher.search(&text, &options).await.unwrap().hits, folder);
             let question: Question = text.parse().unwrap();
-            let (mut candidates, _) = candidates(&readings, &text, Asked::of(&text), searcher.splitter());
+            let sought = Sought::of(&text, searcher.splitter());
+            let (mut candidates, _) = candidates(&readings, &text, &sought, searcher.splitter());
             add_meaning(&mut candidates, &question, embedder.as_ref()).unwrap();
             let answers = |candidate: &Candidate<'_>| match () {
                 () if has_any(candidate, &gold) => Answers::Wholly,
