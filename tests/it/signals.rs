@@ -1,9 +1,11 @@
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, ExitStatus, Stdio};
+use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::common::World;
 use crate::model_server::{ModelServer, Response};
@@ -15,7 +17,7 @@ use crate::web_server::{Call, Fault, Kind, Setup};
 /// From the signal to the end of the process.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Longest wait for a sign.
+/// Longest wait for a sign, and for the end of a command that ignores its signal.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 const QUESTION: &str = "How do we water the greenhouse beds, and how do others water greenhouse beds?";
@@ -62,6 +64,7 @@ impl Drop for Times {
 }
 
 fn signalled(world: &World, args: &[&str], sign: &Sign<'_>, signal: &str) -> Duration {
+    deliver_interrupts();
     let mut command = world.command(args);
     if let Sign::Request(has_come) = sign {
         // Those of the command before.
@@ -69,39 +72,106 @@ fn signalled(world: &World, args: &[&str], sign: &Sign<'_>, signal: &str) -> Dur
     }
     let logs = matches!(sign, Sign::Line(STARTED | SAVING));
     let command = if logs { command.env("DR_LOG", "dr=debug") } else { &mut command };
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    match sign {
-        Sign::Line(wanted) => await_line(&mut stderr, wanted),
-        Sign::Output => {
-            let mut first = [0];
-            let read = child.stdout.as_mut().unwrap().read(&mut first).unwrap();
-            assert_eq!(read, 1, "`dr {}` printed nothing", args.join(" "));
+    let mut running = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let lines = lines_of(running.0.stderr.take().unwrap());
+    let stdout = running.0.stdout.take().unwrap();
+    let stdout = match sign {
+        Sign::Line(wanted) => {
+            await_line(&lines, wanted);
+            stdout
         }
-        Sign::Request(has_come) => has_come.recv_timeout(PATIENCE).expect("the request comes"),
-    }
-    send(signal, &child);
+        Sign::Output => with_first_byte(stdout),
+        Sign::Request(has_come) => {
+            has_come.recv_timeout(PATIENCE).expect("the request comes");
+            stdout
+        }
+    };
+    send(signal, &running.0);
     let started = Instant::now();
-    let exit = ended(&mut child, stderr);
+    let Some(status) = running.end_within(PATIENCE) else {
+        panic!("`dr {}` still runs {PATIENCE:?} after SIG{signal}", args.join(" "));
+    };
     let took = started.elapsed();
+    drop(stdout);
     // By the signal, or in order after it. With any other code it was done before.
+    let exit = status.code();
     assert!(matches!(exit, None | Some(130)), "{signal}: `dr {}` ended with {exit:?}", args.join(" "));
     took
 }
 
-fn await_line(stderr: &mut impl BufRead, wanted: &str) {
-    let mut told = String::new();
-    while !told.contains(wanted) {
-        assert_ne!(stderr.read_line(&mut told).unwrap(), 0, "no line `{wanted}` in: {told}");
+/// Makes SIGINT end commands that this process starts, even if it was itself started to ignore SIGINT, as shells start
+/// background jobs: an ignored signal stays ignored in a new program, while one that is handled gets its default back.
+fn deliver_interrupts() {
+    static HANDLED: Once = Once::new();
+    HANDLED.call_once(|| {
+        let (handling, is_handling) = channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut interrupts = signal(SignalKind::interrupt()).unwrap();
+                handling.send(()).unwrap();
+                interrupts.recv().await;
+                // The handler must not keep Ctrl-C from ending the tests.
+                std::process::exit(130);
+            });
+        });
+        is_handling.recv().unwrap();
+    });
+}
+
+/// A command that is killed when the test is done with it or fails.
+struct Running(Child);
+
+impl Running {
+    /// Waits for its end; `None` if that does not come in time.
+    fn end_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let started = Instant::now();
+        loop {
+            match self.0.try_wait().unwrap() {
+                None if started.elapsed() < limit => std::thread::sleep(Duration::from_millis(1)),
+                status => return status,
+            }
+        }
     }
 }
 
-/// Waits for the end of a process whose stderr is read meanwhile, and returns its exit code.
-fn ended(child: &mut Child, mut stderr: impl Read + Send) -> Option<i32> {
-    std::thread::scope(|scope| {
-        scope.spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        child.wait().unwrap().code()
-    })
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended, or the test has failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends the lines of a pipe. It is read to its end in any case, so that the command never waits to write.
+fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+fn await_line(lines: &Receiver<String>, wanted: &str) {
+    let mut told = String::new();
+    while !told.contains(wanted) {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => told = told + &line + "\n",
+            Err(why) => panic!("no line `{wanted}` ({why}) in: {told}"),
+        }
+    }
+}
+
+/// Returns a pipe when its first byte has been read.
+fn with_first_byte(mut pipe: ChildStdout) -> ChildStdout {
+    let (sender, has_come) = channel();
+    std::thread::spawn(move || {
+        pipe.read_exact(&mut [0]).unwrap();
+        let _ = sender.send(pipe);
+    });
+    has_come.recv_timeout(PATIENCE).expect("the command prints")
 }
 
 /// The log says so when a command begins.
