@@ -19,7 +19,7 @@ use dr::render::{ReportFormat, report};
 use dr::research::plan::TreeLimits;
 use dr::research::question::Mode;
 use dr::run::budget::{BudgetLimits, LimitsByPlan};
-use dr::run::event::{Event, RunRequest, RunSettings};
+use dr::run::event::{Event, InternalText, RunRequest, RunSettings};
 use dr::run::orchestrator::{McpServers, Orchestrator, Resources, Sources};
 use dr::run::scheduler::simulate;
 use dr::run::store::Store;
@@ -59,7 +59,7 @@ async fn measure(nodes: usize, delay: Duration) {
         seed: 1,
         jobs: None,
         set_aside_nanos: 0,
-        collections_are_open: false,
+        internal_text: InternalText::default(),
     };
     let settings = RunSettings {
         request: RunRequest { mode: Mode::Deep, ..RunRequest::default() },

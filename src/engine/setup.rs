@@ -28,7 +28,7 @@ use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::background::DeepResearch;
 use crate::run::budget::{BudgetLimits, LimitsByPlan, PlanShare};
-use crate::run::event::{Followed, Instead, RunSettings};
+use crate::run::event::{Followed, Instead, InternalText, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
 use crate::run::recall::{Recall, RecallError};
 use crate::run::store::Store;
@@ -141,7 +141,7 @@ impl Engine {
         let settings = RunSettings {
             request: request.run.clone(),
             keeps_public_apart: true,
-            is_open: request.run.allow_egress || self.are_open(&setup),
+            is_open: self.internal_text(&setup).may_leave(request.run.allow_egress),
             has_server_text: setup.has_server_text,
             limits,
             by_plan,
@@ -270,7 +270,7 @@ impl Engine {
         observer: Observer,
         stop: CancellationToken,
     ) -> Resources {
-        let collections_are_open = self.are_open(&setup);
+        let internal_text = self.internal_text(&setup);
         let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
         let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
@@ -298,7 +298,7 @@ impl Engine {
             seed: rand::random(),
             jobs,
             set_aside_nanos,
-            collections_are_open,
+            internal_text,
         }
     }
 
@@ -400,12 +400,14 @@ impl Engine {
         Ok(self.settings.mcp_servers(servers, self.runs_folder().join(PAGES)))
     }
 
-    /// Returns whether the settings let all text of a run leave: that of every collection, and no server's.
-    fn are_open(&self, setup: &Setup) -> bool {
+    /// Returns what decides whether the internal text of a run may leave.
+    fn internal_text(&self, setup: &Setup) -> InternalText {
         let options = &self.settings.values.collections;
-        let is_open = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
-        // `all` is true of no collections, which permit nothing.
-        !setup.has_server_text && !setup.collections.is_empty() && setup.collections.iter().all(is_open)
+        let allows = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
+        InternalText {
+            collections_allow: setup.collections.iter().map(allows).collect(),
+            from_servers: setup.has_server_text,
+        }
     }
 
     /// Refuses a web-only run if the web is unreachable.

@@ -87,7 +87,7 @@ pub struct RunSettings {
     /// Every run keeps them apart. Those begun before journal format 6 lack this mark: one worker of theirs saw both.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub keeps_public_apart: bool,
-    /// Whether internal text may leave: by the flag, or by the settings of every collection it is from. Decided anew
+    /// Whether internal text may leave, see [`InternalText::may_leave`]. Decided anew
     /// each time the run is resumed, since collections and their settings change.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_open: bool,
@@ -149,6 +149,25 @@ impl RunSettings {
     /// Returns whether the run may have text of internal servers.
     pub(crate) fn may_have_server_text(&self) -> bool {
         self.has_server_text || self.servers.iter().any(|server| server.label == Label::Internal)
+    }
+}
+
+/// Where internal text of a run may be from, with what the user's settings permit now.
+#[derive(Clone, Debug, Default)]
+pub struct InternalText {
+    /// Whether it permits its text to leave (`allow_egress`), for each collection.
+    pub collections_allow: Vec<bool>,
+    /// Whether it may be from internal servers, too. No setting permits that to leave.
+    pub from_servers: bool,
+}
+
+impl InternalText {
+    /// Returns whether it may leave with a run: by the flag of the run (`--allow-egress`), which covers any text, or by
+    /// the settings of every collection.
+    pub(crate) fn may_leave(&self, flag: bool) -> bool {
+        // `all` is true of no collections, which permit nothing.
+        let by_settings = !self.collections_allow.is_empty() && self.collections_allow.iter().all(|allows| *allows);
+        flag || by_settings && !self.from_servers
     }
 }
 
@@ -310,6 +329,26 @@ impl Event {
             Self::NodeBlocked { .. } => "node_blocked",
             Self::RoundEnded { .. } => "round_ended",
             Self::Ended { .. } => "ended",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn internal_text_leaves_by_the_flag_or_by_the_settings_of_all_its_collections() {
+        for (flag, collections, from_servers, leaves) in [
+            (false, &[][..], false, false),
+            (false, &[true], false, true),
+            (false, &[true, false], false, false),
+            (false, &[true], true, false),
+            (true, &[], false, true),
+            (true, &[false], true, true),
+        ] {
+            let text = InternalText { collections_allow: collections.to_vec(), from_servers };
+            assert_eq!(text.may_leave(flag), leaves, "{flag} {text:?}");
         }
     }
 }

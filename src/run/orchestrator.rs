@@ -15,7 +15,7 @@ use super::cache::Cache;
 use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::egress::Egress;
-use super::event::{Event, Record, RunSettings};
+use super::event::{Event, InternalText, Record, RunSettings};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::Shared;
@@ -95,8 +95,8 @@ pub struct Resources {
     pub jobs: Option<Arc<DeepResearch>>,
     /// Part of the cost limit that is set aside for vectors of queries, in billionths of a dollar.
     pub set_aside_nanos: u64,
-    /// Whether the settings of every collection let its text leave.
-    pub collections_are_open: bool,
+    /// Where internal text of the run may be from.
+    pub internal_text: InternalText,
 }
 
 impl Resources {
@@ -268,7 +268,7 @@ impl Orchestrator {
         // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
-        let is_open = state.settings.has_flag() || resources.collections_are_open;
+        let is_open = resources.internal_text.may_leave(state.settings.has_flag());
         let at = resources.clock.now().max(state.last_moment());
         let jobs = resources.jobs.as_ref();
         let again = jobs.map_or_else(Vec::new, |jobs| to_try_again(&state, &calls, jobs.retry_unknown));

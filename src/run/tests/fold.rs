@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::event::{Event, Record};
+use super::super::event::{Event, InternalText, Record};
 use super::super::orchestrator::RunNotice;
 use super::super::outward::UserWords;
 use super::*;
@@ -106,7 +106,9 @@ async fn permission_to_leave_is_decided_anew_when_a_run_is_resumed() {
         let state = RunState::of(std::slice::from_ref(&record)).unwrap();
         let world = cut_to(&[(record, state)], Researcher { nodes: 2, more_nodes: 0 }).await;
         for _ in 0..2 {
-            let resources = Resources { collections_are_open, ..world.resources() };
+            let collections_allow = vec![collections_are_open];
+            let internal_text = InternalText { collections_allow, from_servers: false };
+            let resources = Resources { internal_text, ..world.resources() };
             let run = Orchestrator::resume(World::run(), None, resources).await.unwrap();
             assert_eq!(run.state().settings.is_open, is_open, "{flag} {was_open} {collections_are_open}");
         }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{BudgetLimits, LimitsByPlan};
-use super::event::{RunRequest, RunSettings};
+use super::event::{InternalText, RunRequest, RunSettings};
 use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::phase::Phase;
 use super::recall::Recall;
@@ -91,7 +91,7 @@ impl World {
             seed: 7,
             jobs: None,
             set_aside_nanos: 0,
-            collections_are_open: false,
+            internal_text: InternalText::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::super::budget::BudgetLimits;
+use super::super::event::InternalText;
 use super::super::journal::CallRow;
 use super::super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::super::store::Store;
@@ -152,7 +153,7 @@ impl<'a> Outside<'a> {
             seed: 7,
             jobs: Some(Arc::new(self.jobs(retry_unknown))),
             set_aside_nanos: 0,
-            collections_are_open: false,
+            internal_text: InternalText::default(),
         }
     }
 
