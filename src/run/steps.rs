@@ -282,7 +282,7 @@ impl Steps {
         let round = number + 1;
         let source = state.settings.request.source;
         let check = |draft: &PlanDraft| checked(draft, state, brief, round, &|hint| directed_to(hint, source));
-        let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
+        let by_rules = || replan_by_rules(brief, &state.tree, &verdict.missing_aspects).passing(&check);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let key = CallKey::of_run(format!("plan/{round}"));
         let complaint = |draft: &PlanDraft| check(draft).map(drop);

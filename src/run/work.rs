@@ -133,6 +133,11 @@ impl Steps {
 
     /// Works on a node that looks nothing up.
     async fn concluded(&self, work: &Work) -> Result<Branch, StepError> {
+        if let Some(jobs) = &self.jobs {
+            // Older versions started a job for such a node. Its findings are not among those the node concludes from,
+            // but while nothing polls it, it is charged at its cap.
+            jobs.settle(&work.node.id).await?;
+        }
         let Some(desk) = self.desk.as_deref() else {
             let conclusions: Vec<_> = work.conclusions.iter().map(|(_, branch)| branch).collect();
             let support = conclusions.iter().map(|branch| branch.support).max().unwrap_or(Support::None);

@@ -48,6 +48,20 @@ impl PlanDraft {
             Err(check.complaints)
         }
     }
+
+    /// Returns the plan of the nodes that pass `check`, each together with those before it. For nodes that do not refer
+    /// to each other: a node that needs a refused one is refused, too.
+    pub(crate) fn passing<E>(self, check: &dyn Fn(&Self) -> Result<Plan, E>) -> Plan {
+        let Self { reasoning, new_nodes, updates } = self;
+        let mut kept = Self { reasoning, new_nodes: Vec::new(), updates };
+        for node in new_nodes {
+            kept.new_nodes.push(node);
+            if check(&kept).is_err() {
+                kept.new_nodes.pop();
+            }
+        }
+        check(&kept).unwrap_or_default()
+    }
 }
 
 /// The node a name in a draft refers to.

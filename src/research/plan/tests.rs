@@ -77,6 +77,23 @@ fn node_that_would_ask_the_web_what_another_one_asks_is_refused() {
 }
 
 #[test]
+fn refused_node_takes_no_other_with_it() {
+    let limits = TreeLimits::default();
+    let is_web = |node: &NodeDraft| node.source_hint == SourceHint::Web;
+    let check = |draft: &PlanDraft| draft.check(&tree(), &brief(), limits, 2, &is_web);
+    let web =
+        |id: &str, aspect: &str| NodeDraft { aspects: vec![aspect.into()], source_hint: SourceHint::Web, ..new(id) };
+    let plan = draft([web("first", "a1"), web("same", "a1"), web("other", "a2"), new("inside")]);
+    assert!(check(&plan).is_err());
+    let questions = |plan: Plan| plan.nodes.iter().map(|node| node.question.to_string()).collect::<Vec<_>>();
+    let kept = questions(plan.clone().passing(&check));
+    assert_eq!(kept, ["what of first?", "what of other?", "what of inside?"]);
+    let limits = TreeLimits { max_nodes: 3, ..limits };
+    let check = |draft: &PlanDraft| draft.check(&tree(), &brief(), limits, 2, &|_| false);
+    assert_eq!(questions(plan.passing(&check)), ["what of first?", "what of same?"], "more would not fit the tree");
+}
+
+#[test]
 fn node_that_would_ask_the_web_what_a_finished_one_has_asked_is_refused() {
     let mut tree = grown(&[NodeStatus::Done, NodeStatus::Done, NodeStatus::Blocked]);
     for node in &mut tree.nodes[1..] {

@@ -20,7 +20,7 @@ use super::report::JobReport;
 use super::request::JobRequest;
 use super::{DeepResearch, Moved};
 use crate::base::clock::Moment;
-use crate::base::id::{ContentHash, RunId};
+use crate::base::id::{ContentHash, JobId, RunId};
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy};
 use crate::llm::call::{CallError, CallKey, Limit};
@@ -276,9 +276,7 @@ impl Jobs {
         if let Some((call, id)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
-            let moved = self.research.moved(call, id);
-            let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
-            return Ok(self.follow(self.ledger.reopen(call), &call.model, job, moved.as_ref()).await?);
+            return Ok(self.reattach(call, id).await?);
         }
         if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
@@ -288,6 +286,35 @@ impl Jobs {
         }
         release.await?;
         Ok(self.start(node, instructions).await?)
+    }
+
+    /// Polls the job in flight of a node that does not use its report, so that its cost replaces its cap. A job that
+    /// failed, or cannot be polled, changes nothing else for the node.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run is stopped or out of time, or the journal fails.
+    pub(crate) async fn settle(&self, node: &NodeId) -> Result<(), CallError> {
+        if !self.has(node) {
+            return Ok(());
+        }
+        let run = self.ledger.run();
+        let calls = run.journal().calls_in_short(run.id()).await?;
+        let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
+        for (call, id) in own.filter_map(|call| Some((call, call.job_to_poll()?))) {
+            match self.reattach(call, id).await {
+                Ok(_) | Err(CallError::Model(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls a job that an earlier process has started.
+    async fn reattach(&self, call: &CallRow, id: &JobId) -> Result<i64, CallError> {
+        let moved = self.research.moved(call, id);
+        let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
+        self.follow(self.ledger.reopen(call), &call.model, job, moved.as_ref()).await
     }
 
     /// Starts a job and polls it to its end. Without permission for reasoning summaries, it is started without them.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use super::super::budget::Purpose;
-use super::super::journal::{self, CallKind, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind};
+use super::super::journal::{self, CallKind, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
@@ -86,6 +86,33 @@ async fn node_that_only_concludes_starts_no_job_and_needs_none() {
         let label = if hint == "web" { Label::Public } else { Label::Internal };
         assert_eq!(of_node.iter().map(|call| call.label).collect::<Vec<_>>(), [label], "{hint}: {of_node:#?}");
     }
+}
+
+#[tokio::test]
+async fn job_that_an_older_version_started_for_a_node_that_only_concludes_is_settled() {
+    let server = Setup::new(|_| String::new()).with_polls(0).start();
+    let node = |id: &str, tools: &[&str], depends_on: &[&str]| json!({ "id": id, "question": format!("What of {id}?"), "aspects": ["a1"], "source_hint": "web", "tools": tools, "depends_on": depends_on, "why": "it is asked for" });
+    let nodes = [node("beds", &[], &[]), node("sum", &["conclude"], &["beds"])];
+    let plan = serde_json::from_value(json!({ "reasoning": "concludes", "new_nodes": nodes })).unwrap();
+    let world = Outside { plan: Some(plan), ..with_jobs(&server, &[]) };
+    world.ask().await.unwrap();
+    let concludes = NodeId::numbered(3);
+    let sql = format!(
+        "UPDATE calls SET key = '{concludes}/{JOB_STEP}', node = '{concludes}', outcome = 'sent', ended_at = NULL, \
+         reply = NULL, usage = NULL, cost = NULL WHERE job IS NOT NULL"
+    );
+    world.store.journal().damage(&sql).await;
+    let job = |calls: &[CallRow]| calls.iter().find(|call| call.is_job()).map(|call| (call.state, call.charged_cost()));
+    let (state, cap) = job(&world.calls().await).unwrap();
+    assert_eq!(state, CallState::Sent);
+
+    assert_eq!(world.resume(false).await.unwrap(), StopReason::Complete);
+    let (state, cost) = job(&world.calls().await).unwrap();
+    assert!(state == CallState::Replied && cost < cap, "{state:?}, {cost:?} of {cap:?}");
+    assert_eq!(server.jobs().len(), 1);
+    let state = world.state().await;
+    assert_eq!(state.tree.get(&concludes).unwrap().status, NodeStatus::Done);
+    assert!(state.branches[&concludes].evidence.is_empty(), "{:#?}", state.branches[&concludes]);
 }
 
 #[tokio::test]
