@@ -40,7 +40,7 @@ pub use self::trust::TrustError;
 
 use self::kind::address_shown;
 pub(crate) use self::layers::DEFAULT;
-use self::layers::{FilePlace, Found, Layer, complaint, find};
+use self::layers::{FileOwner, ItemKind, Layer, complaint, find};
 use self::setting::Setting;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
@@ -322,8 +322,8 @@ impl Settings {
         let commanded = Layer::variables(&environment)?.into_iter().chain(Layer::flags(flags)?);
         // Apart from the files: a `model` of a command has another meaning than one of a file, see below.
         let commanded = commanded.fold(Figment::new(), Figment::merge);
-        let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, FilePlace::User)?);
-        let place = FilePlace::Project { is_trusted };
+        let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, FileOwner::User)?);
+        let place = FileOwner::Project { is_trusted };
         // Compared with files alone. Variables and flags are the user's and come later, so they may loosen.
         let projects = Layer::file(&project.join(PROJECT_FILE), place)?.no_looser_than(&[&defaults, &users]);
         let figment = Figment::from(defaults).merge(users).merge(projects).merge(commanded.clone());
@@ -547,14 +547,14 @@ impl Settings {
 
     /// Returns whether a setting or a table has this name.
     pub(crate) fn knows(name: &str) -> bool {
-        !matches!(find_named(name), Found::Unknown)
+        !matches!(find_named(name), ItemKind::Unknown)
     }
 
     /// Returns the purpose and the valid values of a setting, by its full name.
     pub(crate) fn description_of(key: &str) -> Option<String> {
         match find_named(key) {
-            Found::Setting(setting) => Some(setting.description()),
-            Found::Table | Found::Unknown => None,
+            ItemKind::Setting(setting) => Some(setting.description()),
+            ItemKind::Table | ItemKind::Unknown => None,
         }
     }
 
@@ -609,7 +609,7 @@ fn explained(figment: &Figment) -> Vec<(String, String, String)> {
     for table in tables {
         if let Some(value) = value_of(table) {
             flatten(&[table.to_owned()], value, &mut |path, value| {
-                if let Found::Setting(setting) = find(path) {
+                if let ItemKind::Setting(setting) = find(path) {
                     explained.push((path.join("."), setting.kind.shown(value), origin(value)));
                 }
             });
@@ -624,7 +624,7 @@ fn explained(figment: &Figment) -> Vec<(String, String, String)> {
 }
 
 /// Finds the item with this name, such as `web.fetch`.
-fn find_named(name: &str) -> Found {
+fn find_named(name: &str) -> ItemKind {
     find(&name.split('.').map(str::to_owned).collect::<Vec<_>>())
 }
 

@@ -53,11 +53,11 @@ pub(crate) struct Breaker {
     /// With a clock, the next request after a pause is sent, and decides about the following ones.
     clock: Option<Arc<dyn Clock>>,
     turn: tokio::sync::Mutex<()>,
-    record: Mutex<Record>,
+    record: Mutex<FailureRecord>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Record {
+struct FailureRecord {
     failures: u32,
     last_failure: Moment,
     reason: String,
@@ -87,9 +87,9 @@ impl Breaker {
     ///
     /// Returns the error of the request, or [`Open`] without sending it.
     pub(crate) async fn ask<T, E: Guarded>(&self, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
+        let is_sound = |record: &FailureRecord| record.has_succeeded && record.failures == 0;
         let _turn = if is_sound(&self.record()) { None } else { Some(self.turn.lock().await) };
-        let Record { failures, last_failure, reason, .. } = self.record().clone();
+        let FailureRecord { failures, last_failure, reason, .. } = self.record().clone();
         // Without a clock, the pause does not end.
         let is_resting = || self.clock.as_ref().is_none_or(|clock| clock.now().since(last_failure) < PAUSE);
         // The count outlasts the pause, so that one more failure opens the circuit again.
@@ -99,7 +99,7 @@ impl Breaker {
         let answer = request.await;
         let mut record = self.record();
         match answer.as_ref().map_or_else(Guarded::health, |_| Health::Up) {
-            Health::Up => *record = Record { has_succeeded: true, ..Record::default() },
+            Health::Up => *record = FailureRecord { has_succeeded: true, ..FailureRecord::default() },
             Health::Down => {
                 record.failures = record.failures.saturating_add(1);
                 record.last_failure = self.clock.as_ref().map(|clock| clock.now()).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Breaker {
         answer
     }
 
-    fn record(&self) -> MutexGuard<'_, Record> {
+    fn record(&self) -> MutexGuard<'_, FailureRecord> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -47,7 +47,7 @@ pub(crate) enum CliError {
     Mcp(#[from] mcp::ServeError),
     /// The page could not be served.
     #[error(transparent)]
-    Serve(#[from] serve::ServeError),
+    Serve(#[from] serve::PageServerError),
 }
 
 impl From<EngineError> for CliError {

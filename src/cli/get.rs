@@ -46,7 +46,7 @@ pub(super) struct GetArgs {
 
 /// A passage as JSON.
 #[derive(Serialize)]
-struct Entry {
+struct PassageEntry {
     #[serde(flatten)]
     passage: Excerpt,
     /// Its context, with `--expand`.
@@ -83,7 +83,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
         if let Some(note) = passage.note() {
             ui.warn(&format!("note: `{}`: {note}", passage.path));
         }
-        let entry = Entry { passage, around };
+        let entry = PassageEntry { passage, around };
         match (args.output.is_json(), is_list) {
             (true, true) => passages.push(entry),
             (true, false) => ui.print(&versioned(&entry)?)?,
@@ -99,11 +99,11 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
 /// Several passages as JSON.
 #[derive(Serialize)]
 struct Passages {
-    passages: Vec<Entry>,
+    passages: Vec<PassageEntry>,
 }
 
 /// Prints the text of a passage. Its place is printed above it if there are several, else on stderr.
-fn print(ui: &mut Ui, Entry { passage, around }: &Entry, is_listed: bool) -> Result<(), CliError> {
+fn print(ui: &mut Ui, PassageEntry { passage, around }: &PassageEntry, is_listed: bool) -> Result<(), CliError> {
     let place = one_line(&format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end));
     if is_listed {
         ui.print(&styled(PLACE, &format!("==> {place} <==")))?;

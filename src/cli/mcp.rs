@@ -14,7 +14,7 @@ use super::ui::Ui;
 use super::watch::beside;
 use crate::config::Flags;
 use crate::engine::{Engine, Service};
-use crate::mcp::{BearerCheck, Client, Launch, Listening, ServeError, Server, TOKEN_VARIABLE, serve_stdio};
+use crate::mcp::{BearerCheck, Client, Launch, Listening, ServeError, TOKEN_VARIABLE, ToolHandler, serve_stdio};
 
 /// Serve the index to an assistant, over the Model Context Protocol
 ///
@@ -100,7 +100,7 @@ pub(super) async fn mcp(ui: &mut Ui, engine: Engine, mut args: McpArgs) -> Resul
     match args.http {
         Some(address) => serve_http(ui, engine, address, args, stop).await?,
         None => {
-            let server = Server::new(Service::new(engine, args.limits.max_jobs(), gone.clone()));
+            let server = ToolHandler::new(Service::new(engine, args.limits.max_jobs(), gone.clone()));
             serve_stdio(&server, gone.clone(), stop).await?;
         }
     }
@@ -125,7 +125,7 @@ async fn serve_http(
     let token = std::env::var_os(TOKEN_VARIABLE);
     let gate = BearerCheck::new(address, args.hosts, token.as_deref())?;
     let engine = engine.for_audience(gate.audience());
-    let server = Server::new(Service::new(engine, args.limits.max_jobs(), stop.clone()));
+    let server = ToolHandler::new(Service::new(engine, args.limits.max_jobs(), stop.clone()));
     let listening = Listening::at(gate).await?;
     ui.tell(&format!("listening at {}", listening.url()));
     listening.serve(&server, stop).await

@@ -15,7 +15,7 @@ use super::watch::beside;
 use crate::config::Flags;
 use crate::engine::{Engine, Service};
 use crate::mcp;
-use crate::serve::{App, PageServer, ServeError};
+use crate::serve::{App, PageServer, PageServerError};
 
 /// Serve a page to ask, watch, read and search in a browser
 ///
@@ -54,7 +54,7 @@ impl ServeArgs {
 /// Runs the command.
 pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Result<Exit, CliError> {
     if engine.is_offline() {
-        return Err(ServeError::from(mcp::ServeError::Offline).into());
+        return Err(PageServerError::from(mcp::ServeError::Offline).into());
     }
     let stop = interruptible();
     let token = engine.page_token();

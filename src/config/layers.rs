@@ -56,12 +56,12 @@ impl Layer {
     pub(super) fn defaults() -> Result<Self, ConfigError> {
         let lines = SETTINGS.iter().filter_map(|setting| Some(format!("{} = {}\n", setting.name, setting.default?)));
         let values = values_of(&Toml::string(&lines.collect::<String>()), DEFAULT)?;
-        Self::checked(DEFAULT, values, Place::Default)
+        Self::checked(DEFAULT, values, LayerKind::Default)
     }
 
     /// Reads the user's file, or that of a project, which the user trusts or not. A file that does not exist sets
     /// nothing.
-    pub(super) fn file(path: &Path, place: FilePlace) -> Result<Self, ConfigError> {
+    pub(super) fn file(path: &Path, place: FileOwner) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
         let text = match path.metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -75,7 +75,7 @@ impl Layer {
             hint: None,
         })?;
         let values = values_of(&Toml::string(&text), &origin)?;
-        Self::checked(&origin, values, Place::File(place))
+        Self::checked(&origin, values, LayerKind::File(place))
     }
 
     /// Drops values that are looser than those of the layers beneath, where only a stricter one counts.
@@ -83,7 +83,7 @@ impl Layer {
         // With the defaults: a project cannot loosen what the user has left alone either.
         let users = |path: &[String]| beneath.iter().rev().find_map(|layer| at(&layer.values, path));
         retain(&[], &mut self.values, &|path, value| match (find(path), users(path)) {
-            (Found::Setting(setting), Some(users)) => !setting.keeps(users, value),
+            (ItemKind::Setting(setting), Some(users)) => !setting.keeps(users, value),
             _ => true,
         });
         self
@@ -97,27 +97,29 @@ impl Layer {
             let text = environment.get(&name)?;
             Some((name.clone(), setting.name.to_owned(), value_of_text(setting.kind, text)))
         });
-        variables.map(|(name, key, value)| Self::checked(&name, Dict::from([(key, value)]), Place::Variable)).collect()
+        variables
+            .map(|(name, key, value)| Self::checked(&name, Dict::from([(key, value)]), LayerKind::Variable))
+            .collect()
     }
 
     /// Returns one layer per flag.
     pub(super) fn flags(flags: &Flags) -> Result<Vec<Self>, ConfigError> {
         let layer = |(name, value): &(&str, Value)| {
             let origin = format!("--{}", name.replace('_', "-"));
-            Self::checked(&origin, Dict::from([((*name).to_owned(), value.clone())]), Place::Flag)
+            Self::checked(&origin, Dict::from([((*name).to_owned(), value.clone())]), LayerKind::Flag)
         };
         flags.0.iter().map(layer).collect()
     }
 
-    fn checked(origin: &str, values: Dict, place: Place) -> Result<Self, ConfigError> {
-        let values = Check { origin, place }.table(&[], values)?;
+    fn checked(origin: &str, values: Dict, place: LayerKind) -> Result<Self, ConfigError> {
+        let values = LayerCheck { origin, place }.table(&[], values)?;
         Ok(Self { origin: origin.to_owned(), values })
     }
 }
 
 /// The item at a path in a file.
 #[derive(Clone, Copy)]
-pub(super) enum Found {
+pub(super) enum ItemKind {
     Setting(&'static Setting),
     /// A table of settings.
     Table,
@@ -126,7 +128,7 @@ pub(super) enum Found {
 }
 
 /// Finds the item at a path. A table `[models.ROLE]` has the settings of `[models]`.
-pub(super) fn find(path: &[String]) -> Found {
+pub(super) fn find(path: &[String]) -> ItemKind {
     let path: Vec<&str> = match path {
         [first, role, rest @ ..] if first == "models" && role.parse::<Role>().is_ok() => {
             std::iter::once("models").chain(rest.iter().map(String::as_str)).collect()
@@ -134,15 +136,15 @@ pub(super) fn find(path: &[String]) -> Found {
         path => path.iter().map(String::as_str).collect(),
     };
     let is_free = |part: &str| matches!(part, "MODEL" | "NAME" | "PATH");
-    let mut found = Found::Unknown;
+    let mut found = ItemKind::Unknown;
     for setting in SETTINGS {
         let mut parts = setting.name.split('.');
         if !path.iter().all(|part| parts.next().is_some_and(|known| known == *part || is_free(known))) {
             continue;
         }
         match parts.next() {
-            None => return Found::Setting(setting),
-            Some(_) => found = Found::Table,
+            None => return ItemKind::Setting(setting),
+            Some(_) => found = ItemKind::Table,
         }
     }
     found
@@ -150,27 +152,27 @@ pub(super) fn find(path: &[String]) -> Found {
 
 /// Whose file a layer is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum FilePlace {
+pub(super) enum FileOwner {
     User,
     Project { is_trusted: bool },
 }
 
 /// The kind of a layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LayerKind {
     Default,
-    File(FilePlace),
+    File(FileOwner),
     Variable,
     Flag,
 }
 
 /// Validates one layer.
-struct Check<'a> {
+struct LayerCheck<'a> {
     origin: &'a str,
-    place: Place,
+    place: LayerKind,
 }
 
-impl Check<'_> {
+impl LayerCheck<'_> {
     fn table(&self, above: &[String], values: Dict) -> Result<Dict, ConfigError> {
         let checked = values.into_iter().map(|(name, value)| {
             let path: Vec<_> = above.iter().chain([&name]).cloned().collect();
@@ -181,12 +183,12 @@ impl Check<'_> {
 
     fn value(&self, path: &[String], value: Value) -> Result<Value, ConfigError> {
         match (find(path), value) {
-            (Found::Table, Value::Dict(tag, values)) => Ok(Value::Dict(tag, self.table(path, values)?)),
-            (Found::Table, value) => {
+            (ItemKind::Table, Value::Dict(tag, values)) => Ok(Value::Dict(tag, self.table(path, values)?)),
+            (ItemKind::Table, value) => {
                 Err(self.invalid(path, format!("found {}, expected a table", found(&value, path.len() > 1)), None))
             }
-            (Found::Setting(setting), value) => self.setting(setting, path, &value),
-            (Found::Unknown, _) => Err(self.invalid(path, "there is no such setting".to_owned(), alike(path))),
+            (ItemKind::Setting(setting), value) => self.setting(setting, path, &value),
+            (ItemKind::Unknown, _) => Err(self.invalid(path, "there is no such setting".to_owned(), alike(path))),
         }
     }
 
@@ -195,7 +197,7 @@ impl Check<'_> {
             let reason = format!("found {}, expected {expected}", found(value, path.len() > 1));
             self.invalid(path, reason, Some(self.example(setting, path)))
         })?;
-        let Place::File(FilePlace::Project { is_trusted }) = self.place else { return Ok(read) };
+        let LayerKind::File(FileOwner::Project { is_trusted }) = self.place else { return Ok(read) };
         if setting.is_open_to_projects(&read, is_trusted) {
             return Ok(read);
         }
@@ -213,16 +215,16 @@ impl Check<'_> {
     fn example(&self, setting: &Setting, path: &[String]) -> String {
         let example = setting.example();
         match self.place {
-            Place::Default | Place::File(_) => format!("for example `{} = {example}`", typed(path)),
-            Place::Variable => format!("for example `{}={}`", self.origin, example.trim_matches('"')),
-            Place::Flag => format!("for example `{} {}`", self.origin, example.trim_matches('"')),
+            LayerKind::Default | LayerKind::File(_) => format!("for example `{} = {example}`", typed(path)),
+            LayerKind::Variable => format!("for example `{}={}`", self.origin, example.trim_matches('"')),
+            LayerKind::Flag => format!("for example `{} {}`", self.origin, example.trim_matches('"')),
         }
     }
 
     fn invalid(&self, path: &[String], reason: String, hint: Option<String>) -> ConfigError {
         let origin = match self.place {
-            Place::Default | Place::File(_) => format!("`{}` in `{}`", typed(path), self.origin),
-            Place::Variable | Place::Flag => format!("`{}`", self.origin),
+            LayerKind::Default | LayerKind::File(_) => format!("`{}` in `{}`", typed(path), self.origin),
+            LayerKind::Variable | LayerKind::Flag => format!("`{}`", self.origin),
         };
         ConfigError::Invalid { origin, reason, hint }
     }
@@ -302,7 +304,7 @@ fn alike(path: &[String]) -> Option<String> {
     let known = SETTINGS.iter().filter_map(|setting| {
         let candidate = setting.name.rsplit('.').next()?;
         let path: Vec<_> = above.iter().cloned().chain([candidate.to_owned()]).collect();
-        let is_there = matches!(find(&path), Found::Setting(found) if found.name == setting.name);
+        let is_there = matches!(find(&path), ItemKind::Setting(found) if found.name == setting.name);
         is_there.then(|| (strsim::levenshtein(name, candidate), candidate))
     });
     let (distance, best) = known.min()?;

@@ -42,7 +42,7 @@ pub(crate) struct Trust {
 
 /// The contents of a note. Its file name is a hash of the path, and of the id if it is about a `.dr`.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct TrustNote {
     /// Path of the folder or the `.dr`, for a reader of the file.
     path: String,
     /// Access to it when the note was written.
@@ -255,12 +255,12 @@ impl Trust {
         self.notes.join(ContentHash::of(parts.join("\0").as_bytes()).as_str())
     }
 
-    fn read(&self, parts: &[&str]) -> Option<Note> {
+    fn read(&self, parts: &[&str]) -> Option<TrustNote> {
         serde_json::from_slice(&std::fs::read(self.path(parts)).ok()?).ok()
     }
 
     fn write(&self, parts: &[&str], about: &Path, access: Access) -> Result<(), TrustError> {
-        let (path, note) = (self.path(parts), Note { path: about.to_string_lossy().into_owned(), access });
+        let (path, note) = (self.path(parts), TrustNote { path: about.to_string_lossy().into_owned(), access });
         let write = || {
             create_private(&self.notes)?;
             write_private(&path, &serde_json::to_vec(&note)?)

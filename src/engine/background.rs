@@ -71,9 +71,9 @@ type RunOutcome = Arc<Result<Option<Asked>, String>>;
 
 /// Publishes the outcome of a run, at the latest when it is dropped: a task may panic and a caller may go away, and the
 /// run would otherwise count as running for as long as the server lives.
-struct Ending(watch::Sender<Option<RunOutcome>>);
+struct OutcomePublisher(watch::Sender<Option<RunOutcome>>);
 
-impl Ending {
+impl OutcomePublisher {
     fn note(&self, asked: &Result<Option<Asked>, EngineError>) {
         let outcome = match asked {
             Ok(asked) => Ok(asked.clone()),
@@ -83,7 +83,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for OutcomePublisher {
     fn drop(&mut self) {
         self.0.send_if_modified(|outcome| {
             let is_missing = outcome.is_none();
@@ -331,7 +331,7 @@ impl Background {
     }
 
     /// Lists a run among those that are worked on, until the returned value publishes how it ended.
-    fn remember(&self, id: RunId, beginning: &Beginning) -> Ending {
+    fn remember(&self, id: RunId, beginning: &Beginning) -> OutcomePublisher {
         let (ended, outcome) = watch::channel(None);
         let mut runs = self.runs();
         // A run that is resumed replaces its earlier entry, whose outcome is outdated.
@@ -345,7 +345,7 @@ impl Background {
         {
             runs.remove(ended);
         }
-        Ending(ended)
+        OutcomePublisher(ended)
     }
 
     fn started(&self, run: &str) -> Option<Started> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::models::ModelError;
+use super::models::LocalModelError;
 use super::passage::GetError;
 use super::pull::PullError;
 use super::request::RequestError;
@@ -58,7 +58,7 @@ pub enum EngineError {
     Embed(#[from] EmbedError),
     /// Getting or choosing a model.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] LocalModelError),
     /// Reading a passage.
     #[error(transparent)]
     Get(#[from] GetError),

@@ -7,7 +7,9 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::kb::extract::{Answer, Extractable, Extracted, Limit, Limited, Refusal, Task, answers, confine, read_pdf};
+use crate::kb::extract::{
+    ChildAnswer, ChildTask, Extractable, Extracted, LimitToBreak, Limited, Refusal, answers, confine, read_pdf,
+};
 use crate::source::web::html_text;
 
 /// Largest input, in bytes; no format has larger files.
@@ -24,7 +26,7 @@ pub(crate) fn answers_extraction() {
 ///
 /// Returns an error for an unknown task, and if the limits cannot be set or the pipes fail.
 pub(crate) fn extract_document(task: &str, memory: u64, cpu: u64) -> io::Result<()> {
-    let task = Task::named(task).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let task = ChildTask::named(task).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let (begin, begun) = channel();
     // Started before the limits, under which no thread starts.
     let input = receive(begun)?;
@@ -33,8 +35,8 @@ pub(crate) fn extract_document(task: &str, memory: u64, cpu: u64) -> io::Result<
     drop(begin);
     let bytes = input.recv().map_err(io::Error::other)??;
     let answer = match task {
-        Task::Read(format) => read(format, bytes),
-        Task::Break(limit) => break_limit(limit)?,
+        ChildTask::Read(format) => read(format, bytes),
+        ChildTask::Break(limit) => break_limit(limit)?,
     };
     let answer = serde_json::to_vec(&answer)?;
     let mut stdout = io::stdout().lock();
@@ -71,7 +73,7 @@ fn read_input(from: &mut impl Read) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 == length { Ok(bytes) } else { Err(io::Error::from(io::ErrorKind::UnexpectedEof)) }
 }
 
-fn read(format: Extractable, bytes: Vec<u8>) -> Answer {
+fn read(format: Extractable, bytes: Vec<u8>) -> ChildAnswer {
     match format {
         Extractable::Pdf => read_pdf(bytes),
         Extractable::Html => html_text(&bytes).filter(|html| !html.text.trim().is_empty()).ok_or(Refusal::Empty),
@@ -79,9 +81,9 @@ fn read(format: Extractable, bytes: Vec<u8>) -> Answer {
 }
 
 /// Exceeds each limit on purpose. Only tests start it: nothing else would notice a limit that is not enforced.
-fn break_limit(limit: Limit) -> io::Result<Answer> {
+fn break_limit(limit: LimitToBreak) -> io::Result<ChildAnswer> {
     match limit {
-        Limit::Memory => {
+        LimitToBreak::Memory => {
             let mut hoard = Vec::new();
             loop {
                 // Ones: zeros need not become resident memory, which is what the parent watches on macOS.
@@ -89,16 +91,16 @@ fn break_limit(limit: Limit) -> io::Result<Answer> {
                 std::hint::black_box(&hoard);
             }
         }
-        Limit::Cpu => loop {
+        LimitToBreak::Cpu => loop {
             std::hint::spin_loop();
         },
-        Limit::Time => loop {
+        LimitToBreak::Time => loop {
             std::thread::sleep(Duration::from_mins(1));
         },
-        Limit::Output => loop {
+        LimitToBreak::Output => loop {
             io::stdout().write_all(&[b' '; 4_096])?;
         },
-        Limit::Open => {
+        LimitToBreak::Open => {
             let file = std::env::temp_dir().join(format!("dr-limits-{}", std::process::id()));
             let done = [
                 ("opened a file", std::env::current_exe().and_then(std::fs::File::open).is_ok()),

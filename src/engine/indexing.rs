@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder};
-use crate::kb::embed::{EmbedError, Embedder, EndpointError, Fetching};
+use crate::kb::embed::{EmbedError, Embedder, EmbeddingServerError, Fetching};
 use crate::kb::estimate::{IndexEstimate, estimate};
 use crate::kb::extract::Include;
 use crate::kb::index::{EmbedderRecord, Index, IndexError, Manifest, leads_out_of};
@@ -162,7 +162,7 @@ impl Engine {
         let Some(server) = embedder.server().filter(|_| options.embed) else { return Ok(Arc::clone(embedder)) };
         if self.is_offline() {
             let (model, address) = (embedder.name().to_owned(), server.address.to_string());
-            return Err(EmbedError::Endpoint { model, address, source: Box::new(EndpointError::Offline) }.into());
+            return Err(EmbedError::Endpoint { model, address, source: Box::new(EmbeddingServerError::Offline) }.into());
         }
         self.check_open(embedder, options, stored)?;
         let limit = self.settings.limits().cost_nanos;

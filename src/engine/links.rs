@@ -11,7 +11,7 @@ use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::Index;
 use crate::kb::ingest::IngestError;
-use crate::kb::links::{LinkMap, Note, Resolved};
+use crate::kb::links::{LinkMap, LinkedNote, Resolved};
 use crate::kb::structure::{Heading, Link, LinkKind};
 use crate::kb::walk::is_inside;
 
@@ -139,7 +139,7 @@ impl Engine {
             let note = &map.notes()[at];
             let root = index.root(&note.row.collection);
             let links = map.outgoing(at).map(|(link, to)| entry(&map, root.as_deref(), link, to)).collect();
-            let backlink = |(from, link): (&Note, &Link)| Backlink {
+            let backlink = |(from, link): (&LinkedNote, &Link)| Backlink {
                 path: from.row.path.clone(),
                 title: from.row.title.clone(),
                 line: link.line,
@@ -206,7 +206,7 @@ impl Neighbours {
     /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so they
     /// may be shown wherever the document may.
     pub(crate) fn of(&self, document: &DocumentId) -> Neighbourhood {
-        let names = |notes: Vec<&Note>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
+        let names = |notes: Vec<&LinkedNote>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
         let Self(map) = self;
         match map.position(document) {
             Some(at) => Neighbourhood {
@@ -284,6 +284,6 @@ fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
     }
 }
 
-fn name(note: &Note) -> NoteName {
+fn name(note: &LinkedNote) -> NoteName {
     NoteName { path: note.row.path.clone(), title: note.row.title.clone() }
 }

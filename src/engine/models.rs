@@ -9,8 +9,8 @@ use super::{Engine, EngineError, IndexRequest};
 use crate::config::{EditError, Written};
 use crate::kb::embed::{
     BUILTIN_DIMENSION, CrossEncoder, CrossEncoderChoice, CrossEncoderError, DownloadError, EmbedError, EmbedderChoice,
-    Fetching, ModelFiles, Published, Source, StoreError, catalogue, embedders_like, facts_of, find, find_reranker,
-    rerankers, rerankers_like,
+    Fetching, ModelFiles, ModelSource, ModelStoreError, Published, catalogue, embedders_like, facts_of, find,
+    find_reranker, rerankers, rerankers_like,
 };
 use crate::kb::estimate::IndexEstimate;
 use crate::kb::index::Index;
@@ -78,7 +78,7 @@ pub(crate) enum Reembedding {
 
 /// A model could not be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ModelError {
+pub enum LocalModelError {
     #[error("no model called `{name}`")]
     Unknown { name: String, close: Vec<String> },
     #[error("`{name}` needs no files")]
@@ -95,7 +95,7 @@ pub enum ModelError {
     Take {
         model: String,
         #[source]
-        source: StoreError,
+        source: ModelStoreError,
     },
     #[error("`{model}` is on this machine, but cannot be used")]
     Embedder {
@@ -113,7 +113,7 @@ pub enum ModelError {
     Setting(#[from] EditError),
 }
 
-impl ModelError {
+impl LocalModelError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -145,14 +145,14 @@ impl ModelError {
 }
 
 /// A model that the user has named.
-enum ModelChoice {
+enum LocalModel {
     Embedder(EmbedderChoice),
     Reranker(CrossEncoderChoice),
 }
 
-impl ModelChoice {
+impl LocalModel {
     /// Reads a short name, a repository, or the value of a setting.
-    fn parse(name: &str) -> Result<Self, ModelError> {
+    fn parse(name: &str) -> Result<Self, LocalModelError> {
         let bare = name.trim().strip_prefix("fastembed:").unwrap_or(name).trim();
         // The catalogue first: a folder of the same name does not hide a model.
         if let Some(known) = find(bare) {
@@ -170,13 +170,13 @@ impl ModelChoice {
             Ok(choice @ (EmbedderChoice::Builtin | EmbedderChoice::Endpoint(_))) => Ok(Self::Embedder(choice)),
             Ok(EmbedderChoice::Fastembed(_)) | Err(_) => {
                 let close = embedders_like(bare).into_iter().chain(rerankers_like(bare)).collect();
-                Err(ModelError::Unknown { name: name.to_owned(), close })
+                Err(LocalModelError::Unknown { name: name.to_owned(), close })
             }
         }
     }
 
     /// Returns its name in the catalogue and where its files are; `None` if it is in none.
-    fn source(&self) -> Option<(String, Source)> {
+    fn source(&self) -> Option<(String, ModelSource)> {
         match self {
             Self::Embedder(EmbedderChoice::Fastembed(name)) => {
                 find(name).map(|known| (known.name.clone(), known.source()))
@@ -224,9 +224,9 @@ impl Engine {
     }
 
     /// Returns the entry of a model with published facts.
-    fn entry(&self, name: &str, dimensions: Option<usize>, source: Option<&Source>) -> ModelEntry {
+    fn entry(&self, name: &str, dimensions: Option<usize>, source: Option<&ModelSource>) -> ModelEntry {
         let found = source.and_then(|source| self.settings.paths.store().find(source));
-        let place = source.map_or("in dr", Source::repository);
+        let place = source.map_or("in dr", ModelSource::repository);
         let facts = facts_of(name);
         ModelEntry {
             dimensions,
@@ -263,33 +263,33 @@ impl Engine {
         from: Option<&Path>,
         fetching: &Fetching<'_>,
     ) -> Result<ModelUse, EngineError> {
-        let named = ModelChoice::parse(name)?;
+        let named = LocalModel::parse(name)?;
         let source = named.source();
         match (&source, from) {
             (Some((model, source)), Some(from)) => self.take(model, source, from).await?,
             (Some((model, source)), None) => self.fetch(model, source, fetching).await?,
-            (None, Some(_)) => return Err(ModelError::NoFiles { name: name.to_owned() }.into()),
+            (None, Some(_)) => return Err(LocalModelError::NoFiles { name: name.to_owned() }.into()),
             (None, None) => {}
         }
         let (setting, value) = match &named {
-            ModelChoice::Embedder(choice) => {
+            LocalModel::Embedder(choice) => {
                 self.try_embedder(choice).await?;
                 (EMBEDDER, choice.to_string())
             }
-            ModelChoice::Reranker(choice) => {
+            LocalModel::Reranker(choice) => {
                 self.try_reranker(choice).await?;
                 (RERANKER, choice.to_string())
             }
         };
         // Only after the model was tried: a setting that cannot be used would fail every later command.
-        let written = self.settings.write(&self.project, setting, &value).map_err(ModelError::from)?;
+        let written = self.settings.write(&self.project, setting, &value).map_err(LocalModelError::from)?;
         let reembedding = match named {
-            ModelChoice::Embedder(choice) if written.overridden.is_none() => {
+            LocalModel::Embedder(choice) if written.overridden.is_none() => {
                 // As the next command will resolve it.
                 self.settings.values.embedder = Some(choice);
                 self.reembedding().await
             }
-            ModelChoice::Embedder(_) | ModelChoice::Reranker(_) => Reembedding::Unconcerned,
+            LocalModel::Embedder(_) | LocalModel::Reranker(_) => Reembedding::Unconcerned,
         };
         let folder = source.is_some().then(|| self.settings.paths.store().folder().to_owned());
         Ok(ModelUse { setting, value, written, folder, reembedding })
@@ -304,37 +304,37 @@ impl Engine {
         &self,
         choice: &EmbedderChoice,
         fetching: &Fetching<'_>,
-    ) -> Result<(), ModelError> {
-        match ModelChoice::Embedder(choice.clone()).source() {
+    ) -> Result<(), LocalModelError> {
+        match LocalModel::Embedder(choice.clone()).source() {
             Some((model, source)) => self.fetch(&model, &source, fetching).await,
             None => Ok(()),
         }
     }
 
-    async fn fetch(&self, model: &str, source: &Source, fetching: &Fetching<'_>) -> Result<(), ModelError> {
+    async fn fetch(&self, model: &str, source: &ModelSource, fetching: &Fetching<'_>) -> Result<(), LocalModelError> {
         let store = self.settings.paths.store();
         // Before the check for offline: files that are here need no network.
         if store.find(source).is_some() {
             return Ok(());
         }
         if self.is_offline() {
-            return Err(ModelError::Offline { model: model.to_owned() });
+            return Err(LocalModelError::Offline { model: model.to_owned() });
         }
-        let failed = |source| ModelError::Download { model: model.to_owned(), source };
+        let failed = |source| LocalModelError::Download { model: model.to_owned(), source };
         let hub = self.settings.hub().map_err(failed)?;
         tracing::info!(model, from = %hub.address(), "downloading a model");
         hub.download(&store, model, source, fetching).await.map_err(failed)
     }
 
-    async fn take(&self, model: &str, source: &Source, from: &Path) -> Result<(), EngineError> {
+    async fn take(&self, model: &str, source: &ModelSource, from: &Path) -> Result<(), EngineError> {
         let (store, source, from) = (self.settings.paths.store(), source.clone(), from.to_owned());
         let taken = tokio::task::spawn_blocking(move || store.take(&source, &from)).await?;
-        Ok(taken.map_err(|source| ModelError::Take { model: model.to_owned(), source })?)
+        Ok(taken.map_err(|source| LocalModelError::Take { model: model.to_owned(), source })?)
     }
 
     /// Embeds a word. A server is not asked.
     async fn try_embedder(&self, choice: &EmbedderChoice) -> Result<(), EngineError> {
-        let failed = |source| ModelError::Embedder { model: choice.to_string(), source };
+        let failed = |source| LocalModelError::Embedder { model: choice.to_string(), source };
         let embedder = self.load_embedder(choice).await.map_err(failed)?;
         if embedder.server().is_none() {
             tokio::task::spawn_blocking(move || embedder.embed_query("ready")).await?.map_err(failed)?;
@@ -348,7 +348,7 @@ impl Engine {
             CrossEncoder::new(choice.clone(), paths.store(), paths.data.clone(), self.settings.values.threads);
         let scored = move || encoder.scores("ready", &["ready".to_owned()], &CancellationToken::new()).map(drop);
         let scored = tokio::task::spawn_blocking(scored).await?;
-        Ok(scored.map_err(|source| ModelError::Reranker { model: choice.to_string(), source })?)
+        Ok(scored.map_err(|source| LocalModelError::Reranker { model: choice.to_string(), source })?)
     }
 
     /// Returns the effect of the embedder of the settings on the index.

@@ -15,7 +15,7 @@ use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments,
 use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
 use crate::kb::rerank::Rerank;
 use crate::kb::search::{
-    Hit, Judged, Measured, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
+    Hit, JudgedHits, Measured, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
 };
 
 /// Documents ranked per question of an evaluation.
@@ -86,7 +86,7 @@ impl Engine {
         // Token vectors would take half of the search.
         let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
         let unknown = judged.said();
-        let Judged { mut found, support, .. } = judged;
+        let JudgedHits { mut found, support, .. } = judged;
         let about = self.settings.about();
         for hit in &mut found.hits {
             hit.about = about.of(&hit.collection, &hit.path).map(str::to_owned);

@@ -23,7 +23,7 @@ use crate::llm::message::Role;
 use crate::llm::roles::{Models, ModelsError};
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, SourceHint, Tree};
-use crate::research::pick::{Picked, Reading, pick};
+use crate::research::pick::{DocumentHits, Picked, pick};
 use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::background::DeepResearch;
@@ -488,7 +488,7 @@ impl Pick for Picker {
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        readings: &'a [Reading],
+        readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         let (searcher, node, question, readings) = (self.0.clone(), node.clone(), question.clone(), readings.to_vec());
         Box::pin(async move {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures::StreamExt;
 use serde::Serialize;
 
-use super::embed::{Embedder, Server};
+use super::embed::{Embedder, EmbeddingServer};
 use super::index::{ChunkRow, DocumentRow, Index, IndexError, IndexLocation, Replacement};
 use super::ingest::{
     CollectionSource, Differences, IngestError, IngestOptions, Read, Rebuild, ToRead, check_same, differences,
@@ -266,7 +266,7 @@ fn add_chunk(estimate: &mut IndexEstimate, sample: &mut Vec<String>, row: &Chunk
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn seconds_at(server: &Server, requests: usize) -> f64 {
+fn seconds_at(server: &EmbeddingServer, requests: usize) -> f64 {
     requests.div_ceil(server.concurrency) as f64 * SECONDS_PER_REQUEST
 }
 

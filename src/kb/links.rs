@@ -20,7 +20,7 @@ const FOLDER_NOTES: [&str; 3] = ["readme", "index", "_index"];
 
 /// The notes of an index and the links between them, as of one snapshot.
 pub(crate) struct LinkMap {
-    notes: Vec<Note>,
+    notes: Vec<LinkedNote>,
     by_id: HashMap<DocumentId, usize>,
     /// For each link of each note, where it leads.
     resolved: Vec<Vec<Resolved>>,
@@ -29,7 +29,7 @@ pub(crate) struct LinkMap {
 }
 
 /// A document with its aliases, headings and links.
-pub(crate) struct Note {
+pub(crate) struct LinkedNote {
     pub(crate) row: DocumentRow,
     pub(crate) structure: Structure,
 }
@@ -69,21 +69,21 @@ impl LinkMap {
         let Some(mut structures) = index.structures(None).await? else { return Ok(None) };
         let with_structure = |row: DocumentRow| {
             let structure = structures.remove(&row.id).unwrap_or_default();
-            Note { row, structure }
+            LinkedNote { row, structure }
         };
         Ok(Some(Self::new(rows.into_iter().map(with_structure).collect())))
     }
 
-    fn new(mut notes: Vec<Note>) -> Self {
+    fn new(mut notes: Vec<LinkedNote>) -> Self {
         // The shortest path is the best match, as in Obsidian.
-        notes.sort_by_cached_key(|Note { row, .. }| {
+        notes.sort_by_cached_key(|LinkedNote { row, .. }| {
             (row.collection.clone(), row.path.matches('/').count(), row.path.len(), row.path.clone())
         });
         let mut names: HashMap<&str, Names> = HashMap::new();
         for (at, note) in notes.iter().enumerate() {
             names.entry(&note.row.collection).or_default().add(at, note);
         }
-        let resolve = |note: &Note| match names.get(note.row.collection.as_str()) {
+        let resolve = |note: &LinkedNote| match names.get(note.row.collection.as_str()) {
             Some(names) => note.structure.links.iter().map(|link| names.resolve(&notes, note, link)).collect(),
             None => Vec::new(),
         };
@@ -107,7 +107,7 @@ impl LinkMap {
     }
 
     /// Returns all notes, by collection and then those with the shortest path first.
-    pub(crate) fn notes(&self) -> &[Note] {
+    pub(crate) fn notes(&self) -> &[LinkedNote] {
         &self.notes
     }
 
@@ -122,13 +122,13 @@ impl LinkMap {
     }
 
     /// Returns the links that lead to a note from others.
-    pub(crate) fn incoming(&self, at: usize) -> impl Iterator<Item = (&Note, &Link)> {
+    pub(crate) fn incoming(&self, at: usize) -> impl Iterator<Item = (&LinkedNote, &Link)> {
         let link = |Incoming { from, link }: &Incoming| (&self.notes[*from], &self.notes[*from].structure.links[*link]);
         self.incoming[at].iter().map(link)
     }
 
     /// Returns the other notes that a note links to, each once, in the order of the links.
-    pub(crate) fn linked(&self, at: usize) -> Vec<&Note> {
+    pub(crate) fn linked(&self, at: usize) -> Vec<&LinkedNote> {
         let to = |resolved: &Resolved| match resolved {
             Resolved::Note(to) if *to != at => Some(*to),
             Resolved::Note(_) | Resolved::Outside | Resolved::Missing { .. } => None,
@@ -137,11 +137,11 @@ impl LinkMap {
     }
 
     /// Returns the other notes that link to a note, each once.
-    pub(crate) fn linking(&self, at: usize) -> Vec<&Note> {
+    pub(crate) fn linking(&self, at: usize) -> Vec<&LinkedNote> {
         self.once(self.incoming[at].iter().map(|incoming| incoming.from))
     }
 
-    fn once(&self, notes: impl Iterator<Item = usize>) -> Vec<&Note> {
+    fn once(&self, notes: impl Iterator<Item = usize>) -> Vec<&LinkedNote> {
         let mut seen = std::collections::HashSet::new();
         notes.filter(|at| seen.insert(*at)).map(|at| &self.notes[at]).collect()
     }
@@ -166,7 +166,7 @@ impl LinkMap {
 }
 
 impl Names {
-    fn add(&mut self, at: usize, Note { row, structure }: &Note) {
+    fn add(&mut self, at: usize, LinkedNote { row, structure }: &LinkedNote) {
         let path = folded(&row.path);
         let name = path.rsplit('/').next().unwrap_or_default();
         self.stems.entry(stem(name).to_owned()).or_default().push(at);
@@ -179,7 +179,7 @@ impl Names {
         self.paths.entry(path).or_default().push(at);
     }
 
-    fn resolve(&self, notes: &[Note], from: &Note, link: &Link) -> Resolved {
+    fn resolve(&self, notes: &[LinkedNote], from: &LinkedNote, link: &Link) -> Resolved {
         let folder = from.row.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let is_relative = link.target.starts_with("./") || link.target.starts_with("../");
         match link.kind {
@@ -194,7 +194,7 @@ impl Names {
     }
 
     /// Finds the note at a path, whose extension may be left out, or the note of a folder.
-    fn at(&self, notes: &[Note], path: &str) -> Option<usize> {
+    fn at(&self, notes: &[LinkedNote], path: &str) -> Option<usize> {
         // Pages of a book are linked by the name they are published under.
         let page = path.strip_suffix(".html").or_else(|| path.strip_suffix(".htm"));
         let names = [Some(path), page].into_iter().flatten();
@@ -212,7 +212,7 @@ impl Names {
     }
 
     /// Finds the note with a name: its path or the end of it, its title, or an alias.
-    fn named(&self, notes: &[Note], target: &str) -> Option<usize> {
+    fn named(&self, notes: &[LinkedNote], target: &str) -> Option<usize> {
         let wanted = folded(target.trim_start_matches('/'));
         let ends_in = |at: &usize, wanted: &str| {
             let path = folded(&notes[*at].row.path);
@@ -266,7 +266,7 @@ mod tests {
     use crate::base::id::ContentHash;
     use crate::kb::document::Document;
 
-    fn note(collection: &str, path: &str, text: &str) -> Note {
+    fn note(collection: &str, path: &str, text: &str) -> LinkedNote {
         let document = Document::parse(path, text.as_bytes().to_vec()).unwrap();
         let row = DocumentRow {
             id: DocumentId::new(collection, path),
@@ -278,7 +278,7 @@ mod tests {
             content_hash: ContentHash::of(text.as_bytes()),
             chunks: 0,
         };
-        Note { row, structure: Structure::of(&document) }
+        LinkedNote { row, structure: Structure::of(&document) }
     }
 
     fn map(notes: &[(&str, &str)]) -> LinkMap {
@@ -381,7 +381,7 @@ mod tests {
         let b = map.position(&DocumentId::new("kb", "b.md")).unwrap();
         let incoming: Vec<_> = map.incoming(b).map(|(note, link)| (note.row.path.as_str(), link.line)).collect();
         assert_eq!(incoming, [("a.md", 1), ("a.md", 1), ("c.md", 2)]);
-        let paths = |notes: Vec<&Note>| notes.iter().map(|note| note.row.path.clone()).collect::<Vec<_>>();
+        let paths = |notes: Vec<&LinkedNote>| notes.iter().map(|note| note.row.path.clone()).collect::<Vec<_>>();
         assert_eq!(
             (paths(map.linking(b)), paths(map.linked(b))),
             (vec!["a.md".into(), "c.md".into()], vec!["a.md".into()])

@@ -146,7 +146,7 @@ impl Guarded for RerankError {
 
 /// A model that reranks.
 pub(crate) struct Reranker {
-    place: Place,
+    backend: Backend,
     timeout: Duration,
     /// Hits that are reranked.
     pub(crate) candidates: usize,
@@ -155,13 +155,13 @@ pub(crate) struct Reranker {
 }
 
 /// Where it runs.
-enum Place {
+enum Backend {
     Here(Arc<CrossEncoder>),
-    Server(Box<Server>),
+    Server(Box<RerankServer>),
 }
 
 /// A reranking server.
-struct Server {
+struct RerankServer {
     address: BaseUrl,
     model: Option<String>,
     api: RerankApi,
@@ -179,9 +179,9 @@ impl fmt::Debug for Reranker {
 
 impl fmt::Display for Reranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Here(model) => write!(f, "{model}"),
-            Place::Server(server) => match &server.model {
+        match &self.backend {
+            Backend::Here(model) => write!(f, "{model}"),
+            Backend::Server(server) => match &server.model {
                 Some(model) => write!(f, "{model} at {}", server.address),
                 None => write!(f, "{}", server.address),
             },
@@ -219,14 +219,14 @@ impl RerankOptions {
             return Ok(None);
         }
         let named = self.model.as_deref().and_then(CrossEncoderChoice::parse).transpose()?;
-        let (place, timeout) = match (named, &self.base_url) {
+        let (backend, timeout) = match (named, &self.base_url) {
             (Some(model), Some(_)) => return Err(RerankSettingsError::Both { model: model.to_string() }),
-            (Some(model), None) => (Place::Here(Arc::new(here(model))), LOCAL_TIMEOUT),
-            (None, Some(address)) => (Place::Server(Box::new(self.server(address, environment)?)), TIMEOUT),
+            (Some(model), None) => (Backend::Here(Arc::new(here(model))), LOCAL_TIMEOUT),
+            (None, Some(address)) => (Backend::Server(Box::new(self.server(address, environment)?)), TIMEOUT),
             (None, None) => return Err(RerankSettingsError::NoAddress),
         };
         Ok(Some(Reranker {
-            place,
+            backend,
             timeout: self.timeout_seconds.map_or(timeout, Duration::from_secs),
             candidates: self.candidates.unwrap_or(CANDIDATES),
             // The note of the search begins with the name of the reranker.
@@ -235,9 +235,9 @@ impl RerankOptions {
         }))
     }
 
-    fn server(&self, address: &str, environment: &Environment) -> Result<Server, RerankSettingsError> {
+    fn server(&self, address: &str, environment: &Environment) -> Result<RerankServer, RerankSettingsError> {
         let address = BaseUrl::from_str(address)?;
-        Ok(Server {
+        Ok(RerankServer {
             client: client_for(&address)?,
             is_local: address.is_own(self.local),
             address,
@@ -251,22 +251,22 @@ impl RerankOptions {
 impl Reranker {
     /// Returns whether what it reads stays on machines of the user.
     pub(crate) fn is_local(&self) -> bool {
-        match &self.place {
-            Place::Here(_) => true,
-            Place::Server(server) => server.is_local,
+        match &self.backend {
+            Backend::Here(_) => true,
+            Backend::Server(server) => server.is_local,
         }
     }
 
     /// Returns whether it needs the network.
     pub(crate) fn is_server(&self) -> bool {
-        matches!(self.place, Place::Server(_))
+        matches!(self.backend, Backend::Server(_))
     }
 
     /// Returns whether it can be asked: a model of this machine may not be downloaded yet.
     pub(crate) fn is_here(&self) -> bool {
-        match &self.place {
-            Place::Here(model) => model.is_here(),
-            Place::Server(_) => true,
+        match &self.backend {
+            Backend::Here(model) => model.is_here(),
+            Backend::Server(_) => true,
         }
     }
 
@@ -277,9 +277,9 @@ impl Reranker {
     /// Returns an error if there is no usable reply in time, and at once for a while after that happened twice.
     pub(crate) async fn scores(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
         let asked = async {
-            match &self.place {
-                Place::Here(model) => self.computed(model, query, texts).await,
-                Place::Server(server) => server.asked(query, texts, self.clock.deadline(self.timeout)).await,
+            match &self.backend {
+                Backend::Here(model) => self.computed(model, query, texts).await,
+                Backend::Server(server) => server.asked(query, texts, self.clock.deadline(self.timeout)).await,
             }
         };
         self.breaker.ask(asked).await
@@ -299,7 +299,7 @@ impl Reranker {
     }
 }
 
-impl Server {
+impl RerankServer {
     async fn asked(
         &self,
         query: &str,

@@ -32,7 +32,7 @@ pub(super) async fn ask(
         let _ = sender.send(line);
     });
     let mut asked = Box::pin(service.runs.ask(&engine, request, observer, context.ct.clone()));
-    let mut progress = Progress::of(context);
+    let mut progress = ProgressNotices::of(context);
     let asked = loop {
         tokio::select! {
             asked = &mut asked => break asked?,
@@ -48,12 +48,12 @@ pub(super) async fn ask(
 }
 
 /// Sends progress notifications, if the client asks for them.
-struct Progress {
+struct ProgressNotices {
     token: Option<rmcp::model::ProgressToken>,
     steps: u32,
 }
 
-impl Progress {
+impl ProgressNotices {
     fn of(context: &RequestContext<RoleServer>) -> Self {
         Self { token: context.meta.get_progress_token(), steps: 0 }
     }

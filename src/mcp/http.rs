@@ -20,7 +20,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{ServeError, Server};
+use super::{ServeError, ToolHandler};
 use crate::engine::Audience;
 
 /// Variable with the token that clients must send.
@@ -96,7 +96,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Returns the routes of the server. Every request is checked by `gate`.
-pub(crate) fn routes(server: &Server, gate: BearerCheck, stop: CancellationToken) -> Router {
+pub(crate) fn routes(server: &ToolHandler, gate: BearerCheck, stop: CancellationToken) -> Router {
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(gate.host_names())
         // Without this, rmcp checks no `Origin`.
@@ -155,7 +155,7 @@ impl Listening {
     /// # Errors
     ///
     /// Returns an error if no more connections can be accepted.
-    pub(crate) async fn serve(self, server: &Server, stop: CancellationToken) -> Result<(), ServeError> {
+    pub(crate) async fn serve(self, server: &ToolHandler, stop: CancellationToken) -> Result<(), ServeError> {
         let Self { listener, gate } = self;
         let address = gate.address;
         let routes = routes(server, gate, stop.clone());

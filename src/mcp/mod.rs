@@ -1,9 +1,9 @@
 //! `dr` as a tool server of the Model Context Protocol, over stdio and HTTP.
 //!
 //! ```text
-//! stdio ─┐                     ┌─▶ search, fetch, read, list_collections ─┐
-//!        ├─▶ Server ─▶ Tool ───┤                                          ├─▶ Engine
-//! http ──┘                     └─▶ ask, research_* ─▶ Background ─────────┘
+//! stdio ─┐                           ┌─▶ search, fetch, read, list_collections ─┐
+//!        ├─▶ ToolHandler ─▶ McpTool ─┤                                          ├─▶ Engine
+//! http ──┘                           └─▶ ask, research_* ─▶ Background ─────────┘
 //! ```
 //!
 //! The work of a tool is a method of the engine; this module adds the protocol: schemas of arguments and results,
@@ -13,8 +13,8 @@
 //!
 //! # Where to look
 //!
-//! - [`tool::Tool`] is the list of tools. A file per tool has its arguments and its result.
-//! - [`server::Server`] answers the requests of the protocol. It is the same over stdio and HTTP.
+//! - [`tool::McpTool`] is the list of tools. A file per tool has its arguments and its result.
+//! - [`server::ToolHandler`] answers the requests of the protocol. It is the same over stdio and HTTP.
 
 mod cut;
 
@@ -49,5 +49,5 @@ pub(crate) use self::failure::ServeError;
 pub(crate) use self::http::{
     BearerCheck, LOOPBACK_NAMES, Listening, TOKEN_VARIABLE, bearer, bind, routes, serve_until,
 };
-pub(crate) use self::server::Server;
+pub(crate) use self::server::ToolHandler;
 pub(crate) use self::stdio::serve_stdio;

@@ -14,7 +14,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use super::failure::ToolError;
-use super::tool::Tool;
+use super::tool::McpTool;
 use super::{prompt, resource};
 use crate::base::line::panic_text;
 use crate::engine::Service;
@@ -26,16 +26,16 @@ const INSTRUCTIONS: &str = "Searches and answers questions from a folder of the 
 
 /// Answers clients. Each connection has a clone, and all clones share the service.
 #[derive(Clone)]
-pub(crate) struct Server {
+pub(crate) struct ToolHandler {
     service: Arc<Service>,
     tools: Arc<[rmcp::model::Tool]>,
 }
 
-impl Server {
+impl ToolHandler {
     /// Returns a server of the tools of `service`.
     pub(crate) fn new(service: Arc<Service>) -> Self {
         // Derived once, since all connections list the same.
-        Self { service, tools: Tool::definitions().into() }
+        Self { service, tools: McpTool::definitions().into() }
     }
 
     /// Stops all runs and waits until each has noted where it is.
@@ -47,7 +47,7 @@ impl Server {
     /// client would wait for ever.
     async fn call(
         &self,
-        tool: Tool,
+        tool: McpTool,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ToolError> {
@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for ToolHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts().build();
         let about = "Search and research in a folder of Markdown, with citations that code has checked";
@@ -83,7 +83,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = Tool::named(&request.name) else {
+        let Some(tool) = McpTool::named(&request.name) else {
             // The name is the client's text: it is neither logged nor repeated.
             tracing::info!(request = %context.id, "unknown tool");
             return Err(ErrorData::invalid_params("no such tool", None));

@@ -11,7 +11,7 @@ use rmcp::transport::io::stdio_pipes;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
-use super::{ServeError, Server};
+use super::{ServeError, ToolHandler};
 
 /// Longest message of a client, in bytes. The longest argument is a question.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
@@ -25,7 +25,7 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 ///
 /// Returns an error if the client does not speak the protocol.
 pub(crate) async fn serve_stdio(
-    server: &Server,
+    server: &ToolHandler,
     gone: CancellationToken,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {

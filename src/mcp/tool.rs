@@ -17,7 +17,7 @@ use crate::engine::{QuestionForm, ResumeForm, Service};
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tool {
+pub(super) enum McpTool {
     Search,
     Fetch,
     Read,
@@ -30,7 +30,7 @@ pub(super) enum Tool {
     ResearchResume,
 }
 
-impl Tool {
+impl McpTool {
     /// Every tool, in the order in which clients list them.
     const ALL: [Self; 10] = [
         Self::Search,
@@ -211,9 +211,9 @@ mod tests {
 
     #[test]
     fn every_tool_has_schemas_of_objects_and_says_what_it_changes() {
-        for (tool, definition) in Tool::ALL.into_iter().zip(Tool::definitions()) {
+        for (tool, definition) in McpTool::ALL.into_iter().zip(McpTool::definitions()) {
             let name = tool.name();
-            assert_eq!(Tool::named(name), Some(tool));
+            assert_eq!(McpTool::named(name), Some(tool));
             assert_eq!(definition.input_schema["type"], "object", "{name}");
             assert_eq!(definition.input_schema["additionalProperties"], false, "{name}");
             let output = definition.output_schema.unwrap();
@@ -221,13 +221,13 @@ mod tests {
             jsonschema::validator_for(&serde_json::Value::Object((*output).clone())).unwrap();
             assert!(definition.annotations.unwrap().read_only_hint.is_some(), "{name}");
         }
-        assert_eq!(Tool::named("Search"), None);
+        assert_eq!(McpTool::named("Search"), None);
     }
 
     #[test]
     fn search_and_fetch_take_what_the_contract_says() {
-        let required = |tool: Tool| tool.definition().input_schema["required"].clone();
-        assert_eq!(required(Tool::Search), serde_json::json!(["query"]));
-        assert_eq!(required(Tool::Fetch), serde_json::json!(["id"]));
+        let required = |tool: McpTool| tool.definition().input_schema["required"].clone();
+        assert_eq!(required(McpTool::Search), serde_json::json!(["query"]));
+        assert_eq!(required(McpTool::Fetch), serde_json::json!(["id"]));
     }
 }

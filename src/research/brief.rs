@@ -25,7 +25,7 @@ pub(crate) struct Clarification {
 
 /// Input of [`brief`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct BriefRequest<'a> {
     /// The user's question.
     pub(crate) question: &'a Question,
     /// The user's answer to the clarifying question.
@@ -80,8 +80,12 @@ pub(crate) async fn clarify(caller: &dyn Caller, question: &Question) -> Result<
 /// # Errors
 ///
 /// Returns an error if the model gives no usable reply.
-pub(crate) async fn brief(caller: &dyn Caller, key: &CallKey, request: Request<'_>) -> Result<Brief, StructuredError> {
-    let Request { question, answer, required, today, .. } = request;
+pub(crate) async fn brief(
+    caller: &dyn Caller,
+    key: &CallKey,
+    request: BriefRequest<'_>,
+) -> Result<Brief, StructuredError> {
+    let BriefRequest { question, answer, required, today, .. } = request;
     let context = json!({
         "question": question, "answer": answer, "required": required, "today": today, "most_aspects": MAX_ASPECTS,
     });
@@ -124,8 +128,8 @@ mod tests {
     use super::*;
     use crate::research::scripted::Scripted;
 
-    fn request<'a>(question: &'a Question, required: &'a [String]) -> Request<'a> {
-        Request { question, answer: None, mode: Mode::Auto, required, today: None }
+    fn request<'a>(question: &'a Question, required: &'a [String]) -> BriefRequest<'a> {
+        BriefRequest { question, answer: None, mode: Mode::Auto, required, today: None }
     }
 
     #[tokio::test]
@@ -153,7 +157,7 @@ mod tests {
     async fn mode_chosen_by_the_user_is_kept() {
         let question = "What is A?".parse().unwrap();
         let caller = Scripted::replying(json!({"task": "What is A?", "aspects": ["A"], "mode": "deep"}));
-        let request = Request { mode: Mode::Quick, ..request(&question, &[]) };
+        let request = BriefRequest { mode: Mode::Quick, ..request(&question, &[]) };
         assert_eq!(brief(&caller, &CallKey::new("brief"), request).await.unwrap().mode, Mode::Quick);
     }
 

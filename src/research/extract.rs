@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
-use super::pick::{Picked, Reading, lacks_value};
+use super::pick::{DocumentHits, Picked, lacks_value};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
@@ -31,7 +31,7 @@ pub trait Pick: Send + Sync {
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        readings: &'a [Reading],
+        readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
@@ -123,16 +123,16 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
 /// was indexed, or that is very long, is read passage by passage.
-async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<Reading> {
+async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<DocumentHits> {
     // Each with whether its whole document is read.
-    let mut readings: Vec<(bool, Reading)> = Vec::new();
+    let mut readings: Vec<(bool, DocumentHits)> = Vec::new();
     for passage in passages.iter().take(MAX_PASSAGES) {
         let Place::Kb { line_start, line_end, collection, path, .. } = &passage.place else {
             let hits = vec![(0..passage.text.len(), passage.score)];
-            readings.push((false, Reading { document: passage.clone(), hits }));
+            readings.push((false, DocumentHits { document: passage.clone(), hits }));
             continue;
         };
-        let is_same = |(is_whole, reading): &&mut (bool, Reading)| match &reading.document.place {
+        let is_same = |(is_whole, reading): &&mut (bool, DocumentHits)| match &reading.document.place {
             Place::Kb { collection: known, path: own, .. } => *is_whole && known == collection && own == path,
             Place::Web { .. } | Place::Mcp { .. } => false,
         };
@@ -148,10 +148,10 @@ async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<Reading> 
                     // The text is the whole document now, and quotes count their lines from here.
                     *line_start = 1;
                 }
-                (true, Reading { document, hits })
+                (true, DocumentHits { document, hits })
             }
             SourceFile::AsIndexed(_) | SourceFile::Changed | SourceFile::Gone => {
-                (false, Reading { document: passage.clone(), hits: vec![(0..passage.text.len(), passage.score)] })
+                (false, DocumentHits { document: passage.clone(), hits: vec![(0..passage.text.len(), passage.score)] })
             }
         });
     }
@@ -225,7 +225,7 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             _: &'a Question,
-            readings: &'a [Reading],
+            readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let document = readings[0].document.clone();
             let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);

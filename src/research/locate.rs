@@ -30,7 +30,7 @@ pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
         }
     };
     // Half of a link would break the Markdown of the report, so a quote that touches one contains it.
-    let cut = |link: &&Link| link.whole.start < range.end && range.start < link.whole.end;
+    let cut = |link: &&MarkdownLink| link.whole.start < range.end && range.start < link.whole.end;
     let start = links.iter().filter(cut).map(|link| link.whole.start).min().unwrap_or(range.start);
     let end = links.iter().filter(cut).map(|link| link.whole.end).max().unwrap_or(range.end);
     Some(with_emphasis(passage, start.min(range.start)..end.max(range.end)))
@@ -60,7 +60,7 @@ fn find(letters: &[(usize, char)], wanted: &[(usize, char)]) -> Option<Range<usi
 
 /// Returns the characters to compare, each with its byte offset: white space collapsed, marks and the hidden parts of
 /// links removed.
-fn said(text: &str, links: &[Link]) -> Vec<(usize, char)> {
+fn said(text: &str, links: &[MarkdownLink]) -> Vec<(usize, char)> {
     let mut hidden = links.iter().flat_map(|link| &link.hidden).peekable();
     let mut said: Vec<(usize, char)> = Vec::new();
     for (at, letter) in text.char_indices() {
@@ -81,7 +81,7 @@ fn said(text: &str, links: &[Link]) -> Vec<(usize, char)> {
 }
 
 /// A link in Markdown.
-struct Link {
+struct MarkdownLink {
     whole: Range<usize>,
     /// The parts hidden from a reader: brackets and target, in order.
     hidden: [Range<usize>; 2],
@@ -89,7 +89,7 @@ struct Link {
 
 /// Returns the links of a text in order: `[text](target)`, `[text][label]`, `[[target]]` and `[[target|text]]`. A link
 /// does not extend over a line.
-fn links(text: &str) -> Vec<Link> {
+fn links(text: &str) -> Vec<MarkdownLink> {
     let mut links = Vec::new();
     let mut from = 0;
     while let Some(open) = text[from..].find('[').map(|at| from + at) {
@@ -99,7 +99,7 @@ fn links(text: &str) -> Vec<Link> {
                 let start = if text[..open].ends_with('!') { open - 1 } else { open };
                 let hidden = [start..open + head, open + tail.start..open + tail.end];
                 from = open + tail.end;
-                links.push(Link { whole: start..from, hidden });
+                links.push(MarkdownLink { whole: start..from, hidden });
             }
             None => from = open + 1,
         }

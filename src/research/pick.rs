@@ -15,7 +15,7 @@ mod fit;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use asked::{Asked, Wanted, counted, counts};
+use asked::{AnswerKind, Wanted, counted, counts};
 use code_word::CodeWord;
 use features::{Features, Weights, points, share};
 
@@ -120,7 +120,7 @@ const CONTINUING: [&str; 16] = [
 
 /// A document with hits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct DocumentHits {
     /// The document, or the passage alone if the document has changed since.
     pub(crate) document: Passage,
     /// Byte ranges of the hits in it, each with its score.
@@ -152,7 +152,7 @@ enum Value {
 
 /// What a question asks for, worked out once for all units and sentences.
 struct Sought {
-    asked: Asked,
+    asked: AnswerKind,
     wanted: Option<Wanted>,
     /// The stem of the noun after "how many".
     counted: Option<String>,
@@ -163,7 +163,7 @@ impl Sought {
     fn of(question: &str, splitter: &WordSplitter) -> Self {
         let counted = counted(question).map(|noun| splitter.stem(&noun));
         let code_words = CodeWord::all(question, splitter);
-        Self { asked: Asked::of(question), wanted: Wanted::of(question), counted, code_words }
+        Self { asked: AnswerKind::of(question), wanted: Wanted::of(question), counted, code_words }
     }
 
     fn value_in(&self, sentence: &Sentence, splitter: &WordSplitter) -> Value {
@@ -178,7 +178,7 @@ impl Sought {
 
 /// A unit with its features.
 struct Candidate<'a> {
-    reading: &'a Reading,
+    reading: &'a DocumentHits,
     rank: usize,
     unit: Unit,
     /// Score of the hit it stands in or beside, relative to the best hit.
@@ -224,14 +224,14 @@ impl Candidate<'_> {
 pub(crate) fn pick(
     node: &NodeId,
     question: &Question,
-    readings: &[Reading],
+    readings: &[DocumentHits],
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
     let sought = Sought::of(question.as_str(), splitter);
     let (mut candidates, weights) = candidates(readings, question.as_str(), &sought, splitter);
     // Taken before the candidates are limited, since a step is read with those around it.
-    let steps: Vec<_> = if sought.asked == Asked::Steps {
+    let steps: Vec<_> = if sought.asked == AnswerKind::Steps {
         candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect()
     } else {
         Vec::new()
@@ -249,7 +249,7 @@ pub(crate) fn pick(
             (deciding(&candidate, &shown, &sought, &weights, splitter), candidate)
         })
         .collect();
-    if sought.asked == Asked::Steps {
+    if sought.asked == AnswerKind::Steps {
         widen(&mut kept, &steps);
     }
     for (_, candidate) in &mut kept {
@@ -289,7 +289,7 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
 }
 
 fn candidates<'a>(
-    readings: &'a [Reading],
+    readings: &'a [DocumentHits],
     question: &str,
     sought: &Sought,
     splitter: &WordSplitter,
@@ -481,8 +481,8 @@ fn compared(unit: &Unit) -> &[Sentence] {
 
 /// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may
 /// stand in any sentence.
-fn says_all(candidate: &Candidate<'_>, asked: Asked, weights: &Weights, splitter: &WordSplitter) -> bool {
-    let is_one = !matches!(asked, Asked::List | Asked::Steps | Asked::Comparison);
+fn says_all(candidate: &Candidate<'_>, asked: AnswerKind, weights: &Weights, splitter: &WordSplitter) -> bool {
+    let is_one = !matches!(asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison);
     let has_all = |sentence: &Sentence| {
         let words = splitter.stems(&sentence.plain);
         !points(sentence) && weights.keys().all(|stem| words.contains(stem))
@@ -650,7 +650,7 @@ fn deciding(
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let head = candidate.unit.head();
     if is_list
-        && sought.asked == Asked::List
+        && sought.asked == AnswerKind::List
         && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
     {
         return lead.plain.clone();
@@ -684,7 +684,8 @@ fn shown(candidate: &Candidate<'_>, sought: &Sought, weights: &Weights, splitter
     let asked = sought.asked;
     let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
     let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
-    let is_nested = is_list && !matches!(asked, Asked::List | Asked::Steps) && lines_in(candidate.text()) > MAX_LINES;
+    let is_nested =
+        is_list && !matches!(asked, AnswerKind::List | AnswerKind::Steps) && lines_in(candidate.text()) > MAX_LINES;
     if unit.pieces.len() <= MAX_PIECES && !is_nested {
         return vec![unit.range.clone()];
     }
@@ -757,7 +758,7 @@ mod tests {
         let text = document.to_owned();
         let passage =
             Passage { id: "c".into(), place, label: Label::Internal, snippet: String::new(), text, score: 1.0 };
-        let reading = Reading { hits: vec![(0..document.len(), 1.0)], document: passage };
+        let reading = DocumentHits { hits: vec![(0..document.len(), 1.0)], document: passage };
         let question = question.parse().unwrap();
         pick(&NodeId::numbered(1), &question, &[reading], &WordSplitter::default(), None).unwrap()
     }

@@ -18,7 +18,7 @@ pub(crate) type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + 
 
 /// Constraints on a plan.
 #[derive(Clone, Debug)]
-pub(crate) struct Outlook {
+pub(crate) struct PlanBounds {
     /// Limits on the size of the tree.
     pub(crate) limits: TreeLimits,
     /// Whether a source for the web is available.
@@ -48,10 +48,10 @@ pub(crate) async fn plan(
     key: &CallKey,
     brief: &Brief,
     tree: &Tree,
-    outlook: Outlook,
+    bounds: PlanBounds,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let Outlook { limits, has_web, paid_for, servers } = outlook;
+    let PlanBounds { limits, has_web, paid_for, servers } = bounds;
     let prompt = Template::Plan.prompt(
         caller,
         json!({
@@ -85,10 +85,10 @@ pub(crate) async fn replan(
     tree: &Tree,
     verdict: &Verdict,
     memory: &Memory,
-    outlook: Outlook,
+    bounds: PlanBounds,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let Outlook { limits, has_web, paid_for, servers } = outlook;
+    let PlanBounds { limits, has_web, paid_for, servers } = bounds;
     // Counted in nodes, not in what they cost: prompts must not depend on what was spent.
     let paid_for = paid_for.map(|nodes| nodes.saturating_sub(worked_on(tree)).max(1));
     let room = room::<PlanDraft>(caller, Role::Planner);
@@ -183,8 +183,8 @@ mod tests {
         let tree = Tree::of("What is A?".parse().unwrap());
         let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
         let brief = brief("What is A?", &["cost", "speed"]);
-        let outlook = Outlook { limits: TreeLimits::default(), has_web: false, paid_for: None, servers: Vec::new() };
-        let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, outlook, &check).await;
+        let bounds = PlanBounds { limits: TreeLimits::default(), has_web: false, paid_for: None, servers: Vec::new() };
+        let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, bounds, &check).await;
         assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
         assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
         let repair = caller.prompts()[1].messages.last().unwrap().text.clone();
@@ -198,16 +198,16 @@ mod tests {
         let mut memory = Memory::default();
         memory.global.text = "A costs nine. ".repeat(5_000);
         let brief = brief("What is A?", &["cost", "speed"]);
-        let (key, outlook) = (
+        let (key, bounds) = (
             CallKey::new("plan/2"),
-            Outlook {
+            PlanBounds {
                 limits: TreeLimits::default(),
                 has_web: true,
                 paid_for: Some(6),
                 servers: vec!["tickets".into()],
             },
         );
-        let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, outlook, &|_| Ok(())).await.unwrap();
+        let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, bounds, &|_| Ok(())).await.unwrap();
         assert!(draft.new_nodes.is_empty());
         let prompt = &caller.prompts()[0];
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);

@@ -12,7 +12,7 @@ use super::node::{Node, NodeStatus, SourceHint, Tree};
 use super::plan::{NodeDraft, PlanDraft, UpdateDraft};
 use super::question::{Aspect, AspectId, Brief, Mode, Question};
 use crate::base::word::WordSplitter;
-use shape::{Part, Shape, mask};
+use shape::{QuestionPart, Shape, mask};
 
 /// Phrases that ask for documents of the user's own organisation.
 const INTERNAL_WORDS: &str = "our|ours|we decided|we decide|did we|do we|have we|we use|internal|internally|the notes\
@@ -54,7 +54,7 @@ pub fn plan_by_rules(brief: &Brief) -> PlanDraft {
         return root_alone(hint);
     }
     let drafts = brief.aspects.iter().zip(1..).map(|(aspect, number)| {
-        let is_same = |part: &&Part| Aspect::text_of(&part.aspect) == aspect.text;
+        let is_same = |part: &&QuestionPart| Aspect::text_of(&part.aspect) == aspect.text;
         let question = match shape.parts.iter().find(is_same) {
             Some(part) => part.question.clone(),
             None => reworded(brief, aspect, &splitter),

@@ -34,7 +34,7 @@ const MAX_REPLY_TOKENS: u32 = 1_000;
 
 /// A passage that the model is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Excerpt {
+pub(crate) struct SkimPassage {
     pub(crate) passage: Passage,
     /// Note on the run that found it, for a quote of an earlier run.
     pub(crate) origin: Option<String>,
@@ -85,7 +85,11 @@ struct AnswerDraft {
 /// # Errors
 ///
 /// Returns an error if the run must stop.
-pub(crate) async fn skim(caller: &dyn Caller, brief: &Brief, units: Vec<Excerpt>) -> Result<Option<Skim>, CallError> {
+pub(crate) async fn skim(
+    caller: &dyn Caller,
+    brief: &Brief,
+    units: Vec<SkimPassage>,
+) -> Result<Option<Skim>, CallError> {
     if units.is_empty() {
         return Ok(None);
     }
@@ -119,7 +123,7 @@ pub(crate) async fn units(
     brief: &Brief,
     source: &dyn Source,
     picker: &dyn Pick,
-) -> Result<Vec<Excerpt>, CallError> {
+) -> Result<Vec<SkimPassage>, CallError> {
     let questions = questions(brief);
     let searches = questions.iter().map(|question| search_and_pick(root, question, question.as_str(), source, picker));
     let mut found = Vec::new();
@@ -142,7 +146,7 @@ pub(crate) async fn units(
         }
     }
     units.truncate(MAX_UNITS);
-    Ok(units.into_iter().map(|passage| Excerpt { passage, origin: None }).collect())
+    Ok(units.into_iter().map(|passage| SkimPassage { passage, origin: None }).collect())
 }
 
 /// Returns units as passages. Each has the id of the hit it stands in, which a worker can open.
@@ -157,11 +161,11 @@ fn units_of(found: &Found, picked: &[Picked]) -> Vec<Passage> {
 }
 
 /// Returns the prompt and the units it has room for. The last units are dropped first.
-fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Excerpt>) -> (Prompt, Vec<Excerpt>) {
+fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<SkimPassage>) -> (Prompt, Vec<SkimPassage>) {
     let role = Template::Skim.role();
     let count = |text: &str| caller.count(role, text);
-    let render = |units: &Vec<Excerpt>| {
-        let shown = units.iter().zip(1..).map(|(Excerpt { passage, origin }, number)| {
+    let render = |units: &Vec<SkimPassage>| {
+        let shown = units.iter().zip(1..).map(|(SkimPassage { passage, origin }, number)| {
             let origin = origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
             let text = cut(&passage.text, UNIT_TOKENS, &count);
             let text = format!("From: {}{origin}\n{text}", passage.place.provenance());
@@ -178,7 +182,7 @@ fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Excerpt>) -> (Promp
 }
 
 /// Returns the answers whose aspect, passage and quote exist.
-fn checked(draft: &SkimDraft, brief: &Brief, units: &[Excerpt]) -> Skim {
+fn checked(draft: &SkimDraft, brief: &Brief, units: &[SkimPassage]) -> Skim {
     let answer = |answer: &AnswerDraft| {
         let unit = &units.get(shown_at(&answer.passage)?)?.passage;
         let aspect = AspectId::named(answer.aspect.trim());
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
     use crate::base::word::WordSplitter;
     use crate::llm::call::Limit;
-    use crate::research::pick::{Reading, pick};
+    use crate::research::pick::{DocumentHits, pick};
     use crate::research::scripted::{Scripted, ScriptedSource, brief, broken};
 
     struct ByWords;
@@ -207,7 +211,7 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             question: &'a Question,
-            readings: &'a [Reading],
+            readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let picked = pick(node, question, readings, &WordSplitter::default(), None).unwrap();
             Box::pin(std::future::ready(Ok(picked)))

@@ -29,12 +29,12 @@ const CODE_LETTERS: usize = 6;
 /// The internal text that was read, and the text that may leave, as hashes.
 #[derive(Default)]
 pub(crate) struct Tripwire {
-    internal: Known,
-    outbound: Known,
+    internal: SeenText,
+    outbound: SeenText,
 }
 
 #[derive(Default)]
-struct Known {
+struct SeenText {
     runs: HashSet<u64>,
     /// Rare tokens of internal text, and all of other text: it may write a number with separators, or without.
     tokens: HashSet<u64>,
@@ -72,7 +72,7 @@ impl Tripwire {
         let is_internal = |own: &HashSet<u64>, internal: &HashSet<u64>, outbound: &HashSet<u64>| {
             own.iter().any(|hash| internal.contains(hash) && !outbound.contains(hash))
         };
-        let mut own = Known::default();
+        let mut own = SeenText::default();
         // Outgoing text is composed of parts, such as aspects. A run of words across two parts is chance.
         text.split(['\n', ';']).for_each(|part| own.learn(part, |_, _, _| true));
         let Self { internal, outbound } = self;
@@ -84,7 +84,7 @@ impl Tripwire {
     }
 }
 
-impl Known {
+impl SeenText {
     /// Adds a text with those of its tokens that `is_kept` takes: given the token before it, the token, and the token
     /// without its separators.
     fn learn(&mut self, text: &str, is_kept: fn(&str, &str, &[char]) -> bool) {
@@ -105,7 +105,7 @@ impl Known {
     }
 }
 
-/// Returns whether a token does not occur by chance, see [`Known::learn`].
+/// Returns whether a token does not occur by chance, see [`SeenText::learn`].
 fn is_rare(before: &str, token: &str, plain: &[char]) -> bool {
     if NUMBERED.contains(&before) {
         return false;

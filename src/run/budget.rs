@@ -137,7 +137,7 @@ impl std::ops::Add for CallCost {
 
     /// Adds, saturating at the largest values. An unknown price counts as 0.
     fn add(self, other: Self) -> Self {
-        // Counting it as 0 is safe: under a cost limit, such a call is refused, see [`Refusal::UnknownPrice`].
+        // Counting it as 0 is safe: under a cost limit, such a call is refused, see [`BudgetRefusal::UnknownPrice`].
         let cost_nanos = self.cost_nanos.unwrap_or(0).saturating_add(other.cost_nanos.unwrap_or(0));
         Self { cost_nanos: Some(cost_nanos), tokens: self.tokens.saturating_add(other.tokens) }
     }
@@ -384,7 +384,7 @@ impl Balance {
 
 /// A reservation was refused; nothing is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum BudgetRefusal {
     /// The worst case exceeds the rest of this limit.
     #[error("limit of {0} is reached")]
     Limit(Limit),
@@ -393,7 +393,7 @@ pub(crate) enum Refusal {
     UnknownPrice,
 }
 
-impl Refusal {
+impl BudgetRefusal {
     /// Returns the limit that refused the call.
     pub(crate) fn limit(self) -> Limit {
         match self {
@@ -406,10 +406,10 @@ impl Refusal {
 /// The budget of a run. Clones share the same budget.
 #[derive(Clone)]
 pub(crate) struct Budget {
-    shared: Arc<Shared>,
+    shared: Arc<BudgetState>,
 }
 
-struct Shared {
+struct BudgetState {
     clock: Arc<dyn Clock>,
     started: Moment,
     /// Active time of earlier processes of the same run.
@@ -436,7 +436,8 @@ impl Budget {
     /// counted.
     pub(crate) fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
         let balance = Mutex::new(Balance { limits, spent, reserve, ..Balance::default() });
-        let shared = Shared { started: clock.now(), clock, carried: spent.active, balance, released: Notify::new() };
+        let shared =
+            BudgetState { started: clock.now(), clock, carried: spent.active, balance, released: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -465,14 +466,14 @@ impl Budget {
     ///
     /// Returns a refusal if the call does not fit the rest for this purpose. That is a normal end for the caller,
     /// which continues with the evidence it has.
-    pub(crate) fn reserve(&self, hold: impl Into<Hold>, purpose: Purpose) -> Result<Reservation, Refusal> {
+    pub(crate) fn reserve(&self, hold: impl Into<Hold>, purpose: Purpose) -> Result<Reservation, BudgetRefusal> {
         let hold = hold.into();
         let mut balance = self.shared.balance();
         if balance.limits.cost_nanos.is_some() && hold.worst.cost_nanos.is_none() {
-            return Err(Refusal::UnknownPrice);
+            return Err(BudgetRefusal::UnknownPrice);
         }
-        self.shared.check_time(&mut balance, purpose).map_err(Refusal::Limit)?;
-        balance.check_fit(hold, purpose).map_err(Refusal::Limit)?;
+        self.shared.check_time(&mut balance, purpose).map_err(BudgetRefusal::Limit)?;
+        balance.check_fit(hold, purpose).map_err(BudgetRefusal::Limit)?;
         Ok(self.shared.reserved(&mut balance, hold, purpose, ReservationState::Unsent))
     }
 
@@ -487,7 +488,7 @@ impl Budget {
         &self,
         hold: impl Into<Hold>,
         purpose: Purpose,
-    ) -> Result<Reservation, Refusal> {
+    ) -> Result<Reservation, BudgetRefusal> {
         let reserved = self.reserve_if_it_fits(hold, purpose).await;
         // A refused writing call ends no research: the report is then assembled by rules.
         if let (Err(refusal), Purpose::Research) = (&reserved, purpose) {
@@ -511,7 +512,7 @@ impl Budget {
         &self,
         hold: impl Into<Hold>,
         purpose: Purpose,
-    ) -> Result<Reservation, Refusal> {
+    ) -> Result<Reservation, BudgetRefusal> {
         let hold = hold.into();
         loop {
             let mut released = pin!(self.shared.released.notified());
@@ -519,7 +520,9 @@ impl Budget {
             released.as_mut().enable();
             match self.reserve(hold, purpose) {
                 // A call that settles may release tokens and money, but never time.
-                Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(hold, purpose) => released.await,
+                Err(BudgetRefusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(hold, purpose) => {
+                    released.await
+                }
                 reserved => return reserved,
             }
         }
@@ -656,7 +659,7 @@ impl Budget {
     }
 }
 
-impl Shared {
+impl BudgetState {
     /// Locks the balance. It is consistent between any two statements of a holder, so a poisoned lock can be used.
     fn balance(&self) -> MutexGuard<'_, Balance> {
         self.balance.lock().unwrap_or_else(PoisonError::into_inner)
@@ -705,7 +708,7 @@ enum ReservationState {
 /// provider may bill the call.
 #[must_use = "dropping a reservation returns it"]
 pub(crate) struct Reservation {
-    shared: Arc<Shared>,
+    shared: Arc<BudgetState>,
     hold: Hold,
     purpose: Purpose,
     state: ReservationState,

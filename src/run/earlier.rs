@@ -14,7 +14,7 @@ use crate::base::clock::Moment;
 use crate::base::id::RunId;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::question::{Brief, Question};
-use crate::research::skim::{Excerpt, questions};
+use crate::research::skim::{SkimPassage, questions};
 use crate::source::{Documents, Label, Passage, Place, Source, SourceError};
 
 /// Cosine below which an entry has nothing in common with a query. A word and a passage about it have 0.2 to 0.4 with
@@ -110,8 +110,8 @@ impl Earlier {
         run: &RunId,
         brief: &Brief,
         source: &Inside,
-        units: &[Excerpt],
-    ) -> Result<Vec<Excerpt>, SourceError> {
+        units: &[SkimPassage],
+    ) -> Result<Vec<SkimPassage>, SourceError> {
         let questions = questions(brief);
         let words: Vec<_> = questions.iter().map(|question| normalised(question.as_str())).collect();
         let lookup = Lookup {
@@ -132,9 +132,9 @@ impl Earlier {
         &self,
         questions: &[Question],
         source: &Inside,
-        units: &[Excerpt],
-    ) -> Result<Vec<Excerpt>, SourceError> {
-        let mut found: Vec<Excerpt> = Vec::new();
+        units: &[SkimPassage],
+    ) -> Result<Vec<SkimPassage>, SourceError> {
+        let mut found: Vec<SkimPassage> = Vec::new();
         for EarlierQuote { run, asked_at, mut quote, .. } in self.candidates(questions).await {
             let mut known = units.iter().chain(&found).map(|shown| &shown.passage.place);
             if found.len() == MAX_OFFERED || known.any(|place| place.overlaps(&quote.source)) {
@@ -157,7 +157,7 @@ impl Earlier {
             let day = asked_at.date().map(|day| format!(" on {day}")).unwrap_or_default();
             let Evidence { quote: text, source: place, score, .. } = quote;
             let passage = Passage { id: hit.id, place, label: hit.label, snippet: text.clone(), text, score };
-            found.push(Excerpt { passage, origin: Some(format!("found by run {run}{day}")) });
+            found.push(SkimPassage { passage, origin: Some(format!("found by run {run}{day}")) });
         }
         Ok(found)
     }

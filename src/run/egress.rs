@@ -16,7 +16,7 @@ use crate::base::line::one_line;
 use crate::base::outbound::Outbound;
 use crate::research::memory::{branch_text, label};
 use crate::research::node::NodeId;
-use crate::research::skim::Excerpt;
+use crate::research::skim::SkimPassage;
 use crate::research::tripwire::Tripwire;
 use crate::source::{Found, Label, Passage, Place, SourceError};
 
@@ -40,10 +40,10 @@ impl<'a> Leaving<'a> {
 /// The stored result of a lookup of passages.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answer {
+enum RecordedPassages {
     Found(Found),
     Opened(Passage),
-    Recalled(Vec<Excerpt>),
+    Recalled(Vec<SkimPassage>),
 }
 
 /// Records outgoing texts, and withholds those that trip the wire.
@@ -76,9 +76,11 @@ impl Egress {
         // The result of a job is the number of its call; the text of its report is in the branch of its node.
         for answer in results.iter().filter_map(|result| serde_json::from_str(result).ok()) {
             match answer {
-                Answer::Found(found) => self.shown(&found.passages),
-                Answer::Opened(passage) => self.shown(&[passage]),
-                Answer::Recalled(excerpts) => excerpts.into_iter().for_each(|excerpt| self.shown(&[excerpt.passage])),
+                RecordedPassages::Found(found) => self.shown(&found.passages),
+                RecordedPassages::Opened(passage) => self.shown(&[passage]),
+                RecordedPassages::Recalled(excerpts) => {
+                    excerpts.into_iter().for_each(|excerpt| self.shown(&[excerpt.passage]))
+                }
             }
         }
     }

@@ -21,7 +21,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::budget::{Budget, CallCost, Hold, Refusal, Reservation};
+use super::budget::{Budget, BudgetRefusal, CallCost, Hold, Reservation};
 use super::journal::{Call, CallOutcome, CallRow, CallState, JobEndpoint, JournalError, LockedRun, ProviderKind};
 use crate::base::clock::Clock;
 use crate::base::id::{ContentHash, JobId};
@@ -161,7 +161,7 @@ impl Ledger {
             // Checks for a stop first: a run that ends opens no call, even if there is budget for it.
             biased;
             () = self.closing() => return Err(CallError::Cancelled),
-            reserved = reserved => reserved.map_err(Refusal::limit).map_err(CallError::Limit)?,
+            reserved = reserved => reserved.map_err(BudgetRefusal::limit).map_err(CallError::Limit)?,
             () = given_up => {
                 let reason = "timed out waiting for budget".to_owned();
                 // Not `Unknown`: nothing was sent, so nothing may be charged.

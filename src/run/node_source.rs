@@ -19,13 +19,13 @@ use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, LookupTool};
 use super::patience::Patience;
-use super::reader::Reading;
+use super::reader::PageReader;
 use super::servers::{Arguments, NodeServers};
 use crate::base::breaker::Breaker;
 use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
-use crate::source::web::{Link, OpenedPage, WebSource, WebUrl, links_on, named_in};
+use crate::source::web::{OpenedPage, PageLink, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::traces::attach;
 
@@ -159,7 +159,7 @@ pub(crate) struct WebPages {
     version: String,
     patience: Patience,
     /// Shortens long pages for a question; `None` shows pages whole, for code to check.
-    reading: Option<(Reading, Outbound)>,
+    reading: Option<(PageReader, Outbound)>,
     /// Addresses of pages that may be opened, by the id they are opened with.
     permitted: Mutex<BTreeMap<String, Outbound>>,
 }
@@ -288,7 +288,7 @@ impl Documents for WebPages {
             self.egress.shown(std::slice::from_ref(&passage));
             // Links of a public page are public: a worker may use their words and addresses in a query.
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
-            for Link { url, .. } in links {
+            for PageLink { url, .. } in links {
                 // In the form of the page: some sites answer only to that.
                 self.permit(url.canonical().to_string(), url.to_string());
             }
@@ -332,7 +332,7 @@ impl Outside {
 
     /// Shortens long pages to the parts that bear on `question`.
     #[must_use]
-    pub(crate) fn read_for(mut self, reading: Reading, question: Outbound) -> Self {
+    pub(crate) fn read_for(mut self, reading: PageReader, question: Outbound) -> Self {
         self.pages.reading = Some((reading, question));
         self
     }
@@ -490,7 +490,7 @@ mod tests {
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
     use crate::run::event::{Event, Record};
     use crate::run::store::Store;
-    use crate::source::web::{FixtureProvider, Link, PageStore, WebPage};
+    use crate::source::web::{FixtureProvider, PageLink, PageStore, WebPage};
 
     const FOUND: &str = "https://example.org/beds";
     const CITED: &str = "https://example.org/cited";
@@ -507,7 +507,7 @@ mod tests {
         let engine = FixtureProvider::read(&json!({ "when do valves open": [hit] })).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment(1)));
         let pages = PageStore::new(folder.join("pages"), folder.join("key"));
-        let link = |text: &str, url: &str| Link { text: text.into(), url: url.parse().unwrap() };
+        let link = |text: &str, url: &str| PageLink { text: text.into(), url: url.parse().unwrap() };
         let links = vec![link("more on when valves open", LINKED), link("imprint", WITH_SLASH)];
         for (url, text, links) in [(FOUND, "Valves open at six.", links), (LINKED, "They close at nine.", Vec::new())] {
             let page = WebPage {
@@ -544,7 +544,7 @@ mod tests {
 
     fn of_node(web: Arc<WebSource>, shared: &Shared, reads_for: &'static str) -> Outside {
         let outside = Outside::new(web, shared, NodeId::numbered(2), "1".into());
-        let reading = Reading { caller: None, embedder: None };
+        let reading = PageReader { caller: None, embedder: None };
         let words = Outbound::fixed("What does https://example.org/named say?");
         outside.read_for(reading, Outbound::fixed(reads_for)).naming([&words].into_iter())
     }

@@ -22,7 +22,7 @@ use super::node_source::Shared;
 use super::outlook::writing_reserve;
 use super::patience::Patience;
 use super::phase::{Briefs, Judged, Phase, Stage};
-use super::reader::Reading;
+use super::reader::PageReader;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
 use super::servers::{CallContext, RunServers};
@@ -326,7 +326,7 @@ impl Orchestrator {
             public_servers: RunServers::new(&servers.public, context).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
             shared: Shared { cache, egress, patience, breaker: Arc::new(Breaker::of_run("source `web`")) },
-            reading: Reading {
+            reading: PageReader {
                 caller: desk.clone().map(|desk| Arc::new(Outward(desk)) as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),
             },

@@ -21,14 +21,14 @@ const SHOWN_CHARACTERS: usize = 6_000;
 
 /// Reads pages for all nodes of a run.
 #[derive(Clone)]
-pub(crate) struct Reading {
+pub(crate) struct PageReader {
     /// Makes digests; without it, excerpts relevant to the question are shown.
     pub(crate) caller: Option<Arc<dyn Caller>>,
     /// Ranks excerpts by relevance to a question; without it, the beginning of a page is shown.
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
 }
 
-impl Reading {
+impl PageReader {
     /// Returns the part of a page to show; `None` for the whole page.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ mod tests {
 
     /// Returns the part of a page to show.
     async fn shown(page: &str, caller: Arc<dyn Caller>) -> Result<Option<String>, SourceError> {
-        let reading = Reading { caller: Some(caller), embedder: Some(builtin_for_tests()) };
+        let reading = PageReader { caller: Some(caller), embedder: Some(builtin_for_tests()) };
         reading.shown(&NodeId::numbered(2), &Outbound::fixed("When are the greenhouse beds watered?"), page).await
     }
 

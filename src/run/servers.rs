@@ -42,7 +42,7 @@ pub(crate) struct CallContext {
 pub(crate) struct RunServers<Q: ?Sized> {
     servers: Vec<RunServer<Q>>,
     context: CallContext,
-    listing: OnceCell<Arc<Listing>>,
+    listing: OnceCell<Arc<ToolListing>>,
 }
 
 struct RunServer<Q: ?Sized> {
@@ -54,7 +54,7 @@ struct RunServer<Q: ?Sized> {
 
 /// The tools that a run offers, as it is recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Listing {
+struct ToolListing {
     tools: Vec<OfferedTool>,
     /// Why servers or tools are not offered.
     notes: Vec<String>,
@@ -63,7 +63,7 @@ struct Listing {
 /// The servers of a run, for one node.
 pub(crate) struct NodeServers<Q: ?Sized> {
     shared: Arc<RunServers<Q>>,
-    listing: Arc<Listing>,
+    listing: Arc<ToolListing>,
     node: NodeId,
 }
 
@@ -114,8 +114,8 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
         Ok(NodeServers { shared: Arc::clone(self), listing: Arc::clone(listing), node: node.clone() })
     }
 
-    async fn list(&self) -> Result<Listing, SourceError> {
-        let mut all = Listing::default();
+    async fn list(&self) -> Result<ToolListing, SourceError> {
+        let mut all = ToolListing::default();
         for RunServer { server, calls, .. } in &self.servers {
             let CallContext { run, cache, patience, .. } = &self.context;
             let scope = server.source_name();
@@ -132,7 +132,8 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
                 // For this run alone: a later one must see the tools that the server offers then.
                 version: run.to_string(),
             };
-            let listing: Listing = Box::pin(cache.answer(lookup, patience.wait(Box::pin(listing_of(server))))).await?;
+            let listing: ToolListing =
+                Box::pin(cache.answer(lookup, patience.wait(Box::pin(listing_of(server))))).await?;
             all.tools.extend(listing.tools);
             all.notes.extend(listing.notes);
         }
@@ -145,14 +146,14 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
 }
 
 /// Lists the tools of a server. A failure is a result, too: otherwise a resumed run would offer other tools.
-async fn listing_of<Q: ?Sized>(server: &Server<Q>) -> Result<Listing, SourceError> {
+async fn listing_of<Q: ?Sized>(server: &Server<Q>) -> Result<ToolListing, SourceError> {
     let name = &server.settings().name;
     let listed = match server.offered().await {
         Ok(listed) => listed,
         // A server that is down costs the run its tools and not the run.
-        Err(error) => return Ok(Listing { tools: Vec::new(), notes: vec![format!("not asked: {error}")] }),
+        Err(error) => return Ok(ToolListing { tools: Vec::new(), notes: vec![format!("not asked: {error}")] }),
     };
-    let mut listing = Listing::default();
+    let mut listing = ToolListing::default();
     for allowed in &server.settings().tools {
         let full = format!("{name}.{allowed}");
         match listed.iter().find(|ListedTool { tool, .. }| tool.name == full) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::background::JobReport;
 use super::node_source::{Inside, Outside, Shared, WebPages};
 use super::outward::UserWords;
-use super::reader::Reading;
+use super::reader::PageReader;
 use super::servers::{NodeServers, RunServers};
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
@@ -36,7 +36,7 @@ pub(crate) struct RunSources {
     /// See [`crate::run::event::RunSettings::source_version`].
     pub(crate) internal_version: String,
     /// Reads long pages.
-    pub(crate) reading: Reading,
+    pub(crate) reading: PageReader,
     /// The day the run began. Results from the web are reused on that day only.
     pub(crate) day: String,
     /// Servers for workers inside.

@@ -22,7 +22,7 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::structured::StructuredError;
 use crate::research::assemble;
-use crate::research::brief::{Clarification, Request, brief, clarify};
+use crate::research::brief::{BriefRequest, Clarification, brief, clarify};
 use crate::research::cut::estimate;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::Pick;
@@ -32,7 +32,7 @@ use crate::research::memory::{
 };
 use crate::research::node::{NodeId, SourceHint};
 use crate::research::plan::{NodeDraft, Plan, PlanDraft, Update};
-use crate::research::planner::{self, Outlook};
+use crate::research::planner::{self, PlanBounds};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason, quotes_of};
 use crate::research::route::{JobWay, NoJob, NoWay, Ways};
@@ -207,7 +207,7 @@ impl Steps {
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let more = state.clarification.iter().map(Clarified::to_string).chain(earlier).collect::<Vec<_>>().join("\n");
         let today = state.started_at().date();
-        let request = Request {
+        let request = BriefRequest {
             question: &state.question,
             answer: Some(more.as_str()).filter(|more| !more.is_empty()),
             mode: *mode,
@@ -225,11 +225,11 @@ impl Steps {
         }
     }
 
-    fn outlook(&self, state: &RunState) -> Outlook {
+    fn plan_bounds(&self, state: &RunState) -> PlanBounds {
         let ways = self.ways(state);
         let paid_for = self.desk.as_deref().and_then(Desk::nodes_paid_for);
         let servers = state.settings.servers.iter().filter(|server| server.label == Label::Internal);
-        Outlook {
+        PlanBounds {
             limits: state.settings.tree,
             has_web: ways.web || ways.job == JobWay::Open,
             paid_for,
@@ -257,7 +257,7 @@ impl Steps {
         }
         let key = CallKey::of_run("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
-        match planner::plan(desk, &key, brief, &state.tree, self.outlook(state), &complaint).await {
+        match planner::plan(desk, &key, brief, &state.tree, self.plan_bounds(state), &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { complaint }) => {
                 let plan = by_rules();
@@ -286,9 +286,9 @@ impl Steps {
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let key = CallKey::of_run(format!("plan/{round}"));
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
-        let outlook = self.outlook(state);
+        let bounds = self.plan_bounds(state);
         let memory = &state.folded.memory;
-        match planner::replan(desk, &key, brief, &state.tree, verdict, memory, outlook, &complaint).await {
+        match planner::replan(desk, &key, brief, &state.tree, verdict, memory, bounds, &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => Ok(by_rules()),
             Err(error) => Err(error.into()),

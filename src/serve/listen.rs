@@ -15,7 +15,7 @@ use crate::mcp;
 
 /// The page could not be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ServeError {
+pub(crate) enum PageServerError {
     #[error("failed to store the token of the page in `{path}`")]
     Token {
         path: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) enum ServeError {
     Socket(#[from] mcp::ServeError),
 }
 
-impl ServeError {
+impl PageServerError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -56,12 +56,12 @@ impl PageServer {
     /// # Errors
     ///
     /// Returns an error if the port is taken, or there is no token.
-    pub(crate) async fn at(port: u16, token: PathBuf, app: App) -> Result<Self, ServeError> {
+    pub(crate) async fn at(port: u16, token: PathBuf, app: App) -> Result<Self, PageServerError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = mcp::bind(address).await?;
         let failed = |source| mcp::ServeError::Listen { address, source };
         let port = listener.local_addr().map_err(failed)?.port();
-        let secret = secret_in(&token, true).map_err(|source| ServeError::Token { path: token, source })?;
+        let secret = secret_in(&token, true).map_err(|source| PageServerError::Token { path: token, source })?;
         let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { listener, gate: PageCheck::new(port, token), app })
     }
@@ -76,11 +76,11 @@ impl PageServer {
     /// # Errors
     ///
     /// Returns an error if no more connections can be accepted.
-    pub(crate) async fn serve(self) -> Result<(), ServeError> {
+    pub(crate) async fn serve(self) -> Result<(), PageServerError> {
         let Self { listener, gate, app } = self;
         let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let stop = app.stop.clone();
-        let tools = mcp::Server::new(Arc::clone(&app.service));
+        let tools = mcp::ToolHandler::new(Arc::clone(&app.service));
         // No token of its own: `check`, which is around all routes, has asked for that of the page.
         let own = mcp::BearerCheck::new(address, Vec::new(), None)?;
         let routes = Router::new()

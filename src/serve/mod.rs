@@ -41,4 +41,4 @@ mod page;
 mod listen;
 
 pub(crate) use self::app::App;
-pub(crate) use self::listen::{PageServer, ServeError};
+pub(crate) use self::listen::{PageServer, PageServerError};

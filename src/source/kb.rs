@@ -10,9 +10,9 @@ use crate::base::line::{counted, cut, with_causes};
 use crate::kb::about::About;
 use crate::kb::extract::{Extractable, Part, as_extracted};
 use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
-use crate::kb::links::{LinkMap, Note};
+use crate::kb::links::{LinkMap, LinkedNote};
 use crate::kb::rerank::Rerank;
-use crate::kb::search::{Hit, Judged, Measured, SearchOptions, Searcher};
+use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher};
 use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
 
@@ -92,7 +92,7 @@ impl Links {
         let Some(map) = LinkMap::read(index, documents).await?.filter(LinkMap::has_links) else { return Ok(None) };
         let mut open = index.chunked_documents(&options.filter).await?;
         if let Some(globs) = &options.paths {
-            for Note { row, .. } in map.notes().iter().filter(|note| !globs.is_match(&note.row.path)) {
+            for LinkedNote { row, .. } in map.notes().iter().filter(|note| !globs.is_match(&note.row.path)) {
                 open.remove(&row.id);
             }
         }
@@ -103,7 +103,7 @@ impl Links {
     /// Both list addresses for `open`.
     fn below(&self, document: &DocumentId) -> String {
         let Some(at) = self.map.position(document) else { return String::new() };
-        let Note { row, structure } = &self.map.notes()[at];
+        let LinkedNote { row, structure } = &self.map.notes()[at];
         let sections: Vec<_> = structure.headings.iter().filter(|heading| heading.level <= OUTLINE_LEVELS).collect();
         let shown = |heading: &&Heading| format!("{} {}", heading.line, cut(&heading.text, MAX_NAME_CHARACTERS));
         let mut below = String::new();
@@ -113,8 +113,9 @@ impl Links {
         }
         for (what, notes) in [("Links of this page", self.map.linked(at)), ("Linked from", self.map.linking(at))] {
             let notes: Vec<_> = notes.into_iter().filter(|note| self.open.contains(&note.row.id)).collect();
-            let shown =
-                |note: &&Note| format!("`{}` ({})", self.address(&note.row), cut(&note.row.title, MAX_NAME_CHARACTERS));
+            let shown = |note: &&LinkedNote| {
+                format!("`{}` ({})", self.address(&note.row), cut(&note.row.title, MAX_NAME_CHARACTERS))
+            };
             if !notes.is_empty() {
                 let listed = listed(notes.iter().map(shown), notes.len(), MAX_LINKED);
                 below = format!("{below}{}{what}: {listed}", if below.is_empty() { "\n\n" } else { "\n" });
@@ -242,7 +243,7 @@ impl Source for KbSource {
                 .await
                 .map_err(|error| failed(&error))?;
             let unknown = judged.said();
-            let Judged { found, support, corrected, .. } = judged;
+            let JudgedHits { found, support, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
             let notes = without_vectors.chain(found.not_reranked).collect();
             let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());

@@ -84,7 +84,7 @@ impl Traces {
             .with_target(false)
             .with_tracked_inactivity(false)
             .with_context_activation(false)
-            .with_filter(Known)
+            .with_filter(KnownSpans)
     }
 
     /// Exports the remaining spans, in `patience` at most. Returns why spans were lost, if any were.
@@ -95,9 +95,9 @@ impl Traces {
 }
 
 /// Lets the spans of [`shape`] through.
-struct Known;
+struct KnownSpans;
 
-impl<S> Filter<S> for Known {
+impl<S> Filter<S> for KnownSpans {
     fn enabled(&self, span: &Metadata<'_>, _: &tracing_subscriber::layer::Context<'_, S>) -> bool {
         is_known(span)
     }

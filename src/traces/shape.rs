@@ -37,7 +37,7 @@ use ValueForm::{Count, Dollars, Error, Flag, Key, Model, Text, Word, Words};
 
 /// How the name of a span is made.
 #[derive(Clone, Copy, Debug)]
-enum Name {
+enum SpanName {
     Fixed(&'static str),
     /// A word, then the value of an attribute.
     With(&'static str, &'static str),
@@ -46,10 +46,10 @@ enum Name {
 }
 
 /// A span as it is exported.
-struct Shape {
+struct SpanShape {
     /// Its name in this program.
     span: &'static str,
-    name: Name,
+    name: SpanName,
     kind: SpanKind,
     /// Attributes that are the same for all.
     fixed: &'static [(&'static str, &'static str)],
@@ -84,10 +84,10 @@ const PAID: &[Attribute] = &[
 ];
 
 /// Every span that is exported.
-const SPANS: [Shape; 9] = [
-    Shape {
+const SPANS: [SpanShape; 9] = [
+    SpanShape {
         span: "run",
-        name: Name::Fixed("invoke_workflow dr"),
+        name: SpanName::Fixed("invoke_workflow dr"),
         kind: SpanKind::Internal,
         fixed: &[(OPERATION, "invoke_workflow"), (AGENT, "dr")],
         attributes: &[&[
@@ -103,16 +103,16 @@ const SPANS: [Shape; 9] = [
             ERROR,
         ]],
     },
-    Shape {
+    SpanShape {
         span: "round",
-        name: Name::Fixed("round"),
+        name: SpanName::Fixed("round"),
         kind: SpanKind::Internal,
         fixed: &[],
         attributes: &[&[("number", "dr.round.number", Count)]],
     },
-    Shape {
+    SpanShape {
         span: "node",
-        name: Name::Fixed("invoke_agent worker"),
+        name: SpanName::Fixed("invoke_agent worker"),
         kind: SpanKind::Internal,
         fixed: &[(OPERATION, "invoke_agent"), (AGENT, "worker")],
         attributes: &[&[
@@ -124,16 +124,16 @@ const SPANS: [Shape; 9] = [
             ERROR,
         ]],
     },
-    Shape {
+    SpanShape {
         span: "step",
-        name: Name::Of(STEP),
+        name: SpanName::Of(STEP),
         kind: SpanKind::Internal,
         fixed: &[],
         attributes: &[&[("name", STEP, Word), ("number", "dr.step.number", Count)]],
     },
-    Shape {
+    SpanShape {
         span: "call",
-        name: Name::With("chat", REQUEST_MODEL),
+        name: SpanName::With("chat", REQUEST_MODEL),
         kind: SpanKind::Client,
         fixed: &[(OPERATION, "chat")],
         attributes: &[
@@ -149,16 +149,16 @@ const SPANS: [Shape; 9] = [
             ],
         ],
     },
-    Shape {
+    SpanShape {
         span: "job",
-        name: Name::Fixed("invoke_agent deep_research"),
+        name: SpanName::Fixed("invoke_agent deep_research"),
         kind: SpanKind::Client,
         fixed: &[(OPERATION, "invoke_agent"), (AGENT, "deep_research")],
         attributes: &[PAID, &[("id", "gen_ai.response.id", Word), ("call", "dr.call.id", Count)]],
     },
-    Shape {
+    SpanShape {
         span: "search",
-        name: Name::With("retrieval", DATA_SOURCE),
+        name: SpanName::With("retrieval", DATA_SOURCE),
         kind: SpanKind::Client,
         fixed: &[(OPERATION, "retrieval")],
         attributes: &[&[
@@ -169,9 +169,9 @@ const SPANS: [Shape; 9] = [
             ERROR,
         ]],
     },
-    Shape {
+    SpanShape {
         span: "fetch",
-        name: Name::Fixed("execute_tool fetch"),
+        name: SpanName::Fixed("execute_tool fetch"),
         kind: SpanKind::Internal,
         fixed: &[(OPERATION, "execute_tool"), (TOOL, "fetch")],
         attributes: &[&[
@@ -182,9 +182,9 @@ const SPANS: [Shape; 9] = [
             ERROR,
         ]],
     },
-    Shape {
+    SpanShape {
         span: "tool",
-        name: Name::With("execute_tool", TOOL),
+        name: SpanName::With("execute_tool", TOOL),
         kind: SpanKind::Client,
         fixed: &[(OPERATION, "execute_tool")],
         attributes: &[&[
@@ -225,9 +225,9 @@ pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
     }
     let value = |key: &str| attributes.get(key).map(ToString::to_string);
     let name = match shape.name {
-        Name::Fixed(name) => name.to_owned(),
-        Name::Of(key) => value(key)?,
-        Name::With(word, key) => value(key).map_or_else(|| word.to_owned(), |value| format!("{word} {value}")),
+        SpanName::Fixed(name) => name.to_owned(),
+        SpanName::Of(key) => value(key)?,
+        SpanName::With(word, key) => value(key).map_or_else(|| word.to_owned(), |value| format!("{word} {value}")),
     };
     // The description of a status, events and links could carry any text.
     let status = if attributes.contains_key(ERROR.1) { Status::error("") } else { Status::Unset };
@@ -404,8 +404,9 @@ mod tests {
                 }
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
                 for found in pattern.captures_iter(&text) {
-                    let is_listed =
-                        |shape: &Shape| shape.attributes.iter().copied().flatten().any(|(key, ..)| *key == &found[1]);
+                    let is_listed = |shape: &SpanShape| {
+                        shape.attributes.iter().copied().flatten().any(|(key, ..)| *key == &found[1])
+                    };
                     assert!(SPANS.iter().any(is_listed), "{}: {}", path.display(), &found[1]);
                     seen += 1;
                 }

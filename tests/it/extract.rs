@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dr::kb::extract::{Child, ChildLimits, ExtractError, Extractable, Limit, Refusal, Task};
+use dr::kb::extract::{Child, ChildLimits, ChildTask, ExtractError, Extractable, LimitToBreak, Refusal};
 
 use crate::common::World;
 
@@ -195,9 +195,9 @@ fn file_that_cannot_be_read_is_named_and_the_others_are_indexed() {
 }
 
 /// Returns the error of a task that breaks a limit, and checks that it ends in time.
-fn broken(limit: Limit, limits: ChildLimits) -> ExtractError {
+fn broken(limit: LimitToBreak, limits: ChildLimits) -> ExtractError {
     let started = Instant::now();
-    let error = child(limits).run(Task::Break(limit), b"").unwrap_err();
+    let error = child(limits).run(ChildTask::Break(limit), b"").unwrap_err();
     assert!(started.elapsed() < limits.time + Duration::from_secs(30), "{error}: {:?}", started.elapsed());
     error
 }
@@ -207,23 +207,23 @@ fn child_that_breaks_a_limit_is_ended_and_the_limit_is_named() {
     // Longer than a second of processor time takes on a machine that is busy.
     let limits = ChildLimits { time: Duration::from_mins(3), ..ChildLimits::default() };
     if cfg!(any(target_os = "linux", windows)) {
-        let memory = broken(Limit::Memory, ChildLimits { memory: 64 << 20, ..limits });
+        let memory = broken(LimitToBreak::Memory, ChildLimits { memory: 64 << 20, ..limits });
         assert!(matches!(memory, ExtractError::Memory { mebibytes: 64 }), "{memory}");
     }
     if cfg!(unix) {
-        let cpu = broken(Limit::Cpu, ChildLimits { cpu: 1, ..limits });
+        let cpu = broken(LimitToBreak::Cpu, ChildLimits { cpu: 1, ..limits });
         assert!(matches!(cpu, ExtractError::TooSlow { seconds: 1 }), "{cpu}");
     }
-    let time = broken(Limit::Time, ChildLimits { time: Duration::from_millis(200), ..limits });
+    let time = broken(LimitToBreak::Time, ChildLimits { time: Duration::from_millis(200), ..limits });
     assert!(matches!(time, ExtractError::TooSlow { seconds: 0 }), "{time}");
-    let flood = broken(Limit::Output, ChildLimits { output: 100_000, ..limits });
+    let flood = broken(LimitToBreak::Output, ChildLimits { output: 100_000, ..limits });
     assert!(matches!(flood, ExtractError::Flood { bytes: 100_000 }), "{flood}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn child_opens_nothing_and_starts_nothing() {
-    let done = child(ChildLimits::default()).run(Task::Break(Limit::Open), b"").unwrap();
+    let done = child(ChildLimits::default()).run(ChildTask::Break(LimitToBreak::Open), b"").unwrap();
     // The limit on processes does not apply to root, whose programs are limited all the same.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let is_root = status.lines().any(|line| line.starts_with("Uid:\t0\t"));
@@ -232,7 +232,7 @@ fn child_opens_nothing_and_starts_nothing() {
 
 #[test]
 fn child_answers_with_text_or_with_the_reason_why_there_is_none() {
-    let read = |bytes: &[u8]| child(ChildLimits::default()).run(Task::Read(Extractable::Pdf), bytes);
+    let read = |bytes: &[u8]| child(ChildLimits::default()).run(ChildTask::Read(Extractable::Pdf), bytes);
     let text = read(&locks()).unwrap().text;
     assert!(text.contains("## Page 3\n\nFencing tokens reject a late writer.\n"), "{text}");
     for bytes in [b"".as_slice(), b"%PDF-1.7", b"\xff\x00garbage"] {
@@ -243,7 +243,7 @@ fn child_answers_with_text_or_with_the_reason_why_there_is_none() {
     padded.resize(3_000_000, b' ');
     drop(read(&padded));
     let other = Child { program: Path::new("/nonexistent/dr").into(), limits: ChildLimits::default() };
-    assert!(matches!(other.run(Task::Read(Extractable::Pdf), b""), Err(ExtractError::Start(_))));
+    assert!(matches!(other.run(ChildTask::Read(Extractable::Pdf), b""), Err(ExtractError::Start(_))));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn fuzzed_files_are_read_or_refused() {
             bytes[at] = u8::try_from(next(256)).unwrap();
         }
         bytes.truncate(bytes.len() - next(3) * next(400));
-        let read = child(ChildLimits::default()).run(Task::Read(Extractable::Pdf), &bytes);
+        let read = child(ChildLimits::default()).run(ChildTask::Read(Extractable::Pdf), &bytes);
         let is_expected = matches!(&read, Ok(_) | Err(ExtractError::Refused(_) | ExtractError::Crashed { .. }));
         assert!(is_expected, "{read:?}");
     }

@@ -20,7 +20,7 @@ use dr::llm::model::{Model, ModelError};
 use dr::llm::roles::{Models, RoleModel};
 use dr::research::extract::Pick;
 use dr::research::node::NodeId;
-use dr::research::pick::{Picked, Reading};
+use dr::research::pick::{DocumentHits, Picked};
 use dr::research::question::Question;
 use dr::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 use futures::future::BoxFuture;
@@ -307,7 +307,7 @@ impl Pick for NoPick {
         &'a self,
         _: &'a NodeId,
         _: &'a Question,
-        _: &'a [Reading],
+        _: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         Box::pin(async { Ok(Vec::new()) })
     }

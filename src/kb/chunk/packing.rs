@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::unit::{Cut, Unit, cost, floor_boundary};
+use super::unit::{ChunkUnit, Cut, cost, floor_boundary};
 use super::{Chunk, ChunkOptions, embed_text, header};
 use crate::base::token::CountTokens;
 use crate::kb::document::Document;
@@ -42,7 +42,7 @@ impl<'a> Packer<'a> {
     }
 
     /// Packs the units of a group, the last of which ends at `end`.
-    pub(super) fn pack(&mut self, mut units: Vec<Unit>, end: usize, target: usize) {
+    pub(super) fn pack(&mut self, mut units: Vec<ChunkUnit>, end: usize, target: usize) {
         let mut remaining: usize = units.iter().map(|unit| unit.cost).sum();
         let mut first = 0;
         while first < units.len() {
@@ -59,12 +59,12 @@ impl<'a> Packer<'a> {
         self.chunks
     }
 
-    fn context_cost(&self, unit: &Unit) -> usize {
+    fn context_cost(&self, unit: &ChunkUnit) -> usize {
         unit.context.clone().map_or(0, |context| cost(self.counter, &self.document.text[context], usize::MAX))
     }
 
     /// Pushes a chunk of `units[range]`, or of as many of them as fit, and returns the index of the next unit.
-    fn push_fitting(&mut self, units: &mut Vec<Unit>, range: Range<usize>, end: usize) -> usize {
+    fn push_fitting(&mut self, units: &mut Vec<ChunkUnit>, range: Range<usize>, end: usize) -> usize {
         let first = range.start;
         let start = units[first].start;
         let mut next = range.end;
@@ -81,7 +81,7 @@ impl<'a> Packer<'a> {
             if is_single {
                 // Reached only if the counter counts a text higher than the sum of its parts plus the margin.
                 units[first].cost /= 2;
-                units.insert(next, Unit { start: middle, cut: Cut::Character, ..units[first].clone() });
+                units.insert(next, ChunkUnit { start: middle, cut: Cut::Character, ..units[first].clone() });
             } else {
                 next -= 1;
             }
@@ -109,7 +109,7 @@ impl<'a> Packer<'a> {
 ///
 /// The remaining units are spread evenly over the chunks they need, so that the last chunk is not a crumb, which would
 /// rank too high: short texts match short queries. A better place to cut outweighs some unevenness, see [`harm`].
-fn best_cut(units: &[Unit], first: usize, remaining: usize, target: usize) -> usize {
+fn best_cut(units: &[ChunkUnit], first: usize, remaining: usize, target: usize) -> usize {
     if remaining <= target {
         return units.len();
     }

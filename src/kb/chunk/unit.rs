@@ -27,7 +27,7 @@ pub(super) enum Cut {
 
 /// A part of a document's text that no chunk divides. It ends where the next unit begins.
 #[derive(Debug, Clone)]
-pub(super) struct Unit {
+pub(super) struct ChunkUnit {
     /// Byte offset in the document's text.
     pub(super) start: usize,
     /// At least the number of tokens. The costs of adjacent units add up to no less than the tokens of their text.
@@ -61,7 +61,7 @@ pub(super) struct CostedLeaf<'a> {
 
 impl UnitCutter<'_> {
     /// Cuts the leaves of one group of sections.
-    pub(super) fn cut_section(&self, leaves: &[CostedLeaf<'_>]) -> Vec<Unit> {
+    pub(super) fn cut_section(&self, leaves: &[CostedLeaf<'_>]) -> Vec<ChunkUnit> {
         let mut units = Vec::new();
         let mut after_heading = false;
         for block in leaves.chunk_by(|_, next| next.leaf.depth > 0) {
@@ -77,10 +77,10 @@ impl UnitCutter<'_> {
         units
     }
 
-    fn cut_block(&self, leaves: &[CostedLeaf<'_>], depth: u8, cut: Cut, units: &mut Vec<Unit>) {
+    fn cut_block(&self, leaves: &[CostedLeaf<'_>], depth: u8, cut: Cut, units: &mut Vec<ChunkUnit>) {
         let cost = leaves.iter().map(|leaf| leaf.cost).sum();
         if cost <= self.limit {
-            units.push(Unit { start: leaves[0].leaf.start, cost, cut, context: None });
+            units.push(ChunkUnit { start: leaves[0].leaf.start, cost, cut, context: None });
         } else if let [leaf] = leaves {
             self.cut_leaf(leaf, cut, units);
         } else {
@@ -93,7 +93,7 @@ impl UnitCutter<'_> {
         }
     }
 
-    fn cut_leaf(&self, leaf: &CostedLeaf<'_>, cut: Cut, units: &mut Vec<Unit>) {
+    fn cut_leaf(&self, leaf: &CostedLeaf<'_>, cut: Cut, units: &mut Vec<ChunkUnit>) {
         let range = leaf.leaf.start..leaf.end;
         let (cuts, context): (&[Cut], _) = match &leaf.leaf.kind {
             LeafKind::Heading { .. } | LeafKind::Text => (&[Cut::Sentence, Cut::Line, Cut::Word], None),
@@ -113,11 +113,11 @@ impl UnitCutter<'_> {
         }
     }
 
-    fn cut_text(&self, range: Range<usize>, cut: Cut, cuts: &[Cut], units: &mut Vec<Unit>) {
+    fn cut_text(&self, range: Range<usize>, cut: Cut, cuts: &[Cut], units: &mut Vec<ChunkUnit>) {
         let text = &self.text[range.clone()];
         let cost = cost(self.counter, text, self.limit);
         if cost <= self.limit {
-            units.push(Unit { start: range.start, cost, cut, context: None });
+            units.push(ChunkUnit { start: range.start, cost, cut, context: None });
             return;
         }
         let Some((inner_cut, finer)) = cuts.split_first() else {
@@ -134,7 +134,7 @@ impl UnitCutter<'_> {
     }
 
     /// Cuts between characters, for text without white space.
-    fn cut_word(&self, range: Range<usize>, cut: Cut, units: &mut Vec<Unit>) {
+    fn cut_word(&self, range: Range<usize>, cut: Cut, units: &mut Vec<ChunkUnit>) {
         // A character has up to four bytes.
         let longest = (self.limit * BYTES_PER_TOKEN).max(4);
         let (mut start, mut cut, mut length) = (range.start, cut, longest);
@@ -149,7 +149,7 @@ impl UnitCutter<'_> {
                 end = middle;
                 price = cost(self.counter, &self.text[start..end], usize::MAX);
             }
-            units.push(Unit { start, cost: price, cut, context: None });
+            units.push(ChunkUnit { start, cost: price, cut, context: None });
             // The next piece is probably as dense, so its first guess is close and few pieces are counted twice.
             length = longest.min(if price * 2 > self.limit { end - start } else { 2 * (end - start) });
             (start, cut) = (end, Cut::Character);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding, TextRerank};
 
-use super::store::Source;
+use super::store::ModelSource;
 
 /// A model that makes vectors.
 #[derive(Clone, Debug)]
@@ -28,9 +28,9 @@ impl CatalogueModel {
     }
 
     /// Returns where its files are.
-    pub(crate) fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> ModelSource {
         let info = &self.info;
-        Source::new(&info.model_code, &info.model_file, &info.additional_files)
+        ModelSource::new(&info.model_code, &info.model_file, &info.additional_files)
     }
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct CatalogueReranker {
     /// Short name, such as `BGERerankerBase`.
     pub(crate) name: String,
     /// Where its files are.
-    pub(crate) source: Source,
+    pub(crate) source: ModelSource,
 }
 
 /// Returns all models of the catalogue that make vectors, sorted by name.
@@ -55,7 +55,7 @@ pub(crate) fn catalogue() -> Vec<CatalogueModel> {
 pub(crate) fn rerankers() -> Vec<CatalogueReranker> {
     let models = TextRerank::list_supported_models().into_iter().map(|info| CatalogueReranker {
         name: format!("{:?}", info.model),
-        source: Source::new(&info.model_code, &info.model_file, &info.additional_files),
+        source: ModelSource::new(&info.model_code, &info.model_file, &info.additional_files),
     });
     let mut models: Vec<_> = models.collect();
     models.sort_by(|a, b| a.name.cmp(&b.name));

@@ -16,7 +16,7 @@ use reqwest::{Response, StatusCode, Url};
 use sha2::Digest as _;
 use tokio_util::sync::CancellationToken;
 
-use super::store::{ModelStore, Source, StoreError, is_commit};
+use super::store::{ModelSource, ModelStore, ModelStoreError, is_commit};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
 
@@ -98,7 +98,7 @@ pub enum DownloadError {
     #[error("`{file}` does not match the hub's hash: found {found}, expected {expected}")]
     Hash { file: String, expected: String, found: String },
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] ModelStoreError),
     #[error("failed to write `{path}`")]
     Write {
         path: PathBuf,
@@ -174,7 +174,7 @@ impl Hub {
         &self,
         store: &ModelStore,
         model: &str,
-        source: &Source,
+        source: &ModelSource,
         fetching: &Fetching<'_>,
     ) -> Result<(), DownloadError> {
         let incoming = store.incoming()?;
@@ -199,7 +199,7 @@ impl Hub {
         Ok(store.publish(source, &commit.unwrap_or_default())?)
     }
 
-    fn url(&self, source: &Source, commit: Option<&str>, file: &str) -> String {
+    fn url(&self, source: &ModelSource, commit: Option<&str>, file: &str) -> String {
         let repository = source.repository().split('/');
         let segments: Vec<_> = repository.chain(["resolve", commit.unwrap_or("main")]).chain(file.split('/')).collect();
         self.address.with_segments(&segments)
@@ -216,13 +216,13 @@ impl Hub {
 
 /// The hash of a file as the hub names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
+enum FileHash {
     Sha256([u8; 32]),
     /// The name of the content in git: the SHA-1 of its length and itself.
     Git([u8; 20]),
 }
 
-impl Name {
+impl FileHash {
     fn parse(etag: &str) -> Option<Self> {
         let hex = etag.trim_start_matches("W/").trim_matches('"');
         let mut bytes = Vec::new();
@@ -261,7 +261,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for FileHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: &[u8] = match self {
             Self::Sha256(bytes) => bytes,
@@ -273,20 +273,20 @@ impl fmt::Display for Name {
 
 /// Commit, hash and size of a file, as far as the hub has stated them.
 #[derive(Clone, Debug, Default)]
-struct Said {
+struct FileFacts {
     commit: Option<String>,
-    name: Option<Name>,
+    name: Option<FileHash>,
     size: Option<u64>,
 }
 
-impl Said {
+impl FileFacts {
     fn learn(&mut self, headers: &HeaderMap, is_file: bool) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         // The `etag` of a redirect is not the file's.
         let etag = || text(ETAG.as_str()).filter(|_| is_file);
         self.commit =
             self.commit.take().or_else(|| text("x-repo-commit").filter(|text| is_commit(text)).map(str::to_owned));
-        self.name = self.name.or_else(|| Name::parse(text("x-linked-etag").or_else(etag)?));
+        self.name = self.name.or_else(|| FileHash::parse(text("x-linked-etag").or_else(etag)?));
         self.size = self.size.or_else(|| text("x-linked-size")?.parse().ok());
     }
 }
@@ -294,7 +294,7 @@ impl Said {
 /// A file that is being sent.
 struct Sending {
     commit: String,
-    name: Name,
+    name: FileHash,
     size: Option<u64>,
     /// Bytes that were here before.
     start: u64,
@@ -374,7 +374,7 @@ impl Transfer<'_> {
     async fn open(&self, url: &str) -> Result<Sending, DownloadError> {
         let nowhere = || DownloadError::Redirects { address: url.to_owned() };
         let mut at = Url::parse(url).map_err(|_| nowhere())?;
-        let mut said = Said::default();
+        let mut said = FileFacts::default();
         for _ in 0..MAX_REPLIES {
             let asked = said.name.map_or(0, |name| self.here(name));
             let reply = self.ask(&at, asked).await?;
@@ -458,12 +458,12 @@ impl Transfer<'_> {
         if bytes > max_bytes { Err(too_large()) } else { Ok(()) }
     }
 
-    fn path(&self, name: Name) -> PathBuf {
+    fn path(&self, name: FileHash) -> PathBuf {
         self.folder.join(name.to_string())
     }
 
     /// Returns how many bytes of a file are here.
-    fn here(&self, name: Name) -> u64 {
+    fn here(&self, name: FileHash) -> u64 {
         self.path(name).metadata().map_or(0, |file| file.len())
     }
 

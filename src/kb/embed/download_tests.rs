@@ -9,7 +9,7 @@ const GRAPH: &[u8] = b"a graph of a model, which is a large file and lies elsewh
 const SMALL: &str = "{}";
 
 fn sha256(bytes: &[u8]) -> String {
-    Name::Sha256(sha2::Sha256::digest(bytes).into()).to_string()
+    FileHash::Sha256(sha2::Sha256::digest(bytes).into()).to_string()
 }
 
 /// What git calls `{}`.
@@ -50,7 +50,7 @@ fn hub_with(elsewhere: &ModelServer, hash: &str) -> ModelServer {
 /// A store, and the files that are downloaded to it.
 struct Machine {
     folder: tempfile::TempDir,
-    source: Source,
+    source: ModelSource,
     cancel: CancellationToken,
     told: Mutex<Vec<Downloading>>,
 }
@@ -216,10 +216,10 @@ async fn key_is_for_the_hub_and_not_for_where_its_files_lie() {
 
 #[test]
 fn hash_is_read_in_the_forms_that_hubs_write() {
-    let git = Some(Name::parse(GIT_NAME).unwrap().to_string());
+    let git = Some(FileHash::parse(GIT_NAME).unwrap().to_string());
     assert_eq!(git.as_deref(), Some(GIT_NAME));
-    assert!(matches!(Name::parse(&format!("W/\"{GIT_NAME}\"")), Some(Name::Git(_))));
-    assert!(matches!(Name::parse(&format!("\"{}\"", sha256(GRAPH))), Some(Name::Sha256(_))));
+    assert!(matches!(FileHash::parse(&format!("W/\"{GIT_NAME}\"")), Some(FileHash::Git(_))));
+    assert!(matches!(FileHash::parse(&format!("\"{}\"", sha256(GRAPH))), Some(FileHash::Sha256(_))));
     for etag in [
         "",
         "abc",
@@ -227,6 +227,6 @@ fn hash_is_read_in_the_forms_that_hubs_write() {
         "zz26dfeeb6e641a33dae4961196235bdb965b21b",
         "é26dfeeb6e641a33dae4961196235bdb965b21b",
     ] {
-        assert_eq!(Name::parse(etag), None, "{etag}");
+        assert_eq!(FileHash::parse(etag), None, "{etag}");
     }
 }

@@ -61,14 +61,14 @@ pub(crate) use self::catalogue::{
 pub(crate) use self::cross_encoder::{CrossEncoder, CrossEncoderChoice, CrossEncoderError, UnknownCrossEncoder};
 pub(crate) use self::download::{DownloadError, Downloading, Fetching, Hub};
 pub(crate) use self::endpoint::EndpointOptions;
-pub use self::endpoint::{EndpointError, EndpointSettings, EndpointSettingsError};
+pub use self::endpoint::{EmbeddingServerError, EndpointSettings, EndpointSettingsError};
 pub(crate) use self::facts::{Published, facts_of};
 pub use self::matches::Matches;
 pub(crate) use self::matches::windows;
 pub(crate) use self::model_files::{ModelFiles, ModelFilesError};
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
 pub use self::store::ModelStore;
-pub(crate) use self::store::{Source, StoreError};
+pub(crate) use self::store::{ModelSource, ModelStoreError};
 use crate::base::clock::SystemClock;
 use crate::base::http::BaseUrl;
 use crate::base::language::Language;
@@ -144,7 +144,7 @@ pub trait Embedder: Send + Sync {
     fn warm_up(&self) {}
 
     /// Returns the server that makes the vectors; `None` if they are made on this machine.
-    fn server(&self) -> Option<&Server> {
+    fn server(&self) -> Option<&EmbeddingServer> {
         None
     }
 
@@ -200,7 +200,7 @@ const TEXTS_AT_ONCE: usize = 32;
 
 /// A server that makes vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct EmbeddingServer {
     pub(crate) address: BaseUrl,
     /// Whether it is on this machine, or the user says that it is theirs.
     pub(crate) is_local: bool,
@@ -212,7 +212,7 @@ pub struct Server {
     pub(crate) concurrency: usize,
 }
 
-impl Server {
+impl EmbeddingServer {
     /// Returns the cost of tokens in billionths of a dollar, rounded up; `None` if the price is not known.
     pub(crate) fn cost_nanos(&self, tokens: u64) -> Option<u64> {
         self.price.map(|price| endpoint::cost_nanos(price, tokens))
@@ -464,7 +464,7 @@ pub enum EmbedError {
         address: String,
         /// The last failure, after all retries.
         #[source]
-        source: Box<EndpointError>,
+        source: Box<EmbeddingServerError>,
     },
 }
 

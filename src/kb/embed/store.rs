@@ -14,7 +14,7 @@ use crate::base::lock::{FileLock, FileLockError};
 
 /// Where the files of a model are at Hugging Face.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct ModelSource {
     /// `OWNER/NAME`.
     repository: String,
     /// The ONNX graph, relative to the repository.
@@ -25,7 +25,7 @@ pub(crate) struct Source {
 
 /// The files of a model could not be put in place.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum ModelStoreError {
     /// A file that the model needs is not among those given.
     #[error("no `{file}` in `{folder}`")]
     Lacks {
@@ -48,7 +48,7 @@ pub enum StoreError {
     },
 }
 
-impl StoreError {
+impl ModelStoreError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -62,7 +62,7 @@ impl StoreError {
     }
 }
 
-impl Source {
+impl ModelSource {
     pub(super) fn new(repository: &str, graph: &str, external: &[String]) -> Self {
         Self { repository: repository.to_owned(), graph: graph.to_owned(), external: external.to_vec() }
     }
@@ -122,7 +122,7 @@ impl ModelStore {
     }
 
     /// Finds the files of a model; `None` unless all are there.
-    pub(crate) fn find(&self, source: &Source) -> Option<ModelFiles> {
+    pub(crate) fn find(&self, source: &ModelSource) -> Option<ModelFiles> {
         [&self.own].into_iter().chain(&self.others).find_map(|folder| in_hub_layout(folder, source))
     }
 
@@ -132,12 +132,12 @@ impl ModelStore {
     /// # Errors
     ///
     /// Returns an error if a file is missing, or cannot be copied. Nothing is changed then.
-    pub(crate) fn take(&self, source: &Source, given: &Path) -> Result<(), StoreError> {
+    pub(crate) fn take(&self, source: &ModelSource, given: &Path) -> Result<(), ModelStoreError> {
         let incoming = self.incoming()?;
         let files = files_in(source, given)?;
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |error| StoreError::Write { path, source: error }
+            move |error| ModelStoreError::Write { path, source: error }
         };
         // Below the models, since a rename works within a file system.
         let copy = tempfile::tempdir_in(&incoming.folder).map_err(failed(&incoming.folder))?;
@@ -160,40 +160,46 @@ impl ModelStore {
     }
 
     /// Takes the folder for files that are not complete.
-    pub(super) fn incoming(&self) -> Result<Incoming, StoreError> {
+    pub(super) fn incoming(&self) -> Result<Incoming, ModelStoreError> {
         let folder = self.own.join("incoming");
-        create_private(&folder).map_err(|source| StoreError::Write { path: folder.clone(), source })?;
+        create_private(&folder).map_err(|source| ModelStoreError::Write { path: folder.clone(), source })?;
         let lock = FileLock::take(&folder.join("lock"))?;
         Ok(Incoming { folder, _lock: lock })
     }
 
     /// Returns the commit of a repository that was downloaded before.
-    pub(super) fn commit(&self, source: &Source) -> Option<String> {
+    pub(super) fn commit(&self, source: &ModelSource) -> Option<String> {
         let commit = fs::read_to_string(repository_in(&self.own, source).join("refs/main")).ok()?;
         Some(commit.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 
     /// Returns the place of a file.
-    pub(super) fn place(&self, source: &Source, commit: &str, file: &str) -> PathBuf {
+    pub(super) fn place(&self, source: &ModelSource, commit: &str, file: &str) -> PathBuf {
         self.snapshot(source, commit).join(file)
     }
 
     /// Moves a complete file to its place.
-    pub(super) fn put(&self, source: &Source, commit: &str, file: &str, from: &Path) -> Result<(), StoreError> {
+    pub(super) fn put(
+        &self,
+        source: &ModelSource,
+        commit: &str,
+        file: &str,
+        from: &Path,
+    ) -> Result<(), ModelStoreError> {
         let to = self.place(source, commit, file);
         let put = create_private(to.parent().unwrap_or(&to)).and_then(|()| fs::rename(from, &to));
-        put.map_err(|source| StoreError::Write { path: to, source })
+        put.map_err(|source| ModelStoreError::Write { path: to, source })
     }
 
     /// Notes the commit that is used from now on. All its files are in place.
-    pub(super) fn publish(&self, source: &Source, commit: &str) -> Result<(), StoreError> {
+    pub(super) fn publish(&self, source: &ModelSource, commit: &str) -> Result<(), ModelStoreError> {
         let path = repository_in(&self.own, source).join("refs/main");
         let written =
             create_private(path.parent().unwrap_or(&path)).and_then(|()| write_private(&path, commit.as_bytes()));
-        written.map_err(|source| StoreError::Write { path, source })
+        written.map_err(|source| ModelStoreError::Write { path, source })
     }
 
-    fn snapshot(&self, source: &Source, commit: &str) -> PathBuf {
+    fn snapshot(&self, source: &ModelSource, commit: &str) -> PathBuf {
         repository_in(&self.own, source).join("snapshots").join(commit)
     }
 }
@@ -203,13 +209,13 @@ pub(super) fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn repository_in(folder: &Path, source: &Source) -> PathBuf {
+fn repository_in(folder: &Path, source: &ModelSource) -> PathBuf {
     folder.join(format!("models--{}", source.repository.replace('/', "--")))
 }
 
 /// Finds a model in a folder of the layout of a hub: in the commit that is used, else in any that has all its files,
 /// since two models of one repository may be of different commits.
-fn in_hub_layout(folder: &Path, source: &Source) -> Option<ModelFiles> {
+fn in_hub_layout(folder: &Path, source: &ModelSource) -> Option<ModelFiles> {
     let repository = repository_in(folder, source);
     let snapshots = repository.join("snapshots");
     let used = fs::read_to_string(repository.join("refs/main")).ok();
@@ -221,7 +227,7 @@ fn in_hub_layout(folder: &Path, source: &Source) -> Option<ModelFiles> {
 }
 
 /// Returns the files of a model as they are named in its repository, and where each is.
-fn files_in<'a>(source: &'a Source, given: &Path) -> Result<Vec<(&'a str, PathBuf)>, StoreError> {
+fn files_in<'a>(source: &'a ModelSource, given: &Path) -> Result<Vec<(&'a str, PathBuf)>, ModelStoreError> {
     if let Some(files) = in_hub_layout(given, source) {
         return Ok(source.files().map(|file| (file, files.folder().join(file))).collect());
     }
@@ -237,7 +243,7 @@ fn files_in<'a>(source: &'a Source, given: &Path) -> Result<Vec<(&'a str, PathBu
         let beside = graph.as_deref().and_then(Path::parent).unwrap_or(folder).join(bare);
         let places = [graph.clone().filter(|_| file == source.graph), Some(folder.join(file)), Some(beside)];
         let place = places.into_iter().flatten().find(|path| path.is_file());
-        let lacks = || StoreError::Lacks { file: file.to_owned(), folder: folder.to_owned() };
+        let lacks = || ModelStoreError::Lacks { file: file.to_owned(), folder: folder.to_owned() };
         Ok((file, place.ok_or_else(lacks)?))
     };
     source.files().map(found).collect()
@@ -259,7 +265,7 @@ mod tests {
         }
     }
 
-    fn small() -> Source {
+    fn small() -> ModelSource {
         catalogue::find("BGESmallENV15").unwrap().source()
     }
 
@@ -323,6 +329,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = ModelStore::in_folder(folder.path().to_owned());
         let _first = store.incoming().unwrap();
-        assert!(matches!(store.incoming(), Err(StoreError::Busy(_))));
+        assert!(matches!(store.incoming(), Err(ModelStoreError::Busy(_))));
     }
 }

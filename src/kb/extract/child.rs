@@ -41,16 +41,16 @@ impl Default for ChildLimits {
 
 /// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum ChildTask {
     /// Reads the text of a file.
     Read(Extractable),
     /// Breaks a limit, for tests of the limits.
-    Break(Limit),
+    Break(LimitToBreak),
 }
 
 /// A limit to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum LimitToBreak {
     /// Allocates without end.
     Memory,
     /// Computes without end.
@@ -63,15 +63,15 @@ pub enum Limit {
     Open,
 }
 
-impl Task {
+impl ChildTask {
     const WORDS: [(&'static str, Self); 7] = [
         ("pdf", Self::Read(Extractable::Pdf)),
         ("html", Self::Read(Extractable::Html)),
-        ("break-memory", Self::Break(Limit::Memory)),
-        ("break-cpu", Self::Break(Limit::Cpu)),
-        ("break-time", Self::Break(Limit::Time)),
-        ("break-output", Self::Break(Limit::Output)),
-        ("break-open", Self::Break(Limit::Open)),
+        ("break-memory", Self::Break(LimitToBreak::Memory)),
+        ("break-cpu", Self::Break(LimitToBreak::Cpu)),
+        ("break-time", Self::Break(LimitToBreak::Time)),
+        ("break-output", Self::Break(LimitToBreak::Output)),
+        ("break-open", Self::Break(LimitToBreak::Open)),
     ];
 
     /// Returns the task that an argument of the hidden command names.
@@ -85,7 +85,7 @@ impl Task {
 }
 
 /// The answer of a child: the text of the file, or the reason why it has none.
-pub(crate) type Answer = Result<Extracted, Refusal>;
+pub(crate) type ChildAnswer = Result<Extracted, Refusal>;
 
 /// How children are started.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub struct Child {
 }
 
 /// A child that has ended.
-struct Ended {
+struct EndedChild {
     status: ExitStatus,
     output: Vec<u8>,
     stderr: String,
@@ -133,14 +133,14 @@ impl Child {
     /// # Errors
     ///
     /// Returns why there is no text. The child has ended in any case.
-    pub fn run(&self, task: Task, input: &[u8]) -> Result<Extracted, ExtractError> {
-        let _turn = Turn::take();
+    pub fn run(&self, task: ChildTask, input: &[u8]) -> Result<Extracted, ExtractError> {
+        let _turn = ChildPermit::take();
         let limits = self.limits;
-        let Ended { status, output, stderr } = self.start(task, input)?;
+        let EndedChild { status, output, stderr } = self.start(task, input)?;
         if output.len() as u64 > limits.output {
             return Err(ExtractError::Flood { bytes: limits.output });
         }
-        let answer = status.success().then(|| serde_json::from_slice::<Answer>(&output).ok()).flatten();
+        let answer = status.success().then(|| serde_json::from_slice::<ChildAnswer>(&output).ok()).flatten();
         match answer {
             Some(answer) => answer.map_err(ExtractError::Refused),
             None if ran_out_of_time(status) => Err(ExtractError::TooSlow { seconds: limits.cpu }),
@@ -152,7 +152,7 @@ impl Child {
         }
     }
 
-    fn start(&self, task: Task, input: &[u8]) -> Result<Ended, ExtractError> {
+    fn start(&self, task: ChildTask, input: &[u8]) -> Result<EndedChild, ExtractError> {
         let mut command = Command::new(&self.program);
         let ChildLimits { memory, cpu, time, output } = self.limits;
         command.arg("extract-document").arg(task.word()).args([memory.to_string(), cpu.to_string()]);
@@ -197,16 +197,16 @@ impl Child {
             let status = child.wait().map_err(ExtractError::Start)?;
             let stderr = said.join().unwrap_or_default();
             let output = received.map_err(|limit| match limit {
-                Limit::Memory => ExtractError::Memory { mebibytes: memory >> 20 },
+                LimitToBreak::Memory => ExtractError::Memory { mebibytes: memory >> 20 },
                 _ => ExtractError::TooSlow { seconds: time.as_secs() },
             })?;
-            Ok(Ended { status, output, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+            Ok(EndedChild { status, output, stderr: String::from_utf8_lossy(&stderr).into_owned() })
         })
     }
 }
 
 /// Waits for the output of a child. Returns the limit that it broke instead.
-fn wait(output: &std::sync::mpsc::Receiver<Vec<u8>>, id: u32, limits: ChildLimits) -> Result<Vec<u8>, Limit> {
+fn wait(output: &std::sync::mpsc::Receiver<Vec<u8>>, id: u32, limits: ChildLimits) -> Result<Vec<u8>, LimitToBreak> {
     let deadline = std::time::Instant::now() + limits.time;
     loop {
         let left = deadline.saturating_duration_since(std::time::Instant::now());
@@ -214,9 +214,9 @@ fn wait(output: &std::sync::mpsc::Receiver<Vec<u8>>, id: u32, limits: ChildLimit
         match output.recv_timeout(step) {
             Ok(bytes) => return Ok(bytes),
             Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
-            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Limit::Time),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(LimitToBreak::Time),
             Err(RecvTimeoutError::Timeout) if resident(id).is_some_and(|bytes| bytes > limits.memory) => {
-                return Err(Limit::Memory);
+                return Err(LimitToBreak::Memory);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -292,11 +292,11 @@ mod job {
 }
 
 /// The right to have a child running.
-struct Turn;
+struct ChildPermit;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
-impl Turn {
+impl ChildPermit {
     fn take() -> Self {
         let most = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_CHILDREN);
         let (running, ended) = &RUNNING;
@@ -307,7 +307,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ChildPermit {
     fn drop(&mut self) {
         let (running, ended) = &RUNNING;
         *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;

@@ -27,8 +27,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use child::{Answer, answers};
-pub use child::{Child, ChildLimits, Limit, Task};
+pub use child::{Child, ChildLimits, ChildTask, LimitToBreak};
+pub(crate) use child::{ChildAnswer, answers};
 pub(crate) use limits::{Limited, confine};
 pub(crate) use pages::page_of_heading;
 pub(crate) use pdf::read as read_pdf;
@@ -306,7 +306,7 @@ impl ExtractError {
 ///
 /// Returns the reason why the file has no text.
 pub(crate) fn extract(format: Extractable, bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    Child::of_this_program().map_err(ExtractError::Start)?.run(Task::Read(format), bytes)
+    Child::of_this_program().map_err(ExtractError::Start)?.run(ChildTask::Read(format), bytes)
 }
 
 #[cfg(test)]

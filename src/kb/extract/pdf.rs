@@ -61,7 +61,7 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
         let bounds = Rect::new(0.0, 0.0, 1.0, 1.0);
         let settings = InterpreterSettings::default();
         let mut context = Context::new(Affine::IDENTITY, bounds, &cache, pdf.xref(), settings);
-        let mut reader = PageReader::new(MAX_TEXT_BYTES - size);
+        let mut reader = PdfPageReader::new(MAX_TEXT_BYTES - size);
         interpret_page(page, &mut context, &mut reader);
         size += reader.size;
         if size >= MAX_TEXT_BYTES {
@@ -149,7 +149,7 @@ fn decoded(bytes: &[u8]) -> String {
 }
 
 /// Collects the lines of a page as its glyphs are drawn.
-struct PageReader {
+struct PdfPageReader {
     lines: Vec<Line>,
     line: Option<Drawn>,
     /// Bytes read so far, and the most that are.
@@ -170,7 +170,7 @@ struct Drawn {
     direction: Vec2,
 }
 
-impl PageReader {
+impl PdfPageReader {
     fn new(most: usize) -> Self {
         Self { lines: Vec::new(), line: None, size: 0, most }
     }
@@ -275,7 +275,7 @@ fn cleaned(text: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ").nfc().collect()
 }
 
-impl Device<'_> for PageReader {
+impl Device<'_> for PdfPageReader {
     fn draw_path(&mut self, _: &BezPath, _: DrawProps<'_>, _: &DrawMode) {}
 
     fn push_clip_path(&mut self, _: &ClipPath) {}

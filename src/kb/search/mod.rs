@@ -44,7 +44,7 @@ use fusion::{Candidate, fuse};
 pub(crate) use signals::Measured;
 use signals::headings;
 
-use super::embed::{EmbedError, Embedder, Server, readable};
+use super::embed::{EmbedError, Embedder, EmbeddingServer, readable};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
@@ -196,7 +196,7 @@ pub struct Explain {
 
 /// The result of a search.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Hits {
     /// Hits, best first.
     pub hits: Vec<Hit>,
     /// The reason why a hybrid search ran without its vector leg; `None` if it ran with both.
@@ -207,9 +207,9 @@ pub struct Found {
 
 /// The result of a search, judged.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct JudgedHits {
     /// Best first.
-    pub(crate) found: Found,
+    pub(crate) found: Hits,
     /// How well the hits support an answer.
     pub(crate) support: Support,
     /// Words of the query that the folder does not have.
@@ -220,7 +220,7 @@ pub(crate) struct Judged {
     asked: Option<&'static Language>,
 }
 
-impl Judged {
+impl JudgedHits {
     /// Returns notes on the query for the user: on words that the folder does not have, and on another language.
     pub(crate) fn said(&self) -> Vec<String> {
         let mut said = spelling::said(&self.unknown, self.support);
@@ -385,7 +385,7 @@ impl Searcher {
     }
 
     /// Returns the server that embeds the queries, if one does.
-    pub(crate) fn server(&self) -> Option<&Server> {
+    pub(crate) fn server(&self) -> Option<&EmbeddingServer> {
         self.embedder.as_ref().ok()?.server()
     }
 
@@ -410,8 +410,8 @@ impl Searcher {
     /// # Errors
     ///
     /// Returns [`SearchError::Vectors`] if the mode is [`SearchMode::Vector`] and vectors are unusable. A hybrid search
-    /// uses the text leg alone in that case and sets [`Found::without_vectors`].
-    pub async fn search(&self, typed: &str, options: &SearchOptions) -> Result<Found, SearchError> {
+    /// uses the text leg alone in that case and sets [`Hits::without_vectors`].
+    pub async fn search(&self, typed: &str, options: &SearchOptions) -> Result<Hits, SearchError> {
         self.find(&self.query(typed), options).await
     }
 
@@ -419,7 +419,7 @@ impl Searcher {
         Query::parse(typed, &self.splitter)
     }
 
-    async fn find(&self, query: &Query, options: &SearchOptions) -> Result<Found, SearchError> {
+    async fn find(&self, query: &Query, options: &SearchOptions) -> Result<Hits, SearchError> {
         let wanted = options.limit;
         let mut options = self.with_documents(options).await?;
         if let Rerank::By(reranker) = &self.rerank {
@@ -441,7 +441,7 @@ impl Searcher {
             rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
         let (mut hits, not_reranked) = self.reranked(&query.text, hits).await;
         hits.truncate(wanted);
-        Ok(Found { hits, without_vectors, not_reranked })
+        Ok(Hits { hits, without_vectors, not_reranked })
     }
 
     /// Orders the first hits by their relevance, or returns them as they are with the reason why not.
@@ -486,7 +486,7 @@ impl Searcher {
         typed: &str,
         options: &SearchOptions,
         most: Measured,
-    ) -> Result<Judged, SearchError> {
+    ) -> Result<JudgedHits, SearchError> {
         let query = self.query(typed);
         let (found, support, unknown) = self.find_and_assess(&query, options, most).await?;
         // A phrase is meant as it is quoted.
@@ -496,10 +496,10 @@ impl Searcher {
             unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
         };
         let Some(corrected) = spelling::corrected(typed, &unknown, &self.splitter) else {
-            return Ok(Judged { found, support, unknown, corrected: None, asked: query.language });
+            return Ok(JudgedHits { found, support, unknown, corrected: None, asked: query.language });
         };
         let (found, support, _) = self.find_and_assess(&self.query(&corrected), options, most).await?;
-        Ok(Judged { found, support, unknown, corrected: Some(corrected), asked: query.language })
+        Ok(JudgedHits { found, support, unknown, corrected: Some(corrected), asked: query.language })
     }
 
     /// Resolves the path globs of the options to documents of the index.

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::query::Query;
 use super::signals::{COUNT, Measured, Signals};
-use super::{Found, SearchError, SearchOptions, Searcher};
+use super::{Hits, SearchError, SearchOptions, Searcher};
 
 /// How well the best hits support an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -113,7 +113,7 @@ impl Searcher {
         query: &Query,
         options: &SearchOptions,
         most: Measured,
-    ) -> Result<(Found, Support, Vec<String>), SearchError> {
+    ) -> Result<(Hits, Support, Vec<String>), SearchError> {
         // A task of its own, since planning a count of each key word takes as long as the search. Dropping the set
         // ends it.
         let mut counting = JoinSet::new();

@@ -75,7 +75,7 @@ fn root_cause(error: &reqwest::Error) -> String {
 
 /// Classifies a response with an error status.
 pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str) -> ModelError {
-    let said = Said::read(body);
+    let said = ErrorBody::read(body);
     let retry_after = retry_after(headers);
     match status.as_u16() {
         401 | 403 => ModelError::Authentication,
@@ -99,7 +99,7 @@ pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str) -> M
 /// Returns whether an error response is about the schema that was to be enforced, so that the request may succeed
 /// without it. Servers also report this with the status of an internal error.
 pub(crate) fn refuses_schema(status: StatusCode, body: &str) -> bool {
-    let said = Said::read(body);
+    let said = ErrorBody::read(body);
     let message = said.message.to_lowercase();
     matches!(status.as_u16(), 400 | 404 | 405 | 415 | 422 | 500 | 501)
         && !said.is_too_long()
@@ -108,7 +108,7 @@ pub(crate) fn refuses_schema(status: StatusCode, body: &str) -> bool {
 
 /// Classifies a failure reported with a success status.
 pub(crate) fn reported(error: &Value) -> ModelError {
-    let said = Said::of(error);
+    let said = ErrorBody::of(error);
     // Gateways put the status of the server behind them into `code`.
     let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     match status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| !status.is_success()) {
@@ -125,7 +125,7 @@ pub(crate) fn reported(error: &Value) -> ModelError {
 
 /// An error body, in any of the formats that servers use.
 #[derive(Debug, Default)]
-struct Said {
+struct ErrorBody {
     message: String,
     code: String,
     kind: String,
@@ -133,7 +133,7 @@ struct Said {
     limit_tokens: Option<u64>,
 }
 
-impl Said {
+impl ErrorBody {
     fn read(body: &str) -> Self {
         match serde_json::from_str::<Value>(body) {
             Ok(value) => Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(&value)),

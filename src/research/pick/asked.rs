@@ -271,7 +271,7 @@ fn asks_for_several(question: &str) -> bool {
 
 /// The kind of answer that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum AnswerKind {
     Number,
     Time,
     /// How often, or how soon.
@@ -283,7 +283,7 @@ pub(super) enum Asked {
     Other,
 }
 
-impl Asked {
+impl AnswerKind {
     pub(super) fn of(question: &str) -> Self {
         let has = |phrases: &[&str]| has_phrase(question, phrases);
         let lower = question.to_lowercase();
@@ -383,27 +383,36 @@ mod tests {
     fn kind_of_answer_is_told_by_the_wording() {
         for (asked, questions) in [
             (
-                Asked::List,
+                AnswerKind::List,
                 ["What statuses can a ticket have?", "Which words are reserved?", "What things am I able to do?"],
             ),
             (
-                Asked::Comparison,
+                AnswerKind::Comparison,
                 [
                     "What separates a critical fault from a minor one?",
                     "Which lamp is lighter compared with the old one?",
                     "What can a horn do that a bell can't?",
                 ],
             ),
-            (Asked::Pace, ["How often are wages paid?", "How soon do you answer?", "How fast must a leak be closed?"]),
-            (Asked::Time, ["When did it open?", "Who wrote it and when was it printed?", "Which year was the first?"]),
             (
-                Asked::Definition,
+                AnswerKind::Pace,
+                ["How often are wages paid?", "How soon do you answer?", "How fast must a leak be closed?"],
+            ),
+            (
+                AnswerKind::Time,
+                ["When did it open?", "Who wrote it and when was it printed?", "Which year was the first?"],
+            ),
+            (
+                AnswerKind::Definition,
                 ["What does it mean when a lamp blinks?", "What is a valve?", "What does this class do when it fails?"],
             ),
-            (Asked::Other, ["Which lamp does a guard get?", "Who picks the guard?", "Which process keeps the lock?"]),
+            (
+                AnswerKind::Other,
+                ["Which lamp does a guard get?", "Who picks the guard?", "Which process keeps the lock?"],
+            ),
         ] {
             for question in questions {
-                assert_eq!(Asked::of(question), asked, "{question}");
+                assert_eq!(AnswerKind::of(question), asked, "{question}");
             }
         }
     }

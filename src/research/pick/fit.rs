@@ -56,7 +56,7 @@ struct Case {
     units: Vec<(Answers, Vec<f64>)>,
 }
 
-fn reading(text: String, hit: &Hit) -> Reading {
+fn reading(text: String, hit: &Hit) -> DocumentHits {
     let place = Place::Kb {
         collection: hit.collection.clone(),
         path: hit.path.clone(),
@@ -69,12 +69,12 @@ fn reading(text: String, hit: &Hit) -> Reading {
     };
     let id = hit.id.to_string();
     let document = Passage { id, place, label: Label::Internal, snippet: String::new(), text, score: hit.score };
-    Reading { document, hits: Vec::new() }
+    DocumentHits { document, hits: Vec::new() }
 }
 
 /// Returns the documents of the hits, as a run reads them.
-fn readings(hits: &[Hit], folder: &str) -> Vec<Reading> {
-    let mut readings: Vec<(&str, Reading)> = Vec::new();
+fn readings(hits: &[Hit], folder: &str) -> Vec<DocumentHits> {
+    let mut readings: Vec<(&str, DocumentHits)> = Vec::new();
     for hit in hits.iter().take(HITS) {
         let at = readings.iter().position(|(path, _)| *path == hit.path).unwrap_or_else(|| {
             let text = std::fs::read_to_string(format!("{folder}/{}", hit.path)).unwrap();

@@ -32,7 +32,7 @@ impl PlanDraft {
         round: u32,
         is_reworded: &dyn Fn(&NodeDraft) -> bool,
     ) -> Result<Plan, Vec<String>> {
-        let mut check = Check::new(self, tree, brief);
+        let mut check = DraftCheck::new(self, tree, brief);
         check.names();
         check.size(limits);
         check.repeats();
@@ -73,7 +73,7 @@ enum Meant {
     Old(NodeId),
 }
 
-struct Check<'a> {
+struct DraftCheck<'a> {
     draft: &'a PlanDraft,
     tree: &'a Tree,
     brief: &'a Brief,
@@ -83,7 +83,7 @@ struct Check<'a> {
     complaints: Vec<String>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> DraftCheck<'a> {
     fn new(draft: &'a PlanDraft, tree: &'a Tree, brief: &'a Brief) -> Self {
         let mut new = HashMap::new();
         for (at, node) in draft.new_nodes.iter().enumerate() {

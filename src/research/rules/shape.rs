@@ -38,7 +38,7 @@ const TOPICS: &str = " for | in terms of | regarding | with respect to | when | 
 
 /// A part of a question that is searched separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct QuestionPart {
     pub(super) aspect: String,
     pub(super) question: String,
 }
@@ -46,14 +46,14 @@ pub(super) struct Part {
 /// The parts of a question: empty for a plain one, the entities for a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<QuestionPart>,
     pub(super) is_comparison: bool,
 }
 
 impl Shape {
     pub(super) fn of(question: &str, splitter: &WordSplitter) -> Self {
         let mask = mask(question);
-        let parts = parts(Span { text: question, mask: &mask });
+        let parts = parts(MaskedText { text: question, mask: &mask });
         // “Which of them is cheaper?” belongs to the comparison before it.
         let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
         let compared = comparison(parts[0]).filter(|_| is_one);
@@ -65,12 +65,12 @@ impl Shape {
 
 /// A substring of a question, and the same bytes masked.
 #[derive(Clone, Copy, Debug)]
-struct Span<'a> {
+struct MaskedText<'a> {
     text: &'a str,
     mask: &'a str,
 }
 
-impl<'a> Span<'a> {
+impl<'a> MaskedText<'a> {
     fn slice(self, from: usize, to: usize) -> Self {
         Self { text: &self.text[from..to], mask: &self.mask[from..to] }
     }
@@ -138,8 +138,8 @@ pub(super) fn mask(text: &str) -> String {
 }
 
 /// Splits a question into the sentences and clauses that ask something; never empty.
-fn parts<'a>(span: Span<'a>) -> Vec<Span<'a>> {
-    let opening = |part: Span<'a>| {
+fn parts<'a>(span: MaskedText<'a>) -> Vec<MaskedText<'a>> {
+    let opening = |part: MaskedText<'a>| {
         // The number of a list item: “2. What is borrowing?”
         let item = part.trim().split_once(". |) ");
         let item = item.filter(|(number, _)| number.text.chars().all(|letter| letter.is_ascii_digit()));
@@ -158,8 +158,8 @@ fn parts<'a>(span: Span<'a>) -> Vec<Span<'a>> {
 }
 
 /// Splits “how does X work, and what are its limits” where the second question begins.
-fn clauses(span: Span<'_>) -> Vec<Span<'_>> {
-    let is_whole = |part: Span<'_>| {
+fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
+    let is_whole = |part: MaskedText<'_>| {
         let last = part.words().last().unwrap_or_default();
         // Two words, as in "when async", lean on the verb of the other half.
         part.words().count() > 2 && !is_in(last, QUESTION_WORDS) && has_key_word(part.text)
@@ -180,11 +180,11 @@ fn clauses(span: Span<'_>) -> Vec<Span<'_>> {
 }
 
 /// Appends the key words of the first part to each part that refers to them.
-fn with_topic(parts: &[Span<'_>], splitter: &WordSplitter) -> Vec<Part> {
+fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<QuestionPart> {
     const GENERIC: &str = "work works happen happens mean means";
     let first = splitter.without_stop_words(parts[0].text);
     let topic: Vec<_> = first.split(' ').filter(|word| !is_in(word, GENERIC)).collect();
-    let whole = |(place, part): (usize, &Span<'_>)| {
+    let whole = |(place, part): (usize, &MaskedText<'_>)| {
         let mut letters = part.text.chars();
         let start = letters.next().into_iter().flat_map(char::to_uppercase);
         let mut aspect: String = start.chain(letters).collect();
@@ -192,13 +192,13 @@ fn with_topic(parts: &[Span<'_>], splitter: &WordSplitter) -> Vec<Part> {
             aspect = format!("{aspect} ({})", topic.join(" "));
         }
         let mark = if part.starts_with(ORDER_WORDS) { "" } else { "?" };
-        Part { question: format!("{aspect}{mark}"), aspect }
+        QuestionPart { question: format!("{aspect}{mark}"), aspect }
     };
     parts.iter().enumerate().map(whole).collect()
 }
 
 /// Returns whether a part is about something named earlier: “its limits”, “the costs”, “when do I tell my manager”.
-fn refers_back(part: Span<'_>, splitter: &WordSplitter) -> bool {
+fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
     let words: Vec<_> = part.words().collect();
     let pronoun = words.iter().position(|word| is_in(word, "it its they their them"));
     let count = splitter.key_stems(part.text).len();
@@ -211,11 +211,11 @@ fn refers_back(part: Span<'_>, splitter: &WordSplitter) -> bool {
 }
 
 /// Parses the entities that a question compares.
-fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
+fn comparison(span: MaskedText<'_>) -> Option<Vec<QuestionPart>> {
     if let Some(list) = span.trim().strip(OTHER_OPENINGS) {
-        let entity = |entity: Span<'_>| {
+        let entity = |entity: MaskedText<'_>| {
             let aspect = name(entity.strip_all(OTHER_ARTICLES))?.to_owned();
-            Some(Part { question: aspect.clone(), aspect })
+            Some(QuestionPart { question: aspect.clone(), aspect })
         };
         let entities = list.trim().split(OTHER_SEPARATORS).into_iter().map(entity).collect::<Option<Vec<_>>>()?;
         // Of more than two, one may be a separate clause, which these patterns cannot tell.
@@ -260,7 +260,7 @@ fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
 
 /// Splits a list of entities, and the criteria that may follow it. Each part is a name with what is compared, in the
 /// user's words: `Leeds: offices`, `Vec for queues`.
-fn listed(list: Span<'_>, criterion: &str, condition: &str) -> Option<Vec<Part>> {
+fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<QuestionPart>> {
     let list = list.split_once(CLAUSES).map_or(list, |(list, _)| list).trim();
     let names = list.split_once(TOPICS).map_or(list, |(names, _)| names);
     let own = list.slice(names.text.len(), list.text.len()).trim();
@@ -276,7 +276,7 @@ fn listed(list: Span<'_>, criterion: &str, condition: &str) -> Option<Vec<Part>>
     let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
     let part = |name: &&str| {
         let aspect = said(&[&said(&[name, &criteria], ": "), &conditions], " ");
-        Part { question: aspect.clone(), aspect }
+        QuestionPart { question: aspect.clone(), aspect }
     };
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
 }
@@ -293,7 +293,7 @@ fn shared_ending<'a>(names: &mut [&'a str]) -> Option<&'a str> {
     })
 }
 
-fn name(span: Span<'_>) -> Option<&str> {
+fn name(span: MaskedText<'_>) -> Option<&str> {
     const NO_NAMES: &str = "it them they these those this that others other us we you i both two all";
     let span = span.strip_all("the |a |an |both |either |between |and |or |using ");
     let is_name = (1..=MAX_NAME_WORDS).contains(&span.text.split_whitespace().count())

@@ -173,7 +173,7 @@ impl Jobs {
             );
             return Err(no_research(&reason));
         };
-        let without_summaries = request_hash == Request::without_summaries(instructions);
+        let without_summaries = request_hash == RequestHash::without_summaries(instructions);
         let mut report = provider.unwrap_or_default().parse(&reply.raw.to_string());
         // A reply does not always list a tool server that was offered and not called.
         report.had_server |= self.research.settings.terms.mcp.is_some();
@@ -181,7 +181,7 @@ impl Jobs {
             run,
             report,
             without_summaries,
-            was_told: without_summaries || request_hash == Request::with_summaries(instructions),
+            was_told: without_summaries || request_hash == RequestHash::with_summaries(instructions),
         })
     }
 
@@ -256,11 +256,11 @@ impl Jobs {
         instructions: &Outbound,
         release: impl Future<Output = Result<(), E>>,
     ) -> Result<i64, E> {
-        let request = Request::with_summaries(instructions);
+        let request = RequestHash::with_summaries(instructions);
         let _turn = self.ledger.turn(&request).await?;
         let run = self.ledger.run();
         let calls = run.journal().calls_in_short(run.id()).await.map_err(CallError::from)?;
-        let requests = [request, Request::without_summaries(instructions)];
+        let requests = [request, RequestHash::without_summaries(instructions)];
         let same: Vec<_> = calls.iter().filter(|call| requests.contains(&call.request_hash)).collect();
         let mut unreadable = None;
         for call in same.iter().filter(|call| call.is_replied()) {
@@ -353,7 +353,7 @@ impl Jobs {
         let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
         let mut request = self.research.settings.request(model, instructions.clone(), metadata);
         request.terms.summaries &= may_summarise;
-        let hash = if may_summarise { Request::with_summaries } else { Request::without_summaries };
+        let hash = if may_summarise { RequestHash::with_summaries } else { RequestHash::without_summaries };
         let call = Call {
             key: key_of(node),
             kind: CallKind::Job,
@@ -414,9 +414,9 @@ impl Jobs {
 }
 
 /// The identities of the requests for a job with given instructions.
-struct Request;
+struct RequestHash;
 
-impl Request {
+impl RequestHash {
     fn with_summaries(instructions: &Outbound) -> ContentHash {
         ContentHash::of(instructions.as_str().as_bytes())
     }

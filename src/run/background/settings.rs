@@ -56,14 +56,14 @@ pub(crate) struct DeepResearchOptions {
     pub(crate) allowed_domains: Option<Vec<String>>,
     pub(crate) blocked_domains: Option<Vec<String>>,
     pub(crate) code_interpreter: Option<bool>,
-    pub(crate) mcp: Option<McpOptions>,
+    pub(crate) mcp: Option<JobMcpOptions>,
     pub(crate) timeout_minutes: Option<u64>,
 }
 
 /// The table `[deep_research.mcp]`. The rows of the settings document the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct McpOptions {
+pub(crate) struct JobMcpOptions {
     pub(crate) label: String,
     pub(crate) url: String,
     pub(crate) key_env: Option<String>,
@@ -276,7 +276,7 @@ fn host(text: &str) -> Result<String, DeepResearchError> {
     if is_host { Ok(host) } else { Err(DeepResearchError::BadDomain { domain: shown(text) }) }
 }
 
-fn mcp(options: &McpOptions, environment: &Environment) -> Result<McpServer, DeepResearchError> {
+fn mcp(options: &JobMcpOptions, environment: &Environment) -> Result<McpServer, DeepResearchError> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !(1..=64).contains(&options.label.len()) || !options.label.bytes().all(is_part) {
         return Err(DeepResearchError::BadLabel { label: shown(&options.label) });

@@ -36,18 +36,18 @@ const MAX_SENTENCES: usize = 3;
 /// A fetched page and its sentences.
 struct CitedPage {
     passage: Passage,
-    sentences: Vec<Said>,
+    sentences: Vec<PageSentence>,
 }
 
 /// A sentence of a page, tokenised once for all claims.
-struct Said {
+struct PageSentence {
     range: Range<usize>,
     stems: HashSet<String>,
     words: HashSet<String>,
     text: String,
 }
 
-impl Said {
+impl PageSentence {
     /// Returns whether the sentence contains a number exactly, or a name as a whole word.
     fn has(&self, word: &str) -> bool {
         self.words.contains(word) || (!has_digit(word) && find_words(&self.text, word).is_some())
@@ -231,12 +231,12 @@ fn claims(report: &JobReport) -> Vec<Claim> {
 }
 
 /// Returns the shortest range of a page that confirms a claim.
-fn borne_out(claim: &str, page: &[Said]) -> Option<Range<usize>> {
+fn borne_out(claim: &str, page: &[PageSentence]) -> Option<Range<usize>> {
     let stems = WordSplitter::default().key_stems(claim);
     let needed = exact_words(claim);
     // Shortest first: the quote has no sentence that it does not need.
     let windows = (1..=MAX_SENTENCES).flat_map(|length| page.windows(length));
-    let says = |window: &&[Said]| {
+    let says = |window: &&[PageSentence]| {
         let shared = stems.iter().filter(|stem| window.iter().any(|said| said.stems.contains(*stem))).count();
         #[expect(clippy::cast_precision_loss, reason = "a sentence has a handful of words")]
         let share = shared as f32 / stems.len().max(1) as f32;
@@ -245,9 +245,9 @@ fn borne_out(claim: &str, page: &[Said]) -> Option<Range<usize>> {
     windows.into_iter().find(says).map(|window| window[0].range.start..window[window.len() - 1].range.end)
 }
 
-fn said(page: &str) -> Vec<Said> {
+fn said(page: &str) -> Vec<PageSentence> {
     let splitter = WordSplitter::default();
-    let said = |sentence: Sentence| Said {
+    let said = |sentence: Sentence| PageSentence {
         range: sentence.range,
         stems: splitter.stems(&sentence.plain),
         words: words(&sentence.plain).map(str::to_lowercase).collect(),

@@ -31,8 +31,8 @@ fn spend(budget: &Budget, cost: CallCost) {
 fn money_is_refused_above_its_limit_and_writing_has_its_own() {
     let (budget, _) = budget(limits());
     let held = budget.reserve(cost(80, 0), Research).unwrap();
-    assert_eq!(budget.reserve(cost(1, 0), Research).unwrap_err(), Refusal::Limit(Limit::Cost));
-    assert_eq!(budget.reserve(cost(21, 0), Writing).unwrap_err(), Refusal::Limit(Limit::Cost));
+    assert_eq!(budget.reserve(cost(1, 0), Research).unwrap_err(), BudgetRefusal::Limit(Limit::Cost));
+    assert_eq!(budget.reserve(cost(21, 0), Writing).unwrap_err(), BudgetRefusal::Limit(Limit::Cost));
     held.settle(cost(80, 0));
     assert_eq!(budget.reached(Research), Some(Limit::Cost));
     assert_eq!(budget.reached(Writing), None);
@@ -43,7 +43,7 @@ fn money_is_refused_above_its_limit_and_writing_has_its_own() {
 #[test]
 fn tokens_are_refused_above_their_limit() {
     let (budget, _) = budget(limits());
-    assert_eq!(budget.reserve(cost(0, 801), Research).unwrap_err(), Refusal::Limit(Limit::Tokens));
+    assert_eq!(budget.reserve(cost(0, 801), Research).unwrap_err(), BudgetRefusal::Limit(Limit::Tokens));
     spend(&budget, cost(0, 800));
     assert_eq!(budget.reached(Research), Some(Limit::Tokens));
     assert_eq!(budget.reserve(cost(0, 1), Research).unwrap_err().limit(), Limit::Tokens);
@@ -62,12 +62,12 @@ fn time_is_refused_above_its_limit_and_what_ran_before_a_resume_counts() {
     assert_eq!(resumed.time_left(Research), Some(Duration::from_millis(1)));
     assert!(resumed.reserve(cost(0, 0), Research).is_ok());
     clock.advance(Duration::from_millis(1));
-    assert_eq!(resumed.reserve(cost(0, 0), Research).unwrap_err(), Refusal::Limit(Limit::Time));
+    assert_eq!(resumed.reserve(cost(0, 0), Research).unwrap_err(), BudgetRefusal::Limit(Limit::Time));
     assert_eq!(resumed.reached(Research), Some(Limit::Time));
     assert_eq!(resumed.time_left(Writing), Some(Duration::from_secs(20)));
     assert!(resumed.reserve(cost(0, 0), Writing).is_ok());
     clock.advance(Duration::from_secs(20));
-    assert_eq!(resumed.reserve(cost(0, 0), Writing).unwrap_err(), Refusal::Limit(Limit::Time));
+    assert_eq!(resumed.reserve(cost(0, 0), Writing).unwrap_err(), BudgetRefusal::Limit(Limit::Time));
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ fn a_model_without_a_price_is_refused_under_a_cost_limit() {
     let unpriced = CallCost { cost_nanos: None, tokens: 10 };
     let (limited, _) = budget(limits());
     let refusal = limited.reserve(unpriced, Research).unwrap_err();
-    assert_eq!((refusal, refusal.limit()), (Refusal::UnknownPrice, Limit::Cost));
+    assert_eq!((refusal, refusal.limit()), (BudgetRefusal::UnknownPrice, Limit::Cost));
     let (free, _) = budget(BudgetLimits { cost_nanos: None, ..limits() });
     free.reserve(unpriced, Research).unwrap().settle(unpriced);
     assert_eq!(free.spent().total(), Charge { cost_nanos: 0, tokens: 10, calls: 1, unpriced_calls: 1 });
@@ -104,7 +104,7 @@ fn a_model_without_a_price_is_refused_under_a_cost_limit() {
 fn free_calls_are_allowed_under_a_cost_limit_of_zero() {
     let (budget, _) = budget(BudgetLimits { cost_nanos: Some(0), ..BudgetLimits::NONE });
     let refused = budget.reserve(cost(0, 5), Research);
-    assert_eq!(refused.unwrap_err(), Refusal::Limit(Limit::Cost), "the reserve does not fit the limit");
+    assert_eq!(refused.unwrap_err(), BudgetRefusal::Limit(Limit::Cost), "the reserve does not fit the limit");
     let budget = Budget::new(budget.limits(), WritingReserve::default(), Arc::new(ManualClock::default()));
     spend(&budget, cost(0, 5));
     assert_eq!((budget.reached(Research), budget.is_tight(CallCost::default())), (None, false));
@@ -142,7 +142,7 @@ fn cost_above_the_worst_case_is_charged_and_reported() {
     let overrun = reservation.settle(cost(130, 400)).unwrap();
     assert_eq!(overrun, Overrun { cost_nanos: 80, tokens: 0 });
     assert_eq!((budget.spent().total().cost_nanos, budget.spent().overrun), (130, overrun));
-    assert_eq!(budget.reserve(cost(0, 0), Writing).unwrap_err(), Refusal::Limit(Limit::Cost));
+    assert_eq!(budget.reserve(cost(0, 0), Writing).unwrap_err(), BudgetRefusal::Limit(Limit::Cost));
 }
 
 #[test]

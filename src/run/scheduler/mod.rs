@@ -84,7 +84,7 @@ pub(crate) struct Pace<'a> {
 
 /// Why a schedule ended. No worker is running by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ScheduleEnd {
     /// No node is pending.
     Drained,
     /// A limit was reached. Nodes may be pending.
@@ -95,11 +95,11 @@ pub(crate) enum Ended {
 
 impl Pace<'_> {
     /// Returns the reason that no further node may start, if there is one.
-    fn ended(&self) -> Option<Ended> {
+    fn ended(&self) -> Option<ScheduleEnd> {
         if self.stop.is_cancelled() || self.abort.is_cancelled() {
-            Some(Ended::Stopped)
+            Some(ScheduleEnd::Stopped)
         } else {
-            (self.is_over)().then_some(Ended::Over)
+            (self.is_over)().then_some(ScheduleEnd::Over)
         }
     }
 
@@ -118,7 +118,7 @@ impl Pace<'_> {
 /// # Errors
 ///
 /// Returns the first error of the board, after aborting all workers.
-pub(crate) async fn run_ready<B, W, F>(board: &mut B, mut work: W, pace: &Pace<'_>) -> Result<Ended, B::Error>
+pub(crate) async fn run_ready<B, W, F>(board: &mut B, mut work: W, pace: &Pace<'_>) -> Result<ScheduleEnd, B::Error>
 where
     B: Board,
     W: FnMut(&B, &NodeId) -> F,
@@ -140,9 +140,9 @@ where
         match workers.finished(&pace.abort).await {
             Some((id, outcome)) => board.finish(&id, outcome).await?,
             None if board.tree().workers().any(|node| node.status == NodeStatus::Pending) => {
-                return Ok(ended.unwrap_or(Ended::Drained));
+                return Ok(ended.unwrap_or(ScheduleEnd::Drained));
             }
-            None => return Ok(Ended::Drained),
+            None => return Ok(ScheduleEnd::Drained),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::super::journal::CallState;
 use super::*;
 use crate::kb::embed::builtin_for_tests;
 use crate::llm::call::CallKey;
-use crate::research::skim::Excerpt;
+use crate::research::skim::SkimPassage;
 use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile};
 
 /// The topics, of which one file has changed, and another is not searched.
@@ -73,8 +73,8 @@ async fn ask(settings: RunSettings, resources: Resources) -> Result<StopReason, 
 /// Returns what the run was shown of earlier runs: the path and the origin of each quote, one list for each record.
 async fn shown(world: &World) -> Vec<Vec<(String, String)>> {
     let results = world.store.journal().lookup_results(&World::run()).await.unwrap();
-    let lists = results.iter().filter_map(|result| serde_json::from_str::<Vec<Excerpt>>(result).ok());
-    let about = |shown: Excerpt| {
+    let lists = results.iter().filter_map(|result| serde_json::from_str::<Vec<SkimPassage>>(result).ok());
+    let about = |shown: SkimPassage| {
         let Place::Kb { path, .. } = shown.passage.place else { panic!("a page was shown: {shown:#?}") };
         assert!(shown.passage.text.starts_with("Topic ") && shown.passage.id == path.trim_end_matches(".md"));
         (path, shown.origin.unwrap())

@@ -23,7 +23,7 @@ pub(crate) struct KnownTools {
 
 /// A record, by the name of the tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct ToolRecord {
     tools: BTreeMap<String, ContentHash>,
 }
 
@@ -85,11 +85,11 @@ impl KnownTools {
         write().map_err(|source| KnownToolsError { action: "write", path: path.clone(), source })
     }
 
-    fn read(&self, server: &str) -> Result<Record, KnownToolsError> {
+    fn read(&self, server: &str) -> Result<ToolRecord, KnownToolsError> {
         let path = self.path(server);
         let failed = |source| KnownToolsError { action: "read", path: path.clone(), source };
         match std::fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Record::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(ToolRecord::default()),
             read => serde_json::from_slice(&read.map_err(failed)?).map_err(|error| failed(error.into())),
         }
     }

@@ -7,7 +7,7 @@ use roxmltree::{Document, Node};
 
 use super::polite::{Contact, Pace};
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery};
-use super::work::Work;
+use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError};
 use crate::base::word::WordSplitter;
 
@@ -79,7 +79,7 @@ fn asked(query: &WebQuery) -> String {
     format!("({any}) AND submittedDate:[{since} TO {until}]")
 }
 
-fn read(entry: &Node<'_, '_>) -> Work {
+fn read(entry: &Node<'_, '_>) -> ScholarlyWork {
     let children = |name: &'static str| entry.children().filter(move |child| child.tag_name().name() == name);
     let text = |name: &'static str| {
         children(name).find_map(|child| child.text().map(|text| text.trim().to_owned())).unwrap_or_default()
@@ -89,7 +89,7 @@ fn read(entry: &Node<'_, '_>) -> Work {
         name.text().map(|name| name.trim().to_owned())
     };
     let venue = text("journal_ref");
-    Work {
+    ScholarlyWork {
         // Its ids are plain HTTP addresses of pages that are served over HTTPS as well.
         url: Some(text("id").replacen("http://", "https://", 1)),
         title: text("title"),

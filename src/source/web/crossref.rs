@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::polite::{Contact, Pace};
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
-use super::work::Work;
+use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError};
 
 /// Name in settings and journals.
@@ -70,7 +70,7 @@ impl SearchProvider for Crossref {
     }
 }
 
-fn read(entry: &Value) -> Work {
+fn read(entry: &Value) -> ScholarlyWork {
     let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
     let author = |author: &Value| {
         let part = |name: &str| author[name].as_str().unwrap_or_default();
@@ -79,7 +79,7 @@ fn read(entry: &Value) -> Work {
     };
     let authors = entry["author"].as_array().into_iter().flatten().map(author);
     let date = entry.pointer("/issued/date-parts/0").and_then(Value::as_array).into_iter().flatten();
-    Work {
+    ScholarlyWork {
         url: None,
         title: text("/title/0"),
         authors: authors.filter(|name| !name.is_empty()).collect(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::polite::{Contact, Pace};
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
-use super::work::Work;
+use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError};
 
 /// Name in settings and journals.
@@ -68,14 +68,14 @@ fn asked(query: &WebQuery) -> String {
     asked
 }
 
-fn read(entry: &Value) -> Work {
+fn read(entry: &Value) -> ScholarlyWork {
     let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
     let doi = text("/doi");
     let (source, id) = (text("/source"), text("/id"));
     let own = (!source.is_empty() && !id.is_empty()).then(|| format!("https://europepmc.org/article/{source}/{id}"));
     let authors = text("/authorString");
     let published = text("/firstPublicationDate");
-    Work {
+    ScholarlyWork {
         // A work with a DOI is listed under that, as by other engines.
         url: own.filter(|_| doi.is_empty()),
         title: text("/title"),

@@ -212,7 +212,7 @@ impl Fetcher {
             return Err(FetchError::Status { status: status.as_u16(), retry_after });
         }
         let headers = response.headers().clone();
-        let kind = Kind::of(&headers)?;
+        let kind = PageFormat::of(&headers)?;
         let body = self.body(response, self.options.max_bytes).await?;
         let content_type = header(&headers, &CONTENT_TYPE);
         // CPU-bound, so it must not block the runtime's thread.
@@ -345,7 +345,7 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 
 /// Format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PageFormat {
     Html,
     Text,
     /// Read by a child process.
@@ -354,7 +354,7 @@ enum Kind {
     Unsaid,
 }
 
-impl Kind {
+impl PageFormat {
     fn of(headers: &HeaderMap) -> Result<Self, FetchError> {
         let found = media_type(&header(headers, &CONTENT_TYPE));
         match found.as_str() {
@@ -402,7 +402,7 @@ fn read_pdf(body: &[u8]) -> Result<Readable, FetchError> {
 
 /// Reads an HTML file: its charset is that of the file, or guessed.
 pub(crate) fn html_text(bytes: &[u8]) -> Option<Extracted> {
-    let Readable { title, published, text, .. } = readable(&decode(bytes, "", Kind::Html)).ok()?;
+    let Readable { title, published, text, .. } = readable(&decode(bytes, "", PageFormat::Html)).ok()?;
     Some(Extracted { title, published, text })
 }
 
@@ -412,9 +412,9 @@ fn media_type(content_type: &str) -> String {
 
 /// Decodes a body with the charset from the header, else from the page, else as UTF-8 if valid, else as Windows-1252,
 /// as browsers do.
-fn decode(body: &[u8], content_type: &str, kind: Kind) -> String {
+fn decode(body: &[u8], content_type: &str, kind: PageFormat) -> String {
     let said = charset(content_type.as_bytes());
-    let inside = || (kind == Kind::Html).then(|| charset(&body[..body.len().min(META_BYTES)])).flatten();
+    let inside = || (kind == PageFormat::Html).then(|| charset(&body[..body.len().min(META_BYTES)])).flatten();
     let guessed = || if std::str::from_utf8(body).is_ok() { UTF_8 } else { WINDOWS_1252 };
     // A byte order mark overrides all of these.
     let encoding = said.or_else(inside).unwrap_or_else(guessed);

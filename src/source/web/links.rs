@@ -19,7 +19,7 @@ const MAX_TEXT_BYTES: usize = 100_000;
 
 /// A link of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Link {
+pub(crate) struct PageLink {
     /// The words that are linked, on one line.
     pub(crate) text: String,
     /// The target.
@@ -27,23 +27,23 @@ pub(crate) struct Link {
 }
 
 /// Returns the links of the page at `url` in its order, each address once, without the page itself.
-pub(super) fn links_of(url: &WebUrl, page: &Readable) -> Vec<Link> {
+pub(super) fn links_of(url: &WebUrl, page: &Readable) -> Vec<PageLink> {
     let base = page.base.as_deref().and_then(|base| url.join(base).ok()).unwrap_or_else(|| url.clone());
     let references = page.references.iter();
     let linked =
-        references.filter_map(|(text, target)| Some(Link { text: text.clone(), url: base.join(target).ok()? }));
+        references.filter_map(|(text, target)| Some(PageLink { text: text.clone(), url: base.join(target).ok()? }));
     let text = &page.text[..page.text.floor_char_boundary(MAX_TEXT_BYTES)];
     let named = named_in(text).into_iter();
-    let named = named.filter_map(|address| Some(Link { text: String::new(), url: address.parse().ok()? }));
+    let named = named.filter_map(|address| Some(PageLink { text: String::new(), url: address.parse().ok()? }));
     let mut known = HashSet::from([url.canonical()]);
     linked.chain(named).filter(|link| known.insert(link.url.canonical())).take(MAX_LINKS).collect()
 }
 
 /// Returns the links to show to a reader with this question: those whose words share most key words with it.
-pub(crate) fn links_on<'a>(links: &'a [Link], question: &str) -> Vec<&'a Link> {
+pub(crate) fn links_on<'a>(links: &'a [PageLink], question: &str) -> Vec<&'a PageLink> {
     let splitter = WordSplitter::default();
     let wanted = splitter.key_stems(question);
-    let shared = |link: &Link| splitter.key_stems(&link.text).iter().filter(|stem| wanted.contains(stem)).count();
+    let shared = |link: &PageLink| splitter.key_stems(&link.text).iter().filter(|stem| wanted.contains(stem)).count();
     let mut ranked: Vec<_> = links.iter().map(|link| (shared(link), link)).filter(|(shared, _)| *shared > 0).collect();
     ranked.sort_by_key(|(shared, _)| std::cmp::Reverse(*shared));
     ranked.into_iter().map(|(_, link)| link).take(MAX_SHOWN).collect()
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn links_that_bear_on_the_question_are_shown_best_first() {
-        let link = |text: &str| Link { text: text.into(), url: format!("https://example.org/{text}").parse().unwrap() };
+        let link =
+            |text: &str| PageLink { text: text.into(), url: format!("https://example.org/{text}").parse().unwrap() };
         let links = ["imprint", "greenhouse", "watering greenhouse beds", "cookies"].map(link);
         let shown: Vec<_> =
             links_on(&links, "How are greenhouse beds watered?").into_iter().map(|link| &link.text).collect();

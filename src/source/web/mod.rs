@@ -79,7 +79,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::address::{AllowedHost, ParseAllowedHostError};
 pub(crate) use self::fetch::{FetchOptions, Fetcher, html_text};
 pub(crate) use self::fixture::{FixtureError, FixtureProvider};
-pub(crate) use self::links::{Link, links_on};
+pub(crate) use self::links::{PageLink, links_on};
 pub(crate) use self::pages::{PageStore, WebPage};
 use self::provider::WebError;
 pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
@@ -123,7 +123,7 @@ pub(crate) struct OpenedPage {
     pub(crate) passage: Passage,
     /// Its links. Journals from before pages had any lack them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<PageLink>,
 }
 
 /// A page could not be read.

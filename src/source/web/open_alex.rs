@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::polite::{Contact, Pace};
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
-use super::work::Work;
+use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
 /// Name in settings and journals.
@@ -81,12 +81,12 @@ impl SearchProvider for OpenAlex {
     }
 }
 
-fn read(entry: &Value) -> Work {
+fn read(entry: &Value) -> ScholarlyWork {
     let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
     let name = |author: &Value| author.pointer("/author/display_name").and_then(Value::as_str).map(str::to_owned);
     // An open copy can be read and quoted; the page behind a DOI may be closed.
     let open = text("/best_oa_location/landing_page_url");
-    Work {
+    ScholarlyWork {
         url: (!open.is_empty()).then_some(open),
         title: text("/display_name"),
         authors: entry["authorships"].as_array().into_iter().flatten().filter_map(name).collect(),

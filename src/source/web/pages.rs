@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::super::sealed::{SealedFolder, SealedFolderError};
-use super::links::Link;
+use super::links::PageLink;
 use super::url::WebUrl;
 use crate::base::clock::Moment;
 use crate::base::id::ContentHash;
@@ -28,7 +28,7 @@ pub(crate) struct WebPage {
     pub(crate) text: String,
     /// Links of the page.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<PageLink>,
     /// Hash of the text.
     pub(crate) content_hash: ContentHash,
     /// Time of the fetch.
@@ -99,7 +99,7 @@ mod tests {
             title: "Beds".into(),
             published: None,
             text: text.into(),
-            links: vec![Link { text: "more".into(), url: "https://example.org/more".parse().unwrap() }],
+            links: vec![PageLink { text: "more".into(), url: "https://example.org/more".parse().unwrap() }],
             content_hash: ContentHash::of(text.as_bytes()),
             fetched_at: Moment(5),
             content_type: "text/html".into(),

@@ -10,7 +10,7 @@ const MAX_TITLE_CHARS: usize = 180;
 
 /// A scholarly work. Fields that an engine does not report are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct ScholarlyWork {
     /// Address of a page about it, if it has another than its DOI's.
     pub(super) url: Option<String>,
     pub(super) title: String,
@@ -25,7 +25,7 @@ pub(super) struct Work {
     pub(super) summary: String,
 }
 
-impl Work {
+impl ScholarlyWork {
     /// Returns the work as a search result, titled as a source is cited. Returns `None` if it has no title or no
     /// address.
     pub(super) fn hit(&self) -> Option<WebHit> {
@@ -59,22 +59,26 @@ mod tests {
 
     #[test]
     fn work_is_titled_as_it_is_cited_and_opens_at_its_page_or_its_doi() {
-        let work = Work {
+        let work = ScholarlyWork {
             title: "On valves.".into(),
             authors: ["A. Lovelace", "C. Babbage", "M. Somerville", "J. Herschel"].map(String::from).to_vec(),
             published: "1843-09-01".into(),
             venue: "Memoirs".into(),
             doi: "https://doi.org/10.1/v".into(),
-            ..Work::default()
+            ..ScholarlyWork::default()
         };
         let hit = work.hit().unwrap();
         let cited = "On valves. A. Lovelace, C. Babbage, M. Somerville et al., Memoirs, 1843, doi:10.1/v";
         assert_eq!((hit.title.as_str(), hit.url.as_str()), (cited, "https://doi.org/10.1/v"));
         assert_eq!(hit.published.as_deref(), Some("1843-09-01"));
-        let bare = Work { title: "On beds".into(), url: Some("https://a.example/1".into()), ..Work::default() };
+        let bare = ScholarlyWork {
+            title: "On beds".into(),
+            url: Some("https://a.example/1".into()),
+            ..ScholarlyWork::default()
+        };
         let hit = bare.hit().unwrap();
         assert_eq!((hit.title.as_str(), hit.url.as_str(), hit.published), ("On beds", "https://a.example/1", None));
-        assert_eq!(Work { title: "No address".into(), ..Work::default() }.hit(), None);
-        assert_eq!(Work { doi: "10.1/v".into(), ..Work::default() }.hit(), None, "no title");
+        assert_eq!(ScholarlyWork { title: "No address".into(), ..ScholarlyWork::default() }.hit(), None);
+        assert_eq!(ScholarlyWork { doi: "10.1/v".into(), ..ScholarlyWork::default() }.hit(), None, "no title");
     }
 }

@@ -26,12 +26,12 @@ pub(super) struct Meter {
     /// Billionths of a dollar for a million tokens; `None` if it is not known.
     price: Option<u64>,
     limit: Option<u64>,
-    spent: Mutex<Spent>,
+    spent: Mutex<MeterReading>,
 }
 
 /// Tokens sent, and an upper bound on their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(super) struct MeterReading {
     pub(super) tokens: u64,
     pub(super) nanos: u64,
 }
@@ -39,9 +39,9 @@ pub(super) struct Spent {
 /// Tokens and money set aside for a request in flight. They stay charged unless the request is known to have cost
 /// something else: a reply that was lost may have been paid for.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct MeterHold {
     meter: Arc<Meter>,
-    held: Spent,
+    held: MeterReading,
 }
 
 impl Meter {
@@ -63,19 +63,19 @@ impl Meter {
     /// # Errors
     ///
     /// Returns [`OverLimit`] if it does not fit into the limit.
-    pub(super) fn hold(self: &Arc<Self>, tokens: u64) -> Result<Hold, OverLimit> {
+    pub(super) fn hold(self: &Arc<Self>, tokens: u64) -> Result<MeterHold, OverLimit> {
         let mut spent = self.spent();
         let nanos = self.fits(&spent, tokens)?;
         spent.tokens = spent.tokens.saturating_add(tokens);
         spent.nanos = spent.nanos.saturating_add(nanos);
-        Ok(Hold { meter: Arc::clone(self), held: Spent { tokens, nanos } })
+        Ok(MeterHold { meter: Arc::clone(self), held: MeterReading { tokens, nanos } })
     }
 
-    pub(super) fn spent_so_far(&self) -> Spent {
+    pub(super) fn spent_so_far(&self) -> MeterReading {
         *self.spent()
     }
 
-    fn fits(&self, spent: &Spent, tokens: u64) -> Result<u64, OverLimit> {
+    fn fits(&self, spent: &MeterReading, tokens: u64) -> Result<u64, OverLimit> {
         let nanos = cost_nanos(self.price.unwrap_or(0), tokens);
         let needed = spent.nanos.saturating_add(nanos);
         match self.limit {
@@ -84,12 +84,12 @@ impl Meter {
         }
     }
 
-    fn spent(&self) -> MutexGuard<'_, Spent> {
+    fn spent(&self) -> MutexGuard<'_, MeterReading> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Hold {
+impl MeterHold {
     /// Charges the tokens that the server reports in place of those set aside.
     pub(super) fn settle(self, tokens: u64) {
         let nanos = cost_nanos(self.meter.price.unwrap_or(0), tokens);
@@ -116,11 +116,11 @@ mod tests {
         let second = meter.hold(2).unwrap();
         assert_eq!(meter.hold(1).unwrap_err(), OverLimit { needed: 120, limit: 100 });
         first.settle(1);
-        assert_eq!(meter.spent_so_far(), Spent { tokens: 3, nanos: 60 });
+        assert_eq!(meter.spent_so_far(), MeterReading { tokens: 3, nanos: 60 });
         second.release();
-        assert_eq!(meter.spent_so_far(), Spent { tokens: 1, nanos: 20 });
+        assert_eq!(meter.spent_so_far(), MeterReading { tokens: 1, nanos: 20 });
         drop(meter.hold(4).unwrap());
-        assert_eq!(meter.spent_so_far(), Spent { tokens: 5, nanos: 100 }, "a lost reply may have been paid for");
+        assert_eq!(meter.spent_so_far(), MeterReading { tokens: 5, nanos: 100 }, "a lost reply may have been paid for");
         assert!(meter.check(1).is_err() && meter.check(0).is_ok());
     }
 

@@ -32,14 +32,14 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::meter::cost_nanos;
 use self::meter::{Meter, OverLimit};
-pub use self::request::EndpointError;
+pub use self::request::EmbeddingServerError;
 use self::request::Vectors;
 pub(crate) use self::settings::EndpointOptions;
 use self::settings::Shorten;
 pub use self::settings::{EndpointSettings, EndpointSettingsError};
 use super::batch::normalised;
 use super::recipe::Recipe;
-use super::{EmbedError, Embedded, Embedder, Sent, Server, builtin};
+use super::{EmbedError, Embedded, Embedder, EmbeddingServer, Sent, builtin};
 use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
 use crate::base::http::{Exchange, NoReply, client_for, exchange};
@@ -84,7 +84,7 @@ struct EndpointCore {
 /// The vectors of a batch, as far as they came, and why no further ones did.
 struct Part {
     vectors: Vec<Option<Vec<f32>>>,
-    error: Option<EndpointError>,
+    error: Option<EmbeddingServerError>,
 }
 
 impl Endpoint {
@@ -129,9 +129,9 @@ impl Endpoint {
     }
 
     /// Returns a text with its prefix, and whether it was cut to the window.
-    fn prepared(&self, prefix: &str, text: &str) -> Result<(String, bool), EndpointError> {
+    fn prepared(&self, prefix: &str, text: &str) -> Result<(String, bool), EmbeddingServerError> {
         if !text.chars().any(|letter| !letter.is_whitespace()) {
-            return Err(EndpointError::EmptyText);
+            return Err(EmbeddingServerError::EmptyText);
         }
         let (text, is_cut) = self.cut(text, self.max_tokens());
         Ok((format!("{prefix}{text}"), is_cut))
@@ -151,7 +151,7 @@ impl Endpoint {
 
     /// Embeds texts that have their prefixes, as far as possible.
     async fn embed(&self, texts: Vec<String>, stop: &CancellationToken) -> Part {
-        let Server { batch, concurrency, .. } = self.shared.settings.server;
+        let EmbeddingServer { batch, concurrency, .. } = self.shared.settings.server;
         let mut vectors = vec![None; texts.len()];
         // After a failure no request is begun or repeated; those in flight may be paid for, and are waited for.
         let halt = stop.child_token();
@@ -174,7 +174,7 @@ impl Endpoint {
             }
             // The others stopped because of the first.
             first_error = match (first_error, part.error) {
-                (None | Some(EndpointError::Stopped), Some(error)) => Some(error),
+                (None | Some(EmbeddingServerError::Stopped), Some(error)) => Some(error),
                 (known, _) => known,
             };
         }
@@ -196,7 +196,7 @@ impl Endpoint {
         let mut left: Vec<Range<usize>> = std::iter::once(0..texts.len()).collect();
         while let Some(range) = left.pop() {
             let answer = if halt.is_cancelled() {
-                Err(EndpointError::Stopped)
+                Err(EmbeddingServerError::Stopped)
             } else {
                 self.ask(&texts[range.clone()], policy, halt, stop).await
             };
@@ -206,11 +206,11 @@ impl Endpoint {
                         vectors[place] = Some(vector);
                     }
                 }
-                Err(EndpointError::TooLarge { .. }) if range.len() > 1 => {
+                Err(EmbeddingServerError::TooLarge { .. }) if range.len() > 1 => {
                     let middle = range.start + range.len() / 2;
                     left.extend([middle..range.end, range.start..middle]);
                 }
-                Err(error @ EndpointError::TooLarge { .. }) => {
+                Err(error @ EmbeddingServerError::TooLarge { .. }) => {
                     let text = &texts[range.start];
                     // By a quarter each time: tokenizer and limit of the server are not known here.
                     let most = self.shared.counter.count(text) * 3 / 4;
@@ -236,8 +236,8 @@ impl Endpoint {
         policy: &Policy,
         halt: &CancellationToken,
         stop: &CancellationToken,
-    ) -> Result<Vec<Vec<f32>>, EndpointError> {
-        let pause = |wait: Duration, error: EndpointError| async move {
+    ) -> Result<Vec<Vec<f32>>, EmbeddingServerError> {
+        let pause = |wait: Duration, error: EmbeddingServerError| async move {
             tracing::info!(%error, seconds = wait.as_secs_f64(), "retrying the embedding request");
             match select(self.shared.clock.sleep(wait), pin!(halt.cancelled())).await {
                 Either::Left(_) if !halt.is_cancelled() => Ok(()),
@@ -247,10 +247,14 @@ impl Endpoint {
         retry(policy, rand::random::<f64>, pause, || self.ask_once(texts, stop)).await
     }
 
-    async fn ask_once(&self, texts: &[String], stop: &CancellationToken) -> Result<Vec<Vec<f32>>, EndpointError> {
+    async fn ask_once(
+        &self,
+        texts: &[String],
+        stop: &CancellationToken,
+    ) -> Result<Vec<Vec<f32>>, EmbeddingServerError> {
         let EndpointSettings { server, key, timeout, .. } = &self.shared.settings;
         if self.shared.is_offline {
-            return Err(EndpointError::Offline);
+            return Err(EmbeddingServerError::Offline);
         }
         let most = texts.iter().map(|text| self.shared.counter.count(text) as u64 + FRAME_TOKENS).sum();
         let hold = self.meter.hold(most)?;
@@ -267,7 +271,7 @@ impl Endpoint {
         });
         let read = match select(exchanged, stopped).await {
             Either::Left((reply, _)) => self.read(reply, texts.len()),
-            Either::Right(_) => Err(EndpointError::Stopped),
+            Either::Right(_) => Err(EmbeddingServerError::Stopped),
         };
         match read {
             Ok(Vectors { vectors, tokens }) => {
@@ -283,7 +287,7 @@ impl Endpoint {
         }
     }
 
-    fn read(&self, reply: Result<Exchange, NoReply>, texts: usize) -> Result<Vectors, EndpointError> {
+    fn read(&self, reply: Result<Exchange, NoReply>, texts: usize) -> Result<Vectors, EmbeddingServerError> {
         let key = self.shared.settings.key.as_ref();
         let scrubbed = |text: &str| key.map_or_else(|| text.to_owned(), |key| key.scrub(text));
         let reply = reply.map_err(|error| request::without_reply(&error, scrubbed))?;
@@ -297,18 +301,18 @@ impl Endpoint {
     }
 
     /// Returns a vector of length one with the dimensions of the settings.
-    fn as_stored(&self, mut vector: Vec<f32>) -> Result<Vec<f32>, EndpointError> {
+    fn as_stored(&self, mut vector: Vec<f32>) -> Result<Vec<f32>, EmbeddingServerError> {
         let expected = self.dimension();
         if self.shared.settings.shorten == Some(Shorten::Here) {
             vector.truncate(expected);
         }
         if vector.len() != expected {
-            return Err(EndpointError::WrongDimensions { found: vector.len(), expected });
+            return Err(EmbeddingServerError::WrongDimensions { found: vector.len(), expected });
         }
-        normalised(vector).ok_or(EndpointError::NoDirection)
+        normalised(vector).ok_or(EmbeddingServerError::NoDirection)
     }
 
-    fn failed(&self, source: EndpointError) -> EmbedError {
+    fn failed(&self, source: EmbeddingServerError) -> EmbedError {
         let address = self.shared.settings.server.address.to_string();
         EmbedError::Endpoint { model: self.shared.settings.model.clone(), address, source: Box::new(source) }
     }
@@ -364,13 +368,13 @@ impl Embedder for Endpoint {
             match (vectors.into_iter().flatten().next(), error) {
                 (Some(vector), None) => Ok(vector),
                 (_, Some(error)) => Err(error),
-                (None, None) => Err(EndpointError::Stopped),
+                (None, None) => Err(EmbeddingServerError::Stopped),
             }
         });
         self.wait(asked)?.map_err(|error| self.failed(error))
     }
 
-    fn server(&self) -> Option<&Server> {
+    fn server(&self) -> Option<&EmbeddingServer> {
         Some(&self.shared.settings.server)
     }
 
@@ -403,7 +407,7 @@ impl Embedder for Endpoint {
     }
 
     fn at_once(&self) -> usize {
-        let Server { batch, concurrency, .. } = self.shared.settings.server;
+        let EmbeddingServer { batch, concurrency, .. } = self.shared.settings.server;
         batch.saturating_mul(concurrency)
     }
 
@@ -429,7 +433,7 @@ impl Embedder for Endpoint {
     }
 }
 
-impl From<OverLimit> for EndpointError {
+impl From<OverLimit> for EmbeddingServerError {
     fn from(OverLimit { needed, limit }: OverLimit) -> Self {
         Self::OverLimit { needed, limit }
     }

@@ -37,7 +37,7 @@ const TOO_LARGE: [&str; 9] = [
 
 /// An embedding server gave no vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
+pub enum EmbeddingServerError {
     /// `dr` is offline.
     #[error("dr is offline")]
     Offline,
@@ -129,7 +129,7 @@ pub enum EndpointError {
     Stopped,
 }
 
-impl EndpointError {
+impl EmbeddingServerError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         Some(match self {
@@ -189,7 +189,7 @@ impl EndpointError {
     }
 }
 
-impl Guarded for EndpointError {
+impl Guarded for EmbeddingServerError {
     fn health(&self) -> Health {
         match self {
             Self::NoReply { .. }
@@ -207,7 +207,7 @@ impl Guarded for EndpointError {
     }
 }
 
-impl Failure for EndpointError {
+impl Failure for EmbeddingServerError {
     fn again(&self) -> Again {
         match self {
             Self::NoReply { may_be_done: true, .. } => Again::Unanswered,
@@ -245,30 +245,30 @@ pub(super) fn max_reply_bytes(texts: usize) -> usize {
 }
 
 /// Classifies a request without a complete reply.
-pub(super) fn without_reply(error: &NoReply, scrubbed: impl Fn(&str) -> String) -> EndpointError {
-    let no_reply = |may_be_done| EndpointError::NoReply { reason: scrubbed(&with_causes(error)), may_be_done };
+pub(super) fn without_reply(error: &NoReply, scrubbed: impl Fn(&str) -> String) -> EmbeddingServerError {
+    let no_reply = |may_be_done| EmbeddingServerError::NoReply { reason: scrubbed(&with_causes(error)), may_be_done };
     match error {
         NoReply::Failed(cause) => no_reply(!cause.is_connect()),
         NoReply::TimedOut | NoReply::Body(BodyError::Broken(_)) => no_reply(true),
-        NoReply::Body(BodyError::TooLarge { max_bytes }) => EndpointError::TooMuch { max_bytes: *max_bytes },
+        NoReply::Body(BodyError::TooLarge { max_bytes }) => EmbeddingServerError::TooMuch { max_bytes: *max_bytes },
     }
 }
 
 /// Classifies a reply with an error status. `body` is without the key.
-pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> EndpointError {
+pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> EmbeddingServerError {
     let (reason, lower) = (reason(body), body.to_lowercase());
     let status = status.as_u16();
     let is_too_large = status == 413 || TOO_LARGE.iter().any(|words| lower.contains(words));
     let is_of_quota = lower.contains("insufficient_quota") || lower.contains("exceeded your current quota");
     match status {
-        401 | 403 => EndpointError::Key { status },
-        402 => EndpointError::Quota { status },
+        401 | 403 => EmbeddingServerError::Key { status },
+        402 => EmbeddingServerError::Quota { status },
         // Not asked again as a busy server is: the quota stays used up.
-        429 if is_of_quota => EndpointError::Quota { status },
+        429 if is_of_quota => EmbeddingServerError::Quota { status },
         // Llama.cpp reports a text that is too long with the status of an internal error.
-        400 | 413 | 422 | 500 if is_too_large => EndpointError::TooLarge { status, reason },
-        408 | 409 | 429 | 500..=599 => EndpointError::Busy { status, reason, retry_after: retry_after(headers) },
-        _ => EndpointError::Refused { status, reason },
+        400 | 413 | 422 | 500 if is_too_large => EmbeddingServerError::TooLarge { status, reason },
+        408 | 409 | 429 | 500..=599 => EmbeddingServerError::Busy { status, reason, retry_after: retry_after(headers) },
+        _ => EmbeddingServerError::Refused { status, reason },
     }
 }
 
@@ -295,14 +295,14 @@ pub(super) struct Vectors {
 }
 
 #[derive(Deserialize)]
-struct Reply {
-    data: Vec<Entry>,
+struct EmbeddingReply {
+    data: Vec<EmbeddingEntry>,
     #[serde(default)]
     usage: Option<Consumed>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct EmbeddingEntry {
     /// Left out by some servers, whose vectors are in the order of the texts.
     #[serde(default)]
     index: Option<usize>,
@@ -321,13 +321,13 @@ struct Consumed {
 ///
 /// # Errors
 ///
-/// Returns [`EndpointError::Form`] unless each text has one vector of numbers.
-pub(super) fn read(body: &[u8], texts: usize) -> Result<Vectors, EndpointError> {
-    let form = |reason: String| EndpointError::Form { reason: shortened(&reason) };
-    let reply: Reply = serde_json::from_slice(body).map_err(|error| form(error.to_string()))?;
+/// Returns [`EmbeddingServerError::Form`] unless each text has one vector of numbers.
+pub(super) fn read(body: &[u8], texts: usize) -> Result<Vectors, EmbeddingServerError> {
+    let form = |reason: String| EmbeddingServerError::Form { reason: shortened(&reason) };
+    let reply: EmbeddingReply = serde_json::from_slice(body).map_err(|error| form(error.to_string()))?;
     let found = reply.data.len();
     let mut vectors = vec![None; texts];
-    for (place, Entry { index, embedding }) in reply.data.into_iter().enumerate() {
+    for (place, EmbeddingEntry { index, embedding }) in reply.data.into_iter().enumerate() {
         match vectors.get_mut(index.unwrap_or(place)) {
             Some(vector @ None) => *vector = Some(embedding),
             Some(Some(_)) => return Err(form("two vectors are for the same text".to_owned())),

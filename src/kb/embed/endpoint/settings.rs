@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Server;
+use super::super::EmbeddingServer;
 use super::super::family::Family;
 use crate::base::environment::{Environment, KeyError, OPENAI_KEY};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret};
@@ -125,7 +125,7 @@ impl EndpointSettingsError {
 pub struct EndpointSettings {
     /// Name of the model, as the server knows it.
     pub(super) model: String,
-    pub(super) server: Server,
+    pub(super) server: EmbeddingServer,
     pub(super) key: Option<Secret>,
     /// Components of a vector as it is stored.
     pub(super) dimensions: usize,
@@ -185,7 +185,7 @@ impl EndpointOptions {
         let prefix = |own: &Option<String>, known: &str| own.clone().unwrap_or_else(|| known.to_owned());
         Ok(EndpointSettings {
             model: model.to_owned(),
-            server: Server {
+            server: EmbeddingServer {
                 address,
                 is_local,
                 price,

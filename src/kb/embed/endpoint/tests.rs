@@ -55,7 +55,7 @@ fn refused(status: u16, message: &str) -> Response {
     Response::json(status, &json!({ "error": { "message": message } }))
 }
 
-fn source(error: EmbedError) -> EndpointError {
+fn source(error: EmbedError) -> EmbeddingServerError {
     match error {
         EmbedError::Endpoint { source, .. } => *source,
         other => panic!("{other:?}"),
@@ -115,7 +115,7 @@ fn long_vectors_are_shortened_by_the_server_or_here_if_the_settings_say_so_and_e
     assert_eq!(server.requests()[1].json["dimensions"], Value::Null);
     let error = endpoint(&server, options()).embed_query("a").unwrap_err();
     assert!(error.hint().unwrap().contains("shorten = \"here\""), "{error:?}");
-    assert_eq!(source(error), EndpointError::WrongDimensions { found: 8, expected: 4 });
+    assert_eq!(source(error), EmbeddingServerError::WrongDimensions { found: 8, expected: 4 });
 }
 
 #[test]
@@ -132,12 +132,12 @@ fn busy_server_is_asked_again_when_it_wants_and_a_refusal_is_not_repeated() {
     assert!((7_000..=9_000).contains(&waited.as_millis()), "{waited:?}");
     assert_eq!((server.count(), endpoint.sent().tokens), (3, 5), "a refused request costs nothing");
     for (response, expected) in [
-        (refused(401, "who are you"), EndpointError::Key { status: 401 }),
-        (refused(402, "no money"), EndpointError::Quota { status: 402 }),
-        (refused(429, "You exceeded your current quota"), EndpointError::Quota { status: 429 }),
-        (refused(404, "no such model"), EndpointError::Refused { status: 404, reason: "no such model".into() }),
+        (refused(401, "who are you"), EmbeddingServerError::Key { status: 401 }),
+        (refused(402, "no money"), EmbeddingServerError::Quota { status: 402 }),
+        (refused(429, "You exceeded your current quota"), EmbeddingServerError::Quota { status: 429 }),
+        (refused(404, "no such model"), EmbeddingServerError::Refused { status: 404, reason: "no such model".into() }),
         (Response::text(400, "<html>"), {
-            EndpointError::Refused { status: 400, reason: "the server does not say why".into() }
+            EmbeddingServerError::Refused { status: 400, reason: "the server does not say why".into() }
         }),
     ] {
         let server = ModelServer::always(response);
@@ -150,7 +150,7 @@ fn busy_server_is_asked_again_when_it_wants_and_a_refusal_is_not_repeated() {
 fn server_that_stays_busy_is_given_up() {
     let server = ModelServer::always(refused(500, "broken"));
     let error = endpoint(&server, options()).embed_passages(&["a"]).unwrap_err();
-    assert!(matches!(source(error), EndpointError::Busy { status: 500, .. }));
+    assert!(matches!(source(error), EmbeddingServerError::Busy { status: 500, .. }));
     assert_eq!(server.count(), 6);
 }
 
@@ -166,7 +166,7 @@ fn lost_reply_is_asked_for_twice_more_and_each_may_have_been_paid_for() {
         assert!(once.sent().tokens > 5 + 2 * FRAME_TOKENS, "{:?}", once.sent());
         let server = ModelServer::start(move |_| lost());
         let error = source(endpoint(&server, options()).embed_passages(&["a"]).unwrap_err());
-        assert!(matches!(error, EndpointError::NoReply { may_be_done: true, .. }), "{error:?}");
+        assert!(matches!(error, EmbeddingServerError::NoReply { may_be_done: true, .. }), "{error:?}");
         assert_eq!(server.count(), 3);
     }
 }
@@ -181,7 +181,7 @@ fn server_that_does_not_answer_in_time_is_given_up() {
     });
     let endpoint = on(&server, EndpointOptions { timeout_seconds: Some(30), ..options() }, &clock);
     let error = source(endpoint.embed_passages(&["a"]).unwrap_err());
-    let expected = EndpointError::NoReply { reason: "no reply in time".into(), may_be_done: true };
+    let expected = EmbeddingServerError::NoReply { reason: "no reply in time".into(), may_be_done: true };
     assert_eq!((error, server.count()), (expected, 3));
 }
 
@@ -243,15 +243,15 @@ fn text_that_is_too_long_for_the_model_is_cut_and_counted() {
     assert_eq!(wide.sent().shortened, 1);
     let server = ModelServer::always(refused(500, "input is too large to process. increase the physical batch size"));
     let error = source(endpoint(&server, options()).embed_passages(&[long.as_str()]).unwrap_err());
-    assert!(matches!(error, EndpointError::TooLarge { status: 500, .. }), "{error:?}");
+    assert!(matches!(error, EmbeddingServerError::TooLarge { status: 500, .. }), "{error:?}");
 }
 
 #[test]
 fn empty_text_is_never_sent() {
     let server = ModelServer::start(answered);
     let endpoint = endpoint(&server, EndpointOptions { passage_prefix: Some("passage: ".into()), ..options() });
-    assert_eq!(source(endpoint.embed_passages(&["a", " \n"]).unwrap_err()), EndpointError::EmptyText);
-    assert_eq!(source(endpoint.embed_query("").unwrap_err()), EndpointError::EmptyText);
+    assert_eq!(source(endpoint.embed_passages(&["a", " \n"]).unwrap_err()), EmbeddingServerError::EmptyText);
+    assert_eq!(source(endpoint.embed_query("").unwrap_err()), EmbeddingServerError::EmptyText);
     assert_eq!(endpoint.embed_passages(&[]).unwrap(), Vec::<Vec<f32>>::new());
     assert_eq!(server.count(), 0);
 }
@@ -263,14 +263,17 @@ fn no_request_is_sent_that_could_pass_the_limit_and_what_was_made_before_is_retu
     let priced = EndpointOptions { price: Some(1_000.0), batch: Some(1), concurrency: Some(1), ..options() };
     let endpoint = endpoint(&server, priced);
     let poor = endpoint.within(Some(1_000_000)).unwrap();
-    assert!(matches!(source(poor.embed_query("a").unwrap_err()), EndpointError::OverLimit { limit: 1_000_000, .. }));
+    assert!(matches!(
+        source(poor.embed_query("a").unwrap_err()),
+        EmbeddingServerError::OverLimit { limit: 1_000_000, .. }
+    ));
     assert_eq!(server.count(), 0);
     assert!(poor.check_cost(1).is_ok() && poor.check_cost(2).is_err());
     // The server reports five tokens for each text, and up to six are set aside.
     let limited = endpoint.within(Some(12_000_000)).unwrap();
     let Embedded { vectors, error } = limited.embed_until(&["a", "b", "c"], &CancellationToken::new());
     assert_eq!(vectors, [Some(unit("a")), Some(unit("b")), None]);
-    assert!(matches!(source(error.unwrap()), EndpointError::OverLimit { .. }));
+    assert!(matches!(source(error.unwrap()), EmbeddingServerError::OverLimit { .. }));
     assert_eq!(limited.sent(), Sent { tokens: 10, cost_nanos: Some(10_000_000), shortened: 0 });
     assert_eq!(endpoint.sent().tokens, 0, "each copy counts for itself");
 }
@@ -324,7 +327,7 @@ fn server_that_fails_twice_is_not_asked_for_queries_for_a_while() {
         endpoint.embed_query("a").unwrap_err();
     }
     assert_eq!(server.count(), 2);
-    assert!(matches!(source(endpoint.embed_query("a").unwrap_err()), EndpointError::Open(_)));
+    assert!(matches!(source(endpoint.embed_query("a").unwrap_err()), EmbeddingServerError::Open(_)));
 }
 
 #[test]
@@ -336,8 +339,8 @@ fn query_that_is_refused_or_passes_the_limit_of_its_run_stops_no_other_query() {
     let endpoint = endpoint(&server, EndpointOptions { price: Some(1_000.0), ..options() });
     let poor = endpoint.within(Some(1)).unwrap();
     for _ in 0..3 {
-        assert!(matches!(source(poor.embed_query("a").unwrap_err()), EndpointError::OverLimit { .. }));
-        assert!(matches!(source(endpoint.embed_query("bad").unwrap_err()), EndpointError::Refused { .. }));
+        assert!(matches!(source(poor.embed_query("a").unwrap_err()), EmbeddingServerError::OverLimit { .. }));
+        assert!(matches!(source(endpoint.embed_query("bad").unwrap_err()), EmbeddingServerError::Refused { .. }));
     }
     assert_eq!(endpoint.embed_query("a").unwrap(), unit("a"));
 }
@@ -348,8 +351,8 @@ fn offline_nothing_is_sent() {
     let options = EndpointOptions { base_url: Some(server.url()), ..options() };
     let settings = options.resolve("mine", &Environment::default(), None).unwrap();
     let offline = Endpoint::new(settings, true, None, Arc::new(ManualClock::default())).unwrap();
-    assert_eq!(source(offline.embed_query("a").unwrap_err()), EndpointError::Offline);
-    assert_eq!(source(offline.embed_passages(&["a"]).unwrap_err()), EndpointError::Offline);
+    assert_eq!(source(offline.embed_query("a").unwrap_err()), EmbeddingServerError::Offline);
+    assert_eq!(source(offline.embed_passages(&["a"]).unwrap_err()), EmbeddingServerError::Offline);
     assert_eq!(server.count(), 0);
 }
 
