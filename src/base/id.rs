@@ -5,6 +5,28 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+/// Makes a type with `FromStr` and `Display` one that serde stores as its text, by
+/// `#[serde(try_from = "String", into = "String")]`.
+macro_rules! as_text {
+    ($type:ident) => {
+        impl TryFrom<String> for $type {
+            type Error = <Self as std::str::FromStr>::Err;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}
+
+pub(crate) use as_text;
+
 /// The text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an id (expected 16 hex digits, for example `4f1c09a2b7de5533`)")]
@@ -58,19 +80,7 @@ macro_rules! id_type {
             }
         }
 
-        impl TryFrom<String> for $name {
-            type Error = ParseIdError;
-
-            fn try_from(text: String) -> Result<Self, Self::Error> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0
-            }
-        }
+        as_text!($name);
     };
 }
 
@@ -148,19 +158,7 @@ impl FromStr for NodeId {
     }
 }
 
-impl TryFrom<String> for NodeId {
-    type Error = ParseNodeIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<NodeId> for String {
-    fn from(id: NodeId) -> Self {
-        id.to_string()
-    }
-}
+as_text!(NodeId);
 
 /// Longest job id, in bytes.
 const MAX_JOB_ID: usize = 200;
@@ -188,19 +186,7 @@ impl FromStr for JobId {
     }
 }
 
-impl TryFrom<String> for JobId {
-    type Error = ParseJobIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<JobId> for String {
-    fn from(id: JobId) -> Self {
-        id.0
-    }
-}
+as_text!(JobId);
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

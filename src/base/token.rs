@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
 use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 
+use super::id::as_text;
+
 /// Counts the tokens of a text for a particular model.
 ///
 /// Special tokens that a model adds around an input (`[CLS]`, `[SEP]`) are not counted; a caller that fills the model's
@@ -72,19 +74,7 @@ impl FromStr for Encoding {
     }
 }
 
-impl TryFrom<String> for Encoding {
-    type Error = ParseEncodingError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<Encoding> for String {
-    fn from(encoding: Encoding) -> Self {
-        encoding.to_string()
-    }
-}
+as_text!(Encoding);
 
 /// Counts tokens for one language model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

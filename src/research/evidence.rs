@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::node::NodeId;
+use crate::base::id::as_text;
 use crate::kb::chunk::headings_above;
 use crate::kb::document::Document;
 use crate::source::{Label, Passage, Place, SourceFile};
@@ -61,19 +62,7 @@ impl FromStr for EvidenceId {
     }
 }
 
-impl TryFrom<String> for EvidenceId {
-    type Error = ParseEvidenceIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<EvidenceId> for String {
-    fn from(id: EvidenceId) -> Self {
-        id.to_string()
-    }
-}
+as_text!(EvidenceId);
 
 /// A quote and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

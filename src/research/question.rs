@@ -6,6 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::base::id::as_text;
 use crate::base::line::one_line;
 
 /// Longest question, in characters. A longer text is a pasted document: it would crowd out the evidence in every
@@ -59,19 +60,7 @@ impl FromStr for Question {
     }
 }
 
-impl TryFrom<String> for Question {
-    type Error = QuestionError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<Question> for String {
-    fn from(question: Question) -> Self {
-        question.0
-    }
-}
+as_text!(Question);
 
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

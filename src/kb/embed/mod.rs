@@ -71,6 +71,7 @@ pub use self::store::ModelStore;
 pub(crate) use self::store::{ModelSource, ModelStoreError};
 use crate::base::clock::SystemClock;
 use crate::base::http::BaseUrl;
+use crate::base::id::as_text;
 use crate::base::language::Language;
 use crate::base::script::{Script, share_of};
 use crate::base::token::CountTokens;
@@ -316,19 +317,7 @@ impl fmt::Display for EmbedderChoice {
     }
 }
 
-impl From<EmbedderChoice> for String {
-    fn from(choice: EmbedderChoice) -> Self {
-        choice.to_string()
-    }
-}
-
-impl TryFrom<String> for EmbedderChoice {
-    type Error = ParseEmbedderChoiceError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
+as_text!(EmbedderChoice);
 
 /// Options of [`load`].
 #[derive(Clone, Debug)]

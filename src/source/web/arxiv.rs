@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use roxmltree::{Document, Node};
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery};
 use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError};
 use crate::base::word::WordSplitter;
@@ -37,27 +36,21 @@ impl Arxiv {
     }
 }
 
-impl SearchProvider for Arxiv {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for Arxiv {
+    fn endpoint(&self) -> &Endpoint {
+        &self.0
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.0.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-            let words = [("search_query", asked(query)), ("max_results", limit), ("sortBy", "relevance".into())];
-            let reply = self.0.send_text(self.0.get("/api/query").query(&words)).await?;
-            // Without document types, so an entity cannot expand.
-            let document = Document::parse(&reply).ok();
-            let feed = document.as_ref().map(Document::root_element).filter(|root| root.tag_name().name() == "feed");
-            let feed = feed.ok_or_else(|| self.0.bad_reply("not Atom"))?;
-            let entries = feed.children().filter(|node| node.tag_name().name() == "entry");
-            Ok(entries.filter_map(|entry| read(&entry).hit()).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+        let words = [("search_query", asked(query)), ("max_results", limit), ("sortBy", "relevance".into())];
+        let reply = self.0.send_text(self.0.get("/api/query").query(&words)).await?;
+        // Without document types, so an entity cannot expand.
+        let document = Document::parse(&reply).ok();
+        let feed = document.as_ref().map(Document::root_element).filter(|root| root.tag_name().name() == "feed");
+        let feed = feed.ok_or_else(|| self.0.bad_reply("not Atom"))?;
+        let entries = feed.children().filter(|node| node.tag_name().name() == "entry");
+        Ok(entries.filter_map(|entry| read(&entry).hit()).collect())
     }
 }
 

@@ -1,10 +1,9 @@
 //! Brave Search: an engine with its own index, with a key.
 
-use futures::future::BoxFuture;
 use jiff::civil::{Date, date};
 use serde_json::Value;
 
-use super::provider::{DateRange, Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, hit, without_markup};
+use super::provider::{DateRange, Endpoint, EngineApi, WebError, WebHit, WebQuery, cut, hit, without_markup};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
 /// Name in settings and journals.
@@ -43,35 +42,29 @@ impl Brave {
     }
 }
 
-impl SearchProvider for Brave {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for Brave {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.endpoint.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let words: Vec<_> = query.text.as_str().split_whitespace().take(MAX_QUERY_WORDS).collect();
-            let count = query.limit.clamp(1, MAX_RESULTS).to_string();
-            let mut asked = vec![
-                ("q", cut(&words.join(" "), MAX_QUERY_CHARS)),
-                ("count", count),
-                ("text_decorations", "false".to_owned()),
-            ];
-            asked.extend(freshness(query.dates).map(|dates| ("freshness", dates)));
-            let request = self.endpoint.get("/res/v1/web/search").query(&asked);
-            let request = request.header("X-Subscription-Token", self.key.header());
-            let reply = self.endpoint.send(request).await?;
-            // Without results, Brave omits the list.
-            if reply.is_object() && reply["web"].is_null() {
-                return Ok(Vec::new());
-            }
-            let entries = self.endpoint.list(&reply, "/web/results")?;
-            Ok(entries.iter().filter_map(read).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let words: Vec<_> = query.text.as_str().split_whitespace().take(MAX_QUERY_WORDS).collect();
+        let count = query.limit.clamp(1, MAX_RESULTS).to_string();
+        let mut asked = vec![
+            ("q", cut(&words.join(" "), MAX_QUERY_CHARS)),
+            ("count", count),
+            ("text_decorations", "false".to_owned()),
+        ];
+        asked.extend(freshness(query.dates).map(|dates| ("freshness", dates)));
+        let request = self.endpoint.get("/res/v1/web/search").query(&asked);
+        let request = request.header("X-Subscription-Token", self.key.header());
+        let reply = self.endpoint.send(request).await?;
+        // Without results, Brave omits the list.
+        if reply.is_object() && reply["web"].is_null() {
+            return Ok(Vec::new());
+        }
+        let entries = self.endpoint.list(&reply, "/web/results")?;
+        Ok(entries.iter().filter_map(read).collect())
     }
 }
 

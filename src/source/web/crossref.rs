@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError};
 
@@ -40,33 +39,27 @@ impl Crossref {
     }
 }
 
-impl SearchProvider for Crossref {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for Crossref {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.endpoint.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let mut words = vec![
-                ("query", query.text.as_str().to_owned()),
-                ("rows", query.limit.clamp(1, MAX_RESULTS).to_string()),
-                ("select", FIELDS.to_owned()),
-            ];
-            let since = query.dates.since.map(|day| format!("from-pub-date:{day}"));
-            let until = query.dates.until.map(|day| format!("until-pub-date:{day}"));
-            let dates: Vec<_> = since.into_iter().chain(until).collect();
-            words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
-            // Crossref asks for it, and may limit requests without.
-            let mail = self.contact.as_ref().and_then(Contact::mail);
-            words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
-            let reply = self.endpoint.send(self.endpoint.get("/works").query(&words)).await?;
-            let entries = self.endpoint.list(&reply, "/message/items")?;
-            Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let mut words = vec![
+            ("query", query.text.as_str().to_owned()),
+            ("rows", query.limit.clamp(1, MAX_RESULTS).to_string()),
+            ("select", FIELDS.to_owned()),
+        ];
+        let since = query.dates.since.map(|day| format!("from-pub-date:{day}"));
+        let until = query.dates.until.map(|day| format!("until-pub-date:{day}"));
+        let dates: Vec<_> = since.into_iter().chain(until).collect();
+        words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+        // Crossref asks for it, and may limit requests without.
+        let mail = self.contact.as_ref().and_then(Contact::mail);
+        words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
+        let reply = self.endpoint.send(self.endpoint.get("/works").query(&words)).await?;
+        let entries = self.endpoint.list(&reply, "/message/items")?;
+        Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
     }
 }
 

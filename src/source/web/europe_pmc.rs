@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError};
 
@@ -33,25 +32,19 @@ impl EuropePmc {
     }
 }
 
-impl SearchProvider for EuropePmc {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for EuropePmc {
+    fn endpoint(&self) -> &Endpoint {
+        &self.0
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.0.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-            let words = [("query", asked(query)), ("format", "json".into()), ("resultType", "core".into())];
-            let path = "/europepmc/webservices/rest/search";
-            let request = self.0.get(path).query(&words).query(&[("pageSize", limit)]);
-            let reply = self.0.send(request).await?;
-            let entries = self.0.list(&reply, "/resultList/result")?;
-            Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+        let words = [("query", asked(query)), ("format", "json".into()), ("resultType", "core".into())];
+        let path = "/europepmc/webservices/rest/search";
+        let request = self.0.get(path).query(&words).query(&[("pageSize", limit)]);
+        let reply = self.0.send(request).await?;
+        let entries = self.0.list(&reply, "/resultList/result")?;
+        Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
     }
 }
 

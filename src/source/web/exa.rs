@@ -1,9 +1,8 @@
 //! Exa: a semantic search engine, with a key.
 
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, hit};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, hit};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
 /// Name in settings and journals.
@@ -35,33 +34,27 @@ impl Exa {
     }
 }
 
-impl SearchProvider for Exa {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for Exa {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.endpoint.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let mut body = json!({
-                "query": query.text,
-                "numResults": query.limit.clamp(1, MAX_RESULTS),
-                "contents": { "highlights": true, "text": { "maxCharacters": TEXT_CHARS } },
-            });
-            if let Some(day) = query.dates.since {
-                body["startPublishedDate"] = format!("{day}T00:00:00.000Z").into();
-            }
-            if let Some(day) = query.dates.until {
-                body["endPublishedDate"] = format!("{day}T23:59:59.999Z").into();
-            }
-            let request = self.endpoint.post("/search").header("x-api-key", self.key.header()).json(&body);
-            let reply = self.endpoint.send(request).await?;
-            let entries = self.endpoint.list(&reply, "/results")?;
-            Ok(entries.iter().filter_map(read).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let mut body = json!({
+            "query": query.text,
+            "numResults": query.limit.clamp(1, MAX_RESULTS),
+            "contents": { "highlights": true, "text": { "maxCharacters": TEXT_CHARS } },
+        });
+        if let Some(day) = query.dates.since {
+            body["startPublishedDate"] = format!("{day}T00:00:00.000Z").into();
+        }
+        if let Some(day) = query.dates.until {
+            body["endPublishedDate"] = format!("{day}T23:59:59.999Z").into();
+        }
+        let request = self.endpoint.post("/search").header("x-api-key", self.key.header()).json(&body);
+        let reply = self.endpoint.send(request).await?;
+        let entries = self.endpoint.list(&reply, "/results")?;
+        Ok(entries.iter().filter_map(read).collect())
     }
 }
 

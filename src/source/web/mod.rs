@@ -90,7 +90,7 @@ pub(crate) use self::searxng::SearxNg;
 pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
 pub(crate) use self::url::{WebUrl, named_in};
 use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
-use crate::base::breaker::Breaker;
+use crate::base::breaker::{Breaker, Guarded, Health};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::with_causes;
 use crate::base::outbound::Outbound;
@@ -322,7 +322,7 @@ impl WebSource {
         if rankings.is_empty() && !errors.is_empty() {
             let reason = errors.iter().map(said).collect::<Vec<_>>().join("; ");
             // One engine that may answer another query is enough for the web to be there.
-            return Err(if errors.iter().any(WebError::is_about_query) {
+            return Err(if errors.iter().any(|error| error.health() == Health::Up) {
                 failed(reason)
             } else {
                 SourceError::Down { name: NAME.to_owned(), reason }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
@@ -52,32 +51,26 @@ impl OpenAlex {
     }
 }
 
-impl SearchProvider for OpenAlex {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for OpenAlex {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.endpoint.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-            let mut words =
-                vec![("search", query.text.as_str().to_owned()), ("per_page", limit), ("select", FIELDS.to_owned())];
-            let since = query.dates.since.map(|day| format!("from_publication_date:{day}"));
-            let until = query.dates.until.map(|day| format!("to_publication_date:{day}"));
-            let dates: Vec<_> = since.into_iter().chain(until).collect();
-            words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
-            let mut request = self.endpoint.get("/works").query(&words);
-            if let Some(key) = &self.key {
-                request = request.header(reqwest::header::AUTHORIZATION, key.bearer());
-            }
-            let reply = self.endpoint.send(request).await?;
-            let entries = self.endpoint.list(&reply, "/results")?;
-            Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+        let mut words =
+            vec![("search", query.text.as_str().to_owned()), ("per_page", limit), ("select", FIELDS.to_owned())];
+        let since = query.dates.since.map(|day| format!("from_publication_date:{day}"));
+        let until = query.dates.until.map(|day| format!("to_publication_date:{day}"));
+        let dates: Vec<_> = since.into_iter().chain(until).collect();
+        words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+        let mut request = self.endpoint.get("/works").query(&words);
+        if let Some(key) = &self.key {
+            request = request.header(reqwest::header::AUTHORIZATION, key.bearer());
+        }
+        let reply = self.endpoint.send(request).await?;
+        let entries = self.endpoint.list(&reply, "/results")?;
+        Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
     }
 }
 

@@ -141,20 +141,6 @@ impl WebError {
             Self::Transient { .. } | Self::BadQuery { .. } | Self::GivenUp(_) => None,
         }
     }
-
-    /// Returns whether another query may succeed although this one failed.
-    pub(crate) fn is_about_query(&self) -> bool {
-        match self {
-            Self::BadQuery { .. } => true,
-            Self::Transient { .. }
-            | Self::RateLimited { .. }
-            | Self::Authentication { .. }
-            | Self::Quota { .. }
-            | Self::BadReply { .. }
-            | Self::Refused { .. }
-            | Self::GivenUp(_) => false,
-        }
-    }
 }
 
 impl Guarded for WebError {
@@ -196,6 +182,28 @@ pub(crate) trait SearchProvider: Send + Sync {
 
     /// Sends the query once, without retries.
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>>;
+}
+
+/// The API of one engine, which makes it a [`SearchProvider`].
+pub(super) trait EngineApi: Send + Sync {
+    fn endpoint(&self) -> &Endpoint;
+
+    /// Sends the query once, without retries.
+    fn ask(&self, query: &WebQuery) -> impl Future<Output = Result<Vec<WebHit>, WebError>> + Send;
+}
+
+impl<A: EngineApi> SearchProvider for A {
+    fn name(&self) -> &'static str {
+        self.endpoint().provider
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(&self.endpoint().address)
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(self.ask(query))
+    }
 }
 
 /// Searches with retries, and drops pages published outside the dates of the query.

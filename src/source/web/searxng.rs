@@ -1,8 +1,6 @@
 //! `SearXNG`: a self-hosted metasearch engine without a key.
 
-use futures::future::BoxFuture;
-
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, hit};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, hit};
 use crate::base::http::{BaseUrl, HttpError};
 
 /// Name in settings and journals.
@@ -33,21 +31,15 @@ impl SearxNg {
     }
 }
 
-impl SearchProvider for SearxNg {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for SearxNg {
+    fn endpoint(&self) -> &Endpoint {
+        &self.0
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.0.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let words = [("q", query.text.as_str()), ("format", "json")];
-            let reply = self.0.send(self.0.get("/search").query(&words)).await?;
-            let entries = self.0.list(&reply, "/results")?;
-            Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "publishedDate")).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let words = [("q", query.text.as_str()), ("format", "json")];
+        let reply = self.0.send(self.0.get("/search").query(&words)).await?;
+        let entries = self.0.list(&reply, "/results")?;
+        Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "publishedDate")).collect())
     }
 }

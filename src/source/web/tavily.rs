@@ -1,10 +1,9 @@
 //! Tavily: a search API, with a key.
 
-use futures::future::BoxFuture;
 use reqwest::header::AUTHORIZATION;
 use serde_json::json;
 
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, hit};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, cut, hit};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
 /// Name in settings and journals.
@@ -36,33 +35,27 @@ impl Tavily {
     }
 }
 
-impl SearchProvider for Tavily {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for Tavily {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.endpoint.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let mut body = json!({
-                "query": cut(query.text.as_str(), MAX_QUERY_CHARS),
-                "max_results": query.limit.clamp(1, MAX_RESULTS),
-                // `advanced` costs more.
-                "search_depth": "basic",
-                "include_answer": false,
-            });
-            for (name, day) in [("start_date", query.dates.since), ("end_date", query.dates.until)] {
-                if let Some(day) = day {
-                    body[name] = day.to_string().into();
-                }
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let mut body = json!({
+            "query": cut(query.text.as_str(), MAX_QUERY_CHARS),
+            "max_results": query.limit.clamp(1, MAX_RESULTS),
+            // `advanced` costs more.
+            "search_depth": "basic",
+            "include_answer": false,
+        });
+        for (name, day) in [("start_date", query.dates.since), ("end_date", query.dates.until)] {
+            if let Some(day) = day {
+                body[name] = day.to_string().into();
             }
-            let request = self.endpoint.post("/search").header(AUTHORIZATION, self.key.bearer()).json(&body);
-            let reply = self.endpoint.send(request).await?;
-            let entries = self.endpoint.list(&reply, "/results")?;
-            Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "published_date")).collect())
-        })
+        }
+        let request = self.endpoint.post("/search").header(AUTHORIZATION, self.key.bearer()).json(&body);
+        let reply = self.endpoint.send(request).await?;
+        let entries = self.endpoint.list(&reply, "/results")?;
+        Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "published_date")).collect())
     }
 }

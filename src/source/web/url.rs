@@ -7,6 +7,8 @@ use reqwest::Url;
 use reqwest::header::HeaderValue;
 use serde::{Deserialize, Serialize};
 
+use crate::base::id::as_text;
+
 /// Maximum length of an address in bytes.
 const MAX_URL_BYTES: usize = 2_048;
 
@@ -139,19 +141,7 @@ impl fmt::Display for WebUrl {
     }
 }
 
-impl TryFrom<String> for WebUrl {
-    type Error = ParseWebUrlError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<WebUrl> for String {
-    fn from(url: WebUrl) -> Self {
-        url.0.into()
-    }
-}
+as_text!(WebUrl);
 
 #[cfg(test)]
 mod tests {

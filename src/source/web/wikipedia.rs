@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, page, without_markup};
+use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, cut, page, without_markup};
 use crate::base::http::{BaseUrl, HttpError};
 
 /// Name in settings and journals.
@@ -50,22 +49,16 @@ impl Wikipedia {
     }
 }
 
-impl SearchProvider for Wikipedia {
-    fn name(&self) -> &'static str {
-        NAME
+impl EngineApi for Wikipedia {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(self.endpoint.address())
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(async move {
-            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-            let words = [("q", cut(query.text.as_str(), MAX_QUERY_CHARS)), ("limit", limit)];
-            let reply = self.endpoint.send(self.endpoint.get("/w/rest.php/v1/search/page").query(&words)).await?;
-            let entries = self.endpoint.list(&reply, "/pages")?;
-            Ok(entries.iter().filter_map(|entry| self.read(entry)).collect())
-        })
+    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+        let words = [("q", cut(query.text.as_str(), MAX_QUERY_CHARS)), ("limit", limit)];
+        let reply = self.endpoint.send(self.endpoint.get("/w/rest.php/v1/search/page").query(&words)).await?;
+        let entries = self.endpoint.list(&reply, "/pages")?;
+        Ok(entries.iter().filter_map(|entry| self.read(entry)).collect())
     }
 }
