@@ -12,6 +12,7 @@ const MAX_FAILURES_OF_RUN: u32 = 3;
 /// Failures in a row after which a server that is used across runs is given a [`PAUSE`].
 const MAX_FAILURES: u32 = 2;
 
+/// How long that is: a server that restarts, or loads a model, is used again soon.
 const PAUSE: Duration = Duration::from_mins(1);
 
 /// The circuit is open: the request was not sent.

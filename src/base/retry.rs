@@ -22,7 +22,7 @@ pub(crate) trait Failure {
     fn again(&self) -> Again;
 }
 
-/// The longest wait that a peer may ask for.
+/// The longest wait that a peer may ask for: no server may hold a run up for hours.
 pub(crate) const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// One row of the table.
@@ -41,7 +41,7 @@ pub(crate) struct Policy {
 impl Policy {
     /// A prompt: cheap enough to pay for one lost reply.
     pub(crate) const PROMPT: Self = Self::new(5, 2, 1, 60);
-    /// A prompt that research can do without.
+    /// A prompt that research can do without, so nothing is spent on a second attempt.
     pub(crate) const OPTIONAL_PROMPT: Self = Self::new(1, 1, 1, 60);
     /// The start of a background job: a lost reply may hide a running job, so it is never repeated.
     pub(crate) const JOB_START: Self = Self::new(4, 1, 2, 60);
@@ -50,7 +50,7 @@ impl Policy {
     pub(crate) const JOB_POLL: Self = Self::new(u32::MAX, u32::MAX, 2, 30);
     /// A poll that failed. Polling is free, and the job continues meanwhile.
     pub(crate) const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
-    /// A query to a search engine.
+    /// A query to a search engine. Some charge for each.
     pub(crate) const SEARCH: Self = Self::new(5, 1, 1, 60);
     /// A page of the web: others may say the same, so it gets one more chance.
     pub(crate) const PAGE: Self = Self::new(2, 1, 1, 10);

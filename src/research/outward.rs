@@ -20,15 +20,15 @@ pub(crate) struct OutwardTask {
     /// The question of the user.
     asked: Outbound,
     /// The context of the question.
-    background: Option<Outbound>,
+    pub(crate) background: Option<Outbound>,
     /// Sorted by id, so that plans that list them in another order have the same task.
     aspects: Vec<OutwardAspect>,
     /// The day the run began.
-    today: Option<Outbound>,
+    pub(crate) today: Option<Outbound>,
     /// Restriction on the dates of pages: `from 2026-01-01 on`.
-    days: Option<Outbound>,
+    pub(crate) days: Option<Outbound>,
     /// JSON Schema of the result, if it was planned before any retrieval.
-    output_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
 }
 
 /// An aspect, worded in outbound text.
@@ -51,24 +51,6 @@ impl OutwardTask {
     pub(crate) fn new(asked: Outbound, planned: Option<Outbound>, mut aspects: Vec<OutwardAspect>) -> Self {
         aspects.sort_by(|a, b| a.id.cmp(&b.id));
         Self { planned, asked, background: None, aspects, today: None, days: None, output_schema: None }
-    }
-
-    /// Adds the context of the question.
-    #[must_use]
-    pub(crate) fn within(self, background: Option<Outbound>) -> Self {
-        Self { background, ..self }
-    }
-
-    /// Adds the day the run began and the restriction on dates.
-    #[must_use]
-    pub(crate) fn dated(self, today: Option<Outbound>, days: Option<Outbound>) -> Self {
-        Self { today, days, ..self }
-    }
-
-    /// Adds the schema of the result.
-    #[must_use]
-    pub(crate) fn formed(self, output_schema: Option<Value>) -> Self {
-        Self { output_schema, ..self }
     }
 
     /// Returns the task for a subset of its aspects.

@@ -361,7 +361,7 @@ fn mark_lacking(candidates: &mut [Candidate<'_>], code_words: &[CodeWord], split
     let known: Vec<_> = (0..code_words.len()).filter(|at| is_known(*at)).collect();
     for (candidate, has) in candidates.iter_mut().zip(&found) {
         let missing = known.iter().filter(|at| !has[**at]).count();
-        candidate.features.set_lacks(missing as f32 / known.len().max(1) as f32);
+        candidate.features.lacks = missing as f32 / known.len().max(1) as f32;
     }
 }
 

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Length of a run of words that identifies its source.
+/// Length of a run of words that identifies its source. Unrelated texts share shorter ones, such as set phrases.
 const RUN_WORDS: usize = 8;
 
 /// Fewest digits of a rare number, of one that is grouped, and of a rare token with letters, such as `INV-20931`.

@@ -217,8 +217,10 @@ pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> Ou
         }
         (None, None) => (None, None, Vec::new(), None),
     };
-    let task = OutwardTask::new(words.question, planned, aspects);
-    task.within(background).dated(today, words.days).formed(output_schema)
+    let mut task = OutwardTask::new(words.question, planned, aspects);
+    (task.background, task.output_schema) = (background, output_schema);
+    (task.today, task.days) = (today, words.days);
+    task
 }
 
 /// Returns the task of the whole run in words that may leave.

@@ -43,6 +43,7 @@ pub(crate) const DIMENSION: usize = 384;
 const MAX_LENGTH: usize = 256;
 /// Tokens of text that fit into one pass.
 const WINDOW: usize = MAX_LENGTH - 2;
+/// Ids of the two in the vocabulary of BERT, which the model keeps.
 const CLS: u32 = 101;
 const SEP: u32 = 102;
 

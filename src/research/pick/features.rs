@@ -96,7 +96,7 @@ pub(super) struct Features {
     /// Share of its sentences that point elsewhere.
     points: f32,
     /// Share of the code words of the question that neither it nor its headings have, of those that some unit has.
-    lacks: f32,
+    pub(super) lacks: f32,
 }
 
 impl Features {
@@ -133,11 +133,6 @@ impl Features {
         self.whole = matches.max_sim(0..matches.parts());
         self.about = matches.max_sim(0..1);
         self.least = matches.by_word(0..matches.parts()).into_iter().reduce(f32::min).unwrap_or_default();
-    }
-
-    /// Sets the share of the question's code words that the unit lacks.
-    pub(super) fn set_lacks(&mut self, share: f32) {
-        self.lacks = share;
     }
 
     /// Returns the share of the question's words in the unit and its headings.

@@ -35,7 +35,7 @@ const MAX_OUTPUT_TOKENS: u32 = 60_000;
 /// Default for the minutes one job may take.
 const TIMEOUT_MINUTES: u64 = 30;
 
-/// Longest list of allowed or blocked hosts.
+/// Longest list of allowed or blocked hosts, set by OpenAI.
 const MAX_DOMAINS: usize = 100;
 
 /// The table `[deep_research]`. The rows of the settings document the fields, and check the bounds of the numbers.

@@ -15,16 +15,16 @@ pub(super) const VARIABLE: &str = "BRAVE_API_KEY";
 /// Its public address.
 const ADDRESS: &str = "https://api.search.brave.com";
 
-/// Most results per search.
+/// Most results per search, set by Brave.
 const MAX_RESULTS: usize = 20;
 
-/// Longest query, in characters.
+/// Longest query, in characters. Brave refuses longer ones, and those of more words.
 const MAX_QUERY_CHARS: usize = 400;
 
 /// Longest query, in words.
 const MAX_QUERY_WORDS: usize = 50;
 
-/// Dates sent for an open end of a range.
+/// Dates sent for an open end of a range: Brave takes none without both.
 const FIRST_DAY: Date = date(1990, 1, 1);
 const LAST_DAY: Date = date(2100, 1, 1);
 

@@ -35,7 +35,7 @@ const MAX_ROBOTS_BYTES: usize = 512 << 10;
 const WANTED: &str =
     "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.8,application/pdf;q=0.7";
 
-/// Bytes at the start of an HTML page that are searched for its `charset`.
+/// Bytes at the start of an HTML page that are searched for its `charset`. The HTML standard requires it there.
 const META_BYTES: usize = 1_024;
 
 /// Limits and permissions of a [`Fetcher`].

@@ -184,7 +184,8 @@ pub(crate) trait SearchProvider: Send + Sync {
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>>;
 }
 
-/// The API of one engine, which makes it a [`SearchProvider`].
+/// The API of one engine, which makes it a [`SearchProvider`]. Engines are kept in one list, which takes a boxed future;
+/// here the future need not be boxed, so that an engine is written as an `async fn`.
 pub(super) trait EngineApi: Send + Sync {
     fn endpoint(&self) -> &Endpoint;
 

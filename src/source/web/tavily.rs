@@ -15,10 +15,10 @@ pub(super) const VARIABLE: &str = "TAVILY_API_KEY";
 /// Its public address.
 const ADDRESS: &str = "https://api.tavily.com";
 
-/// Most results per search.
+/// Most results per search, set by Tavily.
 const MAX_RESULTS: usize = 20;
 
-/// Longest query, in characters.
+/// Longest query, in characters. Tavily refuses longer ones.
 const MAX_QUERY_CHARS: usize = 400;
 
 /// Client for Tavily or a compatible API.

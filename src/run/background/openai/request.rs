@@ -9,7 +9,7 @@ use crate::llm::openai::reasons;
 use crate::run::background::request::JobTerms;
 use crate::run::background::request::{JobRequest, McpServer};
 
-/// Most metadata pairs of a job.
+/// Most metadata pairs of a job. This and the two lengths below are set by OpenAI.
 const MAX_PAIRS: usize = 16;
 
 /// Longest metadata key, in characters.
