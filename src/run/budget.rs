@@ -521,7 +521,7 @@ impl Budget {
             match self.reserve(hold, purpose) {
                 // A call that settles may release tokens and money, but never time.
                 Err(BudgetRefusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(hold, purpose) => {
-                    released.await
+                    released.await;
                 }
                 reserved => return reserved,
             }

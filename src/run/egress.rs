@@ -79,7 +79,9 @@ impl Egress {
                 RecordedPassages::Found(found) => self.shown(&found.passages),
                 RecordedPassages::Opened(passage) => self.shown(&[passage]),
                 RecordedPassages::Recalled(excerpts) => {
-                    excerpts.into_iter().for_each(|excerpt| self.shown(&[excerpt.passage]))
+                    for excerpt in excerpts {
+                        self.shown(&[excerpt.passage]);
+                    }
                 }
             }
         }

@@ -20,7 +20,7 @@ static PACE: Pace = Pace::new(Duration::ZERO);
 /// Most results per search.
 const MAX_RESULTS: usize = 50;
 
-/// Longest query, in characters. MediaWiki refuses longer ones.
+/// Longest query, in characters. `MediaWiki` refuses longer ones.
 const MAX_QUERY_CHARS: usize = 300;
 
 /// Client for one wiki. Its API has no range of dates.
