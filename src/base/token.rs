@@ -109,6 +109,31 @@ impl CountTokens for TokenCounter {
     }
 }
 
+/// Bytes of the longest token of `o200k`: 128 spaces.
+const LONGEST_TOKEN: usize = 128;
+
+/// Returns the longest beginning of `text` that has at most `most` tokens and ends with a line. If not even its first
+/// line fits, that is cut.
+pub(crate) fn lines_within(text: &str, most: usize) -> &str {
+    // No token is shorter than a byte, so most texts need not be counted.
+    if text.len() <= most {
+        return text;
+    }
+    let counter = TokenCounter::of(Encoding::O200k);
+    let (mut end, mut left) = (0, most);
+    for line in text.split_inclusive('\n') {
+        // Counting a line of megabytes takes long, and one of this length does not fit.
+        let is_too_long = line.len() > most * LONGEST_TOKEN;
+        let tokens = if is_too_long { usize::MAX } else { counter.count(line) };
+        if tokens > left {
+            break;
+        }
+        (end, left) = (end + line.len(), left - tokens);
+    }
+    // As many bytes as tokens are allowed, which are never more tokens.
+    if end == 0 { &text[..text.floor_char_boundary(most)] } else { &text[..end] }
+}
+
 /// Splits a text into pieces of at most [`MAX_PIECE_BYTES`], before white space if the piece has any.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -167,5 +192,21 @@ mod tests {
         assert_eq!("o200k_base".parse::<Encoding>().unwrap(), Encoding::O200k);
         assert_eq!("cl100k".parse::<Encoding>().unwrap().to_string(), "cl100k");
         assert!("llama".parse::<Encoding>().is_err());
+    }
+
+    #[test]
+    fn beginning_fits_and_ends_with_a_line() {
+        let text = "one two three\n".repeat(1_000);
+        let cut = lines_within(&text, 400);
+        assert!(TokenCounter::of(Encoding::O200k).count(cut) <= 400);
+        assert!(cut.len() > 1_000 && cut.ends_with("three\n"), "{}", cut.len());
+        assert_eq!(lines_within("short", 400), "short");
+        assert_eq!(lines_within(&text, 10_000), text, "it has more bytes than that, but fewer tokens");
+    }
+
+    #[test]
+    fn endless_line_is_cut_between_letters() {
+        let line = "é".repeat(5_000_000);
+        assert_eq!(lines_within(&line, 401).len(), 400);
     }
 }

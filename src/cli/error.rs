@@ -69,6 +69,7 @@ impl From<RequestError> for CliError {
                 format!("no day is on or after `--since {since}` and on or before `--until {until}`")
             }
             error @ (RequestError::NoWords
+            | RequestError::Day(_)
             | RequestError::Question(_)
             | RequestError::NoRounds
             | RequestError::EmptyPlan

@@ -30,7 +30,7 @@ fn notes(text: &mut String, indent: &str, what: &str, notes: &[NoteName]) {
     if !notes.is_empty() {
         let _ = writeln!(text, "{indent}{what}");
     }
-    for NoteName { path, title } in notes {
+    for NoteName { path, title, .. } in notes {
         let _ = writeln!(text, "{indent}  {}  {}", styled(PLACE, &one_line(path)), styled(QUIET, &one_line(title)));
     }
 }

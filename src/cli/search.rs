@@ -169,8 +169,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     for unknown in &found.unknown {
         ui.tell(&format!("note: {unknown}"));
     }
-    let around =
-        if args.expand { engine.neighbourhoods(found.hits.iter().map(|hit| &hit.id)).await? } else { Vec::new() };
+    let around = if args.expand { engine.neighbourhoods(&found.hits).await? } else { Vec::new() };
     let entries = || found.hits.iter().enumerate().map(|(at, hit)| HitEntry { hit, around: around.get(at) });
     match args.format() {
         SearchFormat::Json => {

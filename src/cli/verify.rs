@@ -8,7 +8,7 @@ use serde_json::json;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{BAD, NOTE, PLACE, Ui, styled};
-use crate::base::line::{cut, one_line, shortened};
+use crate::base::line::{counted, cut, one_line, shortened};
 use crate::engine::{CitationState, Engine, VerifiedCitation, VerifiedReport, VerifyRequest};
 use crate::render::json::versioned;
 
@@ -73,7 +73,7 @@ fn tell_of_index(ui: &mut Ui, report: &VerifiedReport) {
     }
     let older = report.citations.iter().filter(|citation| citation.index_is_older == Some(true)).count();
     if older > 0 {
-        ui.tell(&format!("note: the index is older than the files of {older} citations; run `dr index`"));
+        ui.tell(&format!("note: the index is older than the files of {}; run `dr index`", counted(older, "citation")));
     }
 }
 

@@ -4,14 +4,14 @@
 //! its id. Its facts are in its journal; kept here are only the handle to stop it and the error that ended it. A run
 //! ends with its server, and is resumed like any other that was interrupted.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::observer::{Observer, RunEvent};
+use super::observer::{Doing, Observer, RunEvent};
 use super::run::Begun;
 use super::stored::{Asked, Replayed};
 use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, RunStatus, RunView, Standing};
@@ -49,6 +49,19 @@ struct Started {
     stop: CancellationToken,
     outcome: watch::Receiver<Option<RunOutcome>>,
     events: broadcast::WeakSender<RunEvent>,
+    now: Now,
+}
+
+/// What a run did last, by sub-question: a stream that opens later shows it.
+type Now = Arc<Mutex<BTreeMap<Option<String>, Doing>>>;
+
+/// A run that is watched.
+#[derive(Debug)]
+pub(crate) struct WatchedRun {
+    /// Its events from now on.
+    pub(crate) events: broadcast::Receiver<RunEvent>,
+    /// What it did last, for each sub-question and for the run as a whole.
+    pub(crate) doing: Vec<Doing>,
 }
 
 /// A run that is about to begin: its slot, how to stop it, and where its events go.
@@ -56,13 +69,19 @@ struct Beginning {
     slot: OwnedSemaphorePermit,
     stop: CancellationToken,
     events: broadcast::Sender<RunEvent>,
+    now: Now,
 }
 
 impl Beginning {
     fn observer(&self) -> Observer {
-        let events = self.events.clone();
-        // An error means that no stream is open.
-        Arc::new(move |event| drop(events.send(event)))
+        let (events, now) = (self.events.clone(), Arc::clone(&self.now));
+        Arc::new(move |event: RunEvent| {
+            if let Some(doing) = event.doing() {
+                now.lock().unwrap_or_else(PoisonError::into_inner).insert(doing.node.clone(), doing);
+            }
+            // An error means that no stream is open.
+            let _ = events.send(event);
+        })
     }
 }
 
@@ -209,9 +228,13 @@ impl Background {
         Ok(id)
     }
 
-    /// Returns the events of a run that was started here, from now on.
-    pub(crate) fn watch(&self, run: &str) -> Option<broadcast::Receiver<RunEvent>> {
-        Some(self.started(run)?.events.upgrade()?.subscribe())
+    /// Watches a run that was started here and is worked on.
+    pub(crate) fn watch(&self, run: &str) -> Option<WatchedRun> {
+        let Started { events, now, .. } = self.started(run)?;
+        // Before what it did last is read, so that nothing in between is missed.
+        let events = events.upgrade()?.subscribe();
+        let doing = now.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        Some(WatchedRun { events, doing })
     }
 
     /// Returns how many runs are worked on.
@@ -225,7 +248,7 @@ impl Background {
     }
 
     fn beginning_in(&self, slot: OwnedSemaphorePermit) -> Beginning {
-        Beginning { slot, stop: self.stop.child_token(), events: broadcast::channel(MAX_BEHIND).0 }
+        Beginning { slot, stop: self.stop.child_token(), events: broadcast::channel(MAX_BEHIND).0, now: Now::default() }
     }
 
     /// Works on a run in a task of its own.
@@ -238,7 +261,7 @@ impl Background {
         let ending = self.remember(id, &beginning);
         // Not awaited: `close` waits for its slot, and the channel has its outcome.
         drop(tokio::spawn(async move {
-            let Beginning { slot, stop, events } = beginning;
+            let Beginning { slot, stop, events, .. } = beginning;
             let asked = stoppable(Box::pin(work), stop.cancelled()).await;
             ending.note(&asked);
             // Last: when the stream ends, or `close` gets the slot, the outcome is known.
@@ -338,7 +361,7 @@ impl Background {
         runs.retain(|run| run.id != id);
         // Weak, since this entry outlives the run: streams of its events end when the run drops its sender.
         let (stop, events) = (beginning.stop.clone(), beginning.events.downgrade());
-        runs.push_back(Started { id, stop, outcome, events });
+        runs.push_back(Started { id, stop, outcome, events, now: Arc::clone(&beginning.now) });
         // Only ended runs are dropped: one that is worked on must stay stoppable.
         while runs.len() > MAX_KEPT
             && let Some(ended) = runs.iter().position(|run| run.outcome.borrow().is_some())

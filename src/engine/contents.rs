@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::audience::Audience;
+use super::passage::Selector;
 use super::{Engine, EngineError};
 use crate::source::Place;
 
@@ -108,6 +110,23 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Returns the document and lines that an address of [`Self::addresses`] names, and any other selector as it is. An
+    /// address is compared with those of the collections and becomes no path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the index cannot be read.
+    pub(super) async fn resolved(&self, selector: &Selector) -> Result<Selector, EngineError> {
+        match selector {
+            Selector::Path { path, lines: None } if path.contains("://") => {
+                Ok(self.addresses().await?.named(path).unwrap_or_else(|| selector.clone()))
+            }
+            _ => Ok(selector.clone()),
+        }
+    }
+}
+
 /// Makes the addresses of passages.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
@@ -125,6 +144,14 @@ impl Addresses {
         let (first, last) = lines;
         url.set_fragment(Some(&if first == last { format!("L{first}") } else { format!("L{first}-L{last}") }));
         url.into()
+    }
+
+    /// Returns the document and lines of an address that [`Self::of`] made; `None` for any other text.
+    fn named(&self, address: &str) -> Option<Selector> {
+        self.roots.iter().find_map(|(collection, root)| {
+            let rest = address.strip_prefix(root.as_str().trim_end_matches('/'))?.strip_prefix('/')?;
+            Selector::in_address(&format!("{}/{rest}", utf8_percent_encode(collection, NON_ALPHANUMERIC)))
+        })
     }
 
     /// Returns the absolute address of a place; a call has none and is named as for people.
@@ -170,6 +197,9 @@ mod tests {
             let addresses = Addresses { roots: [("notes".to_owned(), published.parse().unwrap())].into() };
             let address = addresses.of("notes", "a b/x.md", (3, 9));
             assert_eq!(address, "https://docs.example.com/handbook/a%20b/x.md#L3-L9");
+            let named = Selector::Path { path: "notes/a b/x.md".into(), lines: Some((3, 9)) };
+            assert_eq!(addresses.named(&address), Some(named));
+            assert_eq!(addresses.named("https://docs.example.com/handbooks/x.md"), None);
         }
         let names = Addresses { roots: BTreeMap::new() };
         assert_eq!(names.of("notes", "x.md", (1, 2)), "dr://documents/notes/x.md#L1-L2", "no folder is named");

@@ -302,7 +302,7 @@ impl EngineError {
     }
 
     /// Returns whether the named object is in a state that rules the request out: a run is worked on, a file has changed,
-    /// or the name is ambiguous.
+    /// the name is ambiguous, or an index is too old.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(
             self,
@@ -311,6 +311,7 @@ impl EngineError {
                 | Self::StillRunning { .. }
                 | Self::NotStartedHere { .. }
                 | Self::OnlyPlanned { .. }
+                | Self::NoLinks
         )
     }
 

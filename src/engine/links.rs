@@ -1,25 +1,22 @@
-//! Links between notes: where those of a document lead, what links to it, which are broken, and the context of a
-//! passage.
+//! Links between notes: where those of a document lead, what links to it, and which are broken.
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::passage::{Excerpt, Extent, GetError, Located, Selector};
+use super::passage::{GetError, Located, Selector};
 use super::search::check_collections;
 use super::{Engine, EngineError};
-use crate::base::id::{ChunkId, DocumentId};
+use crate::base::id::DocumentId;
 use crate::kb::index::Index;
 use crate::kb::ingest::IngestError;
 use crate::kb::links::{LinkMap, LinkedNote, Resolved};
-use crate::kb::structure::{Heading, Link, LinkKind};
+use crate::kb::structure::{Link, LinkKind};
 use crate::kb::walk::is_inside;
 
-/// Most notes that a [`Neighbourhood`] names in each direction.
-const MAX_NEIGHBOURS: usize = 8;
-
 /// The links of a document and those to it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct DocumentLinks {
     pub(crate) collection: String,
     pub(crate) path: String,
@@ -30,7 +27,7 @@ pub(crate) struct DocumentLinks {
 }
 
 /// A link and where it leads.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct LinkEntry {
     /// Line of the link, from 1.
     pub(crate) line: u32,
@@ -45,7 +42,7 @@ pub(crate) struct LinkEntry {
 }
 
 /// Whether a link leads somewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LinkState {
     /// To a note of the index.
@@ -59,8 +56,11 @@ pub(crate) enum LinkState {
 }
 
 /// A link to a document from another one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Backlink {
+    /// Id of the document.
+    #[schemars(with = "String")]
+    pub(crate) id: DocumentId,
     pub(crate) path: String,
     pub(crate) title: String,
     /// Line of the link, from 1.
@@ -69,7 +69,7 @@ pub(crate) struct Backlink {
 }
 
 /// The broken links of an index.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct LinkCheck {
     /// The collections that were checked.
     pub(crate) collections: Vec<String>,
@@ -80,7 +80,7 @@ pub(crate) struct LinkCheck {
 }
 
 /// A link without a target.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct BrokenLink {
     pub(crate) collection: String,
     pub(crate) path: String,
@@ -92,33 +92,14 @@ pub(crate) struct BrokenLink {
 }
 
 /// A note by its path and title.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct NoteName {
+    /// Id of the document.
+    #[schemars(with = "String")]
+    pub(crate) id: DocumentId,
     /// Relative to the collection's root.
     pub(crate) path: String,
     pub(crate) title: String,
-}
-
-/// The context of a passage.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Neighbourhood {
-    /// The section of the passage; `None` if the passage is its section.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) section: Option<SectionText>,
-    /// The headings of its document.
-    pub(crate) outline: Vec<Heading>,
-    /// Notes that its document links to.
-    pub(crate) links: Vec<NoteName>,
-    /// Notes that link to its document.
-    pub(crate) backlinks: Vec<NoteName>,
-}
-
-/// The text under a heading.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct SectionText {
-    pub(crate) line_start: u32,
-    pub(crate) line_end: u32,
-    pub(crate) text: String,
 }
 
 impl Engine {
@@ -129,17 +110,18 @@ impl Engine {
     /// As [`Self::get`]. Also returns [`EngineError::NoLinks`] for an index that was written before links were stored.
     pub(crate) async fn links(&self, selector: &Selector) -> Result<DocumentLinks, EngineError> {
         let index = self.open_index().await?;
-        let id = match self.located(&index, selector).await? {
+        let id = match self.located(&index, &self.resolved(selector).await?).await? {
             Located::Chunk(chunk) => chunk.document_id,
             Located::Document(row) => row.id,
         };
-        let map = link_map(&index).await?;
+        let map = self.link_map().await?;
         let at = map.position(&id).ok_or_else(|| GetError::NoSuchId { id: id.to_string() })?;
         blocking(move || {
             let note = &map.notes()[at];
             let root = index.root(&note.row.collection);
             let links = map.outgoing(at).map(|(link, to)| entry(&map, root.as_deref(), link, to)).collect();
             let backlink = |(from, link): (&LinkedNote, &Link)| Backlink {
+                id: from.row.id.clone(),
                 path: from.row.path.clone(),
                 title: from.row.title.clone(),
                 line: link.line,
@@ -164,64 +146,9 @@ impl Engine {
         // As in a search, collections that may not be shown are left out unless they are named, which is an error.
         let is_asked = |name: &String| self.serves(name) && (collections.is_empty() || collections.contains(name));
         let asked: Vec<String> = index.manifest().collections.keys().filter(|name| is_asked(name)).cloned().collect();
-        let map = link_map(&index).await?;
+        let map = self.link_map().await?;
         blocking(move || check(&index, &map, asked)).await
     }
-
-    /// Returns the context of each chunk.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::links`].
-    pub(crate) async fn neighbourhoods<'a>(
-        &self,
-        chunks: impl IntoIterator<Item = &'a ChunkId>,
-    ) -> Result<Vec<Neighbourhood>, EngineError> {
-        let neighbours = self.neighbours().await?;
-        let mut found = Vec::new();
-        for chunk in chunks {
-            // By `get`, which reads the file while it is unchanged, and refuses what the audience may not see.
-            let section = self.get(&Selector::Id(chunk.to_string()), Extent::Section).await?;
-            let Excerpt { document_id, line_start, line_end, text, .. } = section;
-            let section = Some(SectionText { line_start, line_end, text });
-            found.push(Neighbourhood { section, ..neighbours.of(&document_id) });
-        }
-        Ok(found)
-    }
-
-    /// Reads outlines and links of the whole index, from which the context of any document is derived.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::links`].
-    pub(crate) async fn neighbours(&self) -> Result<Neighbours, EngineError> {
-        Ok(Neighbours(link_map(&self.open_index().await?).await?))
-    }
-}
-
-/// The outlines and links of an index.
-pub(crate) struct Neighbours(LinkMap);
-
-impl Neighbours {
-    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so they
-    /// may be shown wherever the document may.
-    pub(crate) fn of(&self, document: &DocumentId) -> Neighbourhood {
-        let names = |notes: Vec<&LinkedNote>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
-        let Self(map) = self;
-        match map.position(document) {
-            Some(at) => Neighbourhood {
-                section: None,
-                outline: map.notes()[at].structure.headings.clone(),
-                links: names(map.linked(at)),
-                backlinks: names(map.linking(at)),
-            },
-            None => Neighbourhood { section: None, outline: Vec::new(), links: Vec::new(), backlinks: Vec::new() },
-        }
-    }
-}
-
-async fn link_map(index: &Index) -> Result<LinkMap, EngineError> {
-    LinkMap::read(index, index.documents(None).await?).await?.ok_or(EngineError::NoLinks)
 }
 
 /// Runs work that looks at files.
@@ -258,7 +185,7 @@ fn entry(map: &LinkMap, root: Option<&Path>, link: &Link, to: &Resolved) -> Link
     let (note, heading_line) = match to {
         Resolved::Note(at) => {
             let heading = link.fragment.as_ref().and_then(|fragment| map.heading(*at, fragment));
-            (Some(name(&map.notes()[*at])), heading.map(|heading| heading.line))
+            (Some(NoteName::of(&map.notes()[*at])), heading.map(|heading| heading.line))
         }
         Resolved::Outside | Resolved::Missing { .. } => (None, None),
     };
@@ -284,6 +211,8 @@ fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
     }
 }
 
-fn name(note: &LinkedNote) -> NoteName {
-    NoteName { path: note.row.path.clone(), title: note.row.title.clone() }
+impl NoteName {
+    pub(super) fn of(LinkedNote { row, .. }: &LinkedNote) -> Self {
+        Self { id: row.id.clone(), path: row.path.clone(), title: row.title.clone() }
+    }
 }

@@ -40,6 +40,8 @@ mod place;
 
 mod links;
 
+mod neighbourhood;
+
 mod setup;
 
 mod stored;
@@ -80,18 +82,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::audience::Audience;
-pub(crate) use self::background::RunReport;
+pub(crate) use self::background::{RunReport, WatchedRun};
 pub(crate) use self::contents::{CollectionEntry, DOCUMENTS, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub(crate) use self::extraction::{answers_extraction, extract_document};
 pub(crate) use self::form::{QuestionForm, ResumeForm};
 pub use self::indexing::IndexRequest;
-pub(crate) use self::links::{
-    Backlink, BrokenLink, DocumentLinks, LinkCheck, LinkEntry, LinkState, Neighbourhood, NoteName,
-};
+pub(crate) use self::links::{Backlink, BrokenLink, DocumentLinks, LinkCheck, LinkEntry, LinkState, NoteName};
 pub(crate) use self::models::{ModelEntry, ModelList, ModelUse, Reembedding};
-pub(crate) use self::observer::{CallStep, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
+pub(crate) use self::neighbourhood::Neighbourhood;
+pub(crate) use self::observer::{CallStep, Doing, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
 pub(crate) use self::pull::Pulled;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::line::{counted, cut, one_line};
@@ -64,6 +65,59 @@ impl RunEvent {
             Self::Instead { why, .. } => Some(format!("answering without a model: {}", one_line(why))),
             Self::Call { .. } => None,
         }
+    }
+}
+
+/// What a run does between two events of its journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Doing {
+    /// The step of a call, a section that was written, or a note.
+    pub(crate) text: String,
+    /// The sub-question it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+}
+
+impl RunEvent {
+    /// Returns what the run does now; `None` if the event does not tell.
+    pub(crate) fn doing(&self) -> Option<Doing> {
+        match self {
+            Self::Event { .. } | Self::Call { what: CallStep::Replied, .. } => None,
+            Self::Call { what: CallStep::Sent, key, .. } => Some(Doing::of_call(key)),
+            Self::Call { what: CallStep::Retried, key, detail, .. } => {
+                let Doing { text, node } = Doing::of_call(key);
+                Some(Doing { text: format!("{text}, again after: {}", cut(detail, LINE_CHARACTERS)), node })
+            }
+            Self::Written { .. } | Self::Note { .. } | Self::Instead { .. } => {
+                self.line().map(|text| Doing { text, node: None })
+            }
+        }
+    }
+}
+
+impl Doing {
+    /// Says what a call is for, by its key. A key that is not known says it itself.
+    fn of_call(key: &str) -> Self {
+        let is_node = |part: &str| part.strip_prefix('n').is_some_and(|number| number.parse::<u32>().is_ok());
+        let (node, step) = match key.split_once('/') {
+            Some((node, step)) if is_node(node) => (Some(node.to_owned()), step),
+            _ => (None, key),
+        };
+        let mut parts = step.split('/');
+        let (name, number) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let text = match (node.is_some(), name) {
+            (true, "step") => format!("choosing what to search and read, step {number}"),
+            (true, "page") => "reading a page".to_owned(),
+            (true, "report") => "summing up what was found".to_owned(),
+            (false, "clarify" | "brief") => "working out what the answer must cover".to_owned(),
+            (false, "plan") => format!("planning round {number}"),
+            (false, "skim") => "skimming the knowledge base".to_owned(),
+            (false, "fold" | "group") => "summing up finished sub-questions".to_owned(),
+            (false, "draft") => "writing the answer".to_owned(),
+            (false, "judge") => format!("judging the answer of round {number}"),
+            _ => format!("calling a model: {step}"),
+        };
+        Self { text, node }
     }
 }
 
@@ -161,4 +215,27 @@ pub(crate) fn event_line(record: &Record) -> String {
         Event::Ended { stop_reason, .. } => format!("ended: {}", stop_reason.name()),
     };
     cut(&text, LINE_CHARACTERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_says_what_it_is_for_and_for_which_sub_question() {
+        for (key, node, text) in [
+            ("n12/step/3", Some("n12"), "choosing what to search and read, step 3"),
+            ("n2/step/3/shorter", Some("n2"), "choosing what to search and read, step 3"),
+            ("n2/report", Some("n2"), "summing up what was found"),
+            ("n2/output", Some("n2"), "calling a model: output"),
+            ("brief/outward", None, "working out what the answer must cover"),
+            ("plan/2", None, "planning round 2"),
+            ("draft/1/section/2", None, "writing the answer"),
+            ("judge/1", None, "judging the answer of round 1"),
+            ("notes/1", None, "calling a model: notes/1"),
+        ] {
+            let node = node.map(str::to_owned);
+            assert_eq!(Doing::of_call(key), Doing { text: text.to_owned(), node }, "{key}");
+        }
+    }
 }

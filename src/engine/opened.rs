@@ -1,4 +1,4 @@
-//! Resources that stay open between the operations of an engine: the index, its embedder and the reranker.
+//! Resources that stay open between the operations of an engine: the index, its links, its embedder and the reranker.
 //!
 //! A server answers thousands of searches; opening the index and loading the model takes longer than the search itself.
 
@@ -11,15 +11,18 @@ use super::{Engine, EngineError};
 use crate::kb::embed::{EmbedError, Embedder, EmbedderChoice};
 use crate::kb::index::Index;
 use crate::kb::index::stamp::Stamp;
+use crate::kb::links::LinkMap;
 use crate::kb::rerank::Reranker;
 
 /// A value and its key. The first caller that needs the value makes it, and the others wait.
 type Kept<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
 
-/// The index as of its latest known commit, and the embedder used last.
+/// The index as of its latest known commit, the links of its documents once they were asked for, and the embedder used
+/// last.
 #[derive(Default)]
 pub(super) struct Opened {
     index: Kept<Stamp, Index>,
+    links: Kept<Stamp, Arc<LinkMap>>,
     embedder: Kept<EmbedderChoice, Arc<dyn Embedder>>,
     /// The reranker, if one is configured. It knows how often it has failed.
     pub(super) reranker: OnceLock<Option<Arc<Reranker>>>,
@@ -44,6 +47,23 @@ impl Engine {
         let Some(stamp) = Stamp::of(&self.location) else { return Ok(Index::open(&self.location).await?) };
         let index = kept(&self.opened.index, stamp);
         Ok(index.get_or_try_init(|| Index::open(&self.location)).await?.clone())
+    }
+
+    /// Returns the links between the documents as of the latest commit. They are read again only after another.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_index`]. Also returns [`EngineError::NoLinks`] for an index that was written before links were
+    /// stored.
+    pub(super) async fn link_map(&self) -> Result<Arc<LinkMap>, EngineError> {
+        let read = async || {
+            let index = self.open_index().await?;
+            let rows = index.documents(None).await?;
+            LinkMap::read(&index, rows).await?.map(Arc::new).ok_or(EngineError::NoLinks)
+        };
+        // Before the index is opened, as there.
+        let Some(stamp) = Stamp::of(&self.location) else { return read().await };
+        kept(&self.opened.links, stamp).get_or_try_init(read).await.map(Arc::clone)
     }
 
     /// Returns an embedder, which is warmed up on a background thread when it is loaded.

@@ -80,7 +80,7 @@ impl FromStr for Selector {
 impl Selector {
     /// Parses the rest of an address, such as `handbook/guide/a%20b.md#L3-L9`. A fragment that names no lines is ignored.
     /// Returns `None` if the path is not text.
-    fn in_address(rest: &str) -> Option<Self> {
+    pub(super) fn in_address(rest: &str) -> Option<Self> {
         let (path, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let line = |text: &str| text.strip_prefix('L')?.parse().ok().filter(|line| *line > 0);
         let (first, last) = fragment.split_once('-').unwrap_or((fragment, fragment));
@@ -234,7 +234,7 @@ impl Engine {
     ///
     /// Returns [`GetError`] if the name matches nothing. Only files in the index are ever read.
     pub(crate) async fn get(&self, selector: &Selector, extent: Extent) -> Result<Excerpt, EngineError> {
-        let index = &self.open_index().await?;
+        let (index, selector) = (&self.open_index().await?, &self.resolved(selector).await?);
         match (self.located(index, selector).await?, selector) {
             (Located::Chunk(chunk), _) => read_chunk(index, *chunk, extent).await,
             (Located::Document(document), Selector::Path { lines, .. }) => read_document(index, document, *lines).await,

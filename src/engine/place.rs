@@ -33,7 +33,7 @@ impl Engine {
     ///
     /// Returns [`GetError`] if the name matches nothing, or the file is gone. Only files in the index are found.
     pub(crate) async fn file_place(&self, selector: &Selector) -> Result<FilePlace, EngineError> {
-        let index = &self.open_index().await?;
+        let (index, selector) = (&self.open_index().await?, &self.resolved(selector).await?);
         let (collection, path, indexed, line) = match (self.located(index, selector).await?, selector) {
             (Located::Chunk(chunk), _) => (chunk.collection, chunk.path, chunk.content_hash, Some(chunk.line_start)),
             (Located::Document(row), Selector::Path { lines: Some((first, _)), .. }) => {

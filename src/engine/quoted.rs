@@ -31,6 +31,7 @@ impl Engine {
         &self,
         selector: &Selector,
     ) -> Result<(Excerpt, Option<Range<usize>>), EngineError> {
+        let selector = &self.resolved(selector).await?;
         let passage = self.get(selector, Extent::Passage).await?;
         let whole = Selector::Path { path: format!("{}/{}", passage.collection, passage.path), lines: None };
         let document = self.get(&whole, Extent::Document).await?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::base::line::shortened;
 use crate::base::money::nanos;
 use crate::kb::search::{Scope, SearchOptions};
 use crate::llm::structured;
@@ -142,6 +143,9 @@ pub enum RequestError {
     /// The brief of a plan exceeds a limit.
     #[error(transparent)]
     Brief(BriefError),
+    /// A day is not a date.
+    #[error("`{0}` is not a day")]
+    Day(String),
     /// The range of days is empty.
     #[error("no day is on or after {since} and on or before {until}")]
     Days {
@@ -176,6 +180,7 @@ impl RequestError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
+            Self::Day(_) => Some("write it as YYYY-MM-DD, for example 2026-02-03".into()),
             Self::Days { .. } => Some("swap the two".into()),
             Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
             Self::AboveLimit { .. } => Some("ask for less, or raise the limit in the settings".into()),
@@ -238,8 +243,15 @@ pub(super) fn check_query(query: &str) -> Result<(), RequestError> {
 ///
 /// # Errors
 ///
-/// Returns an error for an empty range of days or a pattern that is not a glob.
+/// Returns an error for a day that is none, an empty range of days, or a pattern that is not a glob.
 pub(super) fn check_scope(scope: &Scope) -> Result<SearchOptions, RequestError> {
+    for day in scope.since.iter().chain(&scope.until) {
+        // Only as it is stored: days are compared as text.
+        let is_day = day.parse::<jiff::civil::Date>().is_ok_and(|date| date.to_string() == *day);
+        if !is_day {
+            return Err(RequestError::Day(shortened(day)));
+        }
+    }
     if let (Some(since), Some(until)) = (&scope.since, &scope.until)
         // Days are written `YYYY-MM-DD`, so they compare as text.
         && until < since
@@ -312,6 +324,8 @@ mod tests {
         for (request, said) in [
             (requiring("?!"), "required aspects: "),
             (request(RunRequest { output_schema: schema, ..RunRequest::default() }), "output schema is not"),
+            (scope(Scope { since: Some("2026-02-30".into()), ..Scope::default() }), "`2026-02-30` is not a day"),
+            (scope(Scope { until: Some("20260203".into()), ..Scope::default() }), "`20260203` is not a day"),
             (scope(days), "no day is on or after 2026-03-02 and on or before 2026-03-01"),
             (scope(Scope { paths: vec!["a[".into()], ..Scope::default() }), "`a[` is not a glob: "),
         ] {

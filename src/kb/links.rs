@@ -195,20 +195,25 @@ impl Names {
 
     /// Finds the note at a path, whose extension may be left out, or the note of a folder.
     fn at(&self, notes: &[LinkedNote], path: &str) -> Option<usize> {
-        // Pages of a book are linked by the name they are published under.
-        let page = path.strip_suffix(".html").or_else(|| path.strip_suffix(".htm"));
-        let names = [Some(path), page].into_iter().flatten();
-        let files = names.flat_map(|name| {
-            std::iter::once(name.to_owned()).chain(EXTENSIONS.map(|extension| format!("{name}.{extension}")))
-        });
-        let folder = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let of_folder =
-            FOLDER_NOTES.iter().flat_map(|name| EXTENSIONS.map(|extension| format!("{folder}{name}.{extension}")));
-        files.chain(of_folder).find_map(|wanted| {
-            let found = self.paths.get(&folded(&wanted))?;
+        // Folded once: most broken links name none of the paths that are tried, and folding takes the most time.
+        let whole = folded(path);
+        let find = |cut: &str, end: String| {
+            let found = self.paths.get(&format!("{}{end}", whole.strip_suffix(cut)?))?;
             // On a case-sensitive file system, two files may differ in nothing else.
-            found.iter().find(|at| notes[**at].row.path == wanted).or(found.first()).copied()
-        })
+            let is_exact = |at: &&usize| {
+                let written = path.strip_suffix(cut).and_then(|path| notes[**at].row.path.strip_prefix(path));
+                written == Some(end.as_str())
+            };
+            found.iter().find(is_exact).or(found.first()).copied()
+        };
+        // Pages of a book are linked by the name they are published under.
+        let page = [".html", ".htm"].into_iter().find(|page| path.ends_with(page));
+        let ends = || std::iter::once(String::new()).chain(EXTENSIONS.map(|extension| format!(".{extension}")));
+        let files = [Some(""), page].into_iter().flatten().flat_map(|cut| ends().map(move |end| (cut, end)));
+        let slash = if path.is_empty() { "" } else { "/" };
+        let of_folder =
+            FOLDER_NOTES.iter().flat_map(|name| EXTENSIONS.map(|extension| ("", format!("{slash}{name}.{extension}"))));
+        files.chain(of_folder).find_map(|(cut, end)| find(cut, end))
     }
 
     /// Finds the note with a name: its path or the end of it, its title, or an alias.
@@ -247,7 +252,7 @@ fn components(path: &str) -> impl Iterator<Item = &str> {
 
 /// Returns a name as names are compared: ignoring letter case, and how accents are encoded.
 fn folded(name: &str) -> String {
-    name.nfc().collect::<String>().to_lowercase()
+    if name.is_ascii() { name.to_ascii_lowercase() } else { name.nfc().collect::<String>().to_lowercase() }
 }
 
 /// Returns a folded path without the extension of a note.

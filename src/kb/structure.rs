@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 use pulldown_cmark::{Event, LinkType, Tag};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::chunk::headings;
@@ -42,7 +43,7 @@ pub(crate) struct Structure {
 }
 
 /// A heading that begins a section.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Heading {
     /// From 1, in the file as stored.
     pub(crate) line: u32,
@@ -66,7 +67,7 @@ pub(crate) struct Link {
 }
 
 /// How a link is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LinkKind {
     /// `[text](../note.md)`, or by reference. Resolved as a path.

@@ -1,10 +1,12 @@
 //! Limits the length of results: a model reads them, and its context is small and dear.
 
+use serde::Serialize;
+
 use crate::base::line::shortened;
-use crate::base::token::{CountTokens, Encoding, TokenCounter};
+use crate::base::token::{CountTokens, Encoding, TokenCounter, lines_within};
 
 /// Tokens of the longest text in a result. Clients warn from 10,000 on.
-const MAX_TEXT_TOKENS: usize = 8_000;
+pub(super) const MAX_TEXT_TOKENS: usize = 8_000;
 
 /// The rest of a text that was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,31 +19,48 @@ pub(super) struct Rest {
 
 /// Cuts a text to the length of a result.
 pub(super) fn cut(text: &str) -> (&str, Option<Rest>) {
-    let kept = beginning(text, MAX_TEXT_TOKENS);
+    let kept = lines_within(text, MAX_TEXT_TOKENS);
     let rest = Rest { after: kept.lines().count(), is_line_cut: !kept.ends_with('\n') };
     (kept, (kept.len() < text.len()).then_some(rest))
 }
 
-/// Returns the longest beginning of `text` that has at most `most` tokens and ends with a line. If not even its first
-/// line fits, that is cut.
-fn beginning(text: &str, most: usize) -> &str {
-    // No token is shorter than a byte, so most texts need not be counted.
-    if text.len() <= most {
-        return text;
+/// Part of one or several lists that is no longer than a result may be.
+pub(super) struct Page {
+    /// Elements before the page that were not seen yet.
+    before: usize,
+    /// Tokens that it may still have.
+    room: usize,
+    /// Number of elements up to the end of the page.
+    pub(super) end: usize,
+    /// Number of elements after it.
+    pub(super) left_out: usize,
+}
+
+impl Page {
+    /// Returns a page that begins after `before` elements of the lists.
+    pub(super) fn after(before: usize) -> Self {
+        Self { before, room: MAX_TEXT_TOKENS, end: before, left_out: 0 }
     }
-    let counter = TokenCounter::of(Encoding::O200k);
-    let (mut end, mut left) = (0, most);
-    for line in text.split_inclusive('\n') {
-        // Counting a line of megabytes takes long, and one of this length does not fit.
-        let is_too_long = line.len() > most * LONGEST_TOKEN;
-        let tokens = if is_too_long { usize::MAX } else { counter.count(line) };
-        if tokens > left {
-            break;
-        }
-        (end, left) = (end + line.len(), left - tokens);
+
+    /// Cuts the next list to its elements on the page.
+    pub(super) fn keep<T: Serialize>(&mut self, items: &mut Vec<T>) {
+        let skipped = self.before.min(items.len());
+        self.before -= skipped;
+        items.drain(..skipped);
+        let counter = TokenCounter::of(Encoding::O200k);
+        let fits = items.iter().take_while(|item| {
+            // As it is sent, with the names of its fields.
+            let tokens = serde_json::to_string(item).map_or(usize::MAX, |json| counter.count(&json));
+            // A page has at least one element, or the next would be the same. Nothing follows one that did not fit.
+            let fits = tokens <= self.room || self.room == MAX_TEXT_TOKENS;
+            self.room = if fits { self.room.saturating_sub(tokens) } else { 0 };
+            fits
+        });
+        let kept = fits.count();
+        self.end += kept;
+        self.left_out += items.len() - kept;
+        items.truncate(kept);
     }
-    // As many bytes as tokens are allowed, which are never more tokens.
-    if end == 0 { &text[..text.floor_char_boundary(most)] } else { &text[..end] }
 }
 
 /// Returns a title with the headings below it, on one line.
@@ -50,27 +69,27 @@ pub(super) fn heading_line(title: &str, headings: &[String]) -> String {
     shortened(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
 }
 
-/// Bytes of the longest token of the encoding: 128 spaces.
-const LONGEST_TOKEN: usize = 128;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn beginning_fits_and_ends_with_a_line() {
-        let text = "one two three\n".repeat(1_000);
-        let cut = beginning(&text, 400);
-        assert!(TokenCounter::of(Encoding::O200k).count(cut) <= 400);
-        assert!(cut.len() > 1_000 && cut.ends_with("three\n"), "{}", cut.len());
-        assert_eq!(beginning("short", 400), "short");
-        assert_eq!(beginning(&text, 10_000), text, "it has more bytes than that, but fewer tokens");
-    }
-
-    #[test]
-    fn endless_line_is_cut_between_letters() {
-        let line = "é".repeat(5_000_000);
-        let cut = beginning(&line, 401);
-        assert_eq!(cut.len(), 400);
+    fn pages_of_two_lists_have_each_element_once() {
+        let lists = [(0..900).collect::<Vec<u32>>(), (900..9_000).collect()];
+        let (mut from, mut read, mut pages) = (0, Vec::new(), 0);
+        loop {
+            let mut page = Page::after(from);
+            for mut list in lists.clone() {
+                page.keep(&mut list);
+                read.extend(list);
+            }
+            (from, pages) = (page.end, pages + 1);
+            if page.left_out == 0 {
+                break;
+            }
+            assert_eq!(read.len() + page.left_out, 9_000);
+        }
+        assert_eq!(read, (0..9_000).collect::<Vec<_>>());
+        assert!(pages > 1);
     }
 }

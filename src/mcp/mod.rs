@@ -1,9 +1,9 @@
 //! `dr` as a tool server of the Model Context Protocol, over stdio and HTTP.
 //!
 //! ```text
-//! stdio ─┐                           ┌─▶ search, fetch, read, list_collections ─┐
-//!        ├─▶ ToolHandler ─▶ McpTool ─┤                                          ├─▶ Engine
-//! http ──┘                           └─▶ ask, research_* ─▶ Background ─────────┘
+//! stdio ─┐                           ┌─▶ search, fetch, read, links, list_collections ─┐
+//!        ├─▶ ToolHandler ─▶ McpTool ─┤                                                 ├─▶ Engine
+//! http ──┘                           └─▶ ask, research_* ─▶ Background ────────────────┘
 //! ```
 //!
 //! The work of a tool is a method of the engine; this module adds the protocol: schemas of arguments and results,
@@ -23,6 +23,8 @@ mod failure;
 mod search;
 
 mod passage;
+
+mod links;
 
 mod answer;
 

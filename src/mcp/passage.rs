@@ -9,10 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::cut::{Rest, cut, heading_line};
 use super::failure::{ToolError, check_length};
 use crate::base::line::shortened;
-use crate::engine::{Excerpt, Extent, ParseSelectorError, Selector, Service};
+use crate::engine::{Excerpt, Extent, Neighbourhood, ParseSelectorError, Selector, Service};
 
 /// Longest name of a passage, in bytes: the longest path of common systems.
 const MAX_ID_BYTES: usize = 4 * 1_024;
+
+/// Most tokens of an outline with the notes linked with its document, beside a text.
+const MAX_OUTLINE_TOKENS: usize = 2_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -68,13 +71,15 @@ pub(super) async fn fetch(service: &Service, FetchArguments { id }: FetchArgumen
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadArguments {
-    /// Id of a passage or document, a path as `search` shows it, lines of one (`handbook/api.md:12-40`), or an address that
-    /// begins with `dr:`.
+    /// Id of a passage or document, a path as `search` shows it, lines of one (`handbook/api.md:12-40`), or the address
+    /// of a result.
     id: String,
-    /// How much around a passage: the passage itself (the default), its section, or its document. A path is read as a
-    /// whole.
+    /// How much around a passage: the passage itself (the default), its section (the default with `expand`), or its
+    /// document. A path is read as a whole.
+    extent: Option<Extent>,
+    /// Also return the outline of the document and the notes linked with it.
     #[serde(default)]
-    extent: Extent,
+    expand: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -98,14 +103,24 @@ pub(super) struct ReadText {
     /// The id to read for the rest of a text that was cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     rest: Option<String>,
+    /// The outline of the document and the notes linked with it, with `expand`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Neighbourhood>,
 }
 
 pub(super) async fn read(
     service: &Service,
-    ReadArguments { id, extent }: ReadArguments,
+    ReadArguments { id, extent, expand }: ReadArguments,
 ) -> Result<ReadText, ToolError> {
+    let extent = extent.unwrap_or(if expand { Extent::Section } else { Extent::Passage });
     let CutExcerpt { excerpt, url, note, rest } = CutExcerpt::read(service, "read", &id, extent).await?;
+    let context = if expand {
+        Some(service.engine.neighbourhood_within(&excerpt.document_id, MAX_OUTLINE_TOKENS).await?)
+    } else {
+        None
+    };
     Ok(ReadText {
+        context,
         collection: excerpt.collection,
         path: excerpt.path,
         title: excerpt.title,
@@ -116,6 +131,19 @@ pub(super) async fn read(
         text: excerpt.text,
         note,
         rest,
+    })
+}
+
+/// Parses the name of a passage.
+///
+/// # Errors
+///
+/// Returns [`ToolError::Arguments`] for a text that is none.
+pub(super) fn selector(tool: &'static str, id: &str) -> Result<Selector, ToolError> {
+    check_length(tool, "id", id, MAX_ID_BYTES)?;
+    id.parse().map_err(|error: ParseSelectorError| {
+        // The id is echoed, and may be long.
+        ToolError::Arguments { tool, reason: shortened(&error.to_string()) }
     })
 }
 
@@ -134,12 +162,7 @@ impl CutExcerpt {
         id: &str,
         extent: Extent,
     ) -> Result<Self, ToolError> {
-        check_length(tool, "id", id, MAX_ID_BYTES)?;
-        let selector = id.parse().map_err(|error: ParseSelectorError| {
-            // The id is echoed, and may be long.
-            ToolError::Arguments { tool, reason: shortened(&error.to_string()) }
-        })?;
-        Self::of(service, &selector, extent).await
+        Self::of(service, &selector(tool, id)?, extent).await
     }
 
     /// Reads a passage, cut to the length of a result.

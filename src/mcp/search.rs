@@ -7,9 +7,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cut::heading_line;
+use super::cut::{MAX_TEXT_TOKENS, heading_line};
 use super::failure::{ToolError, check_length};
-use crate::engine::{CollectionEntry, Hit, Scope, SearchRequest, Service};
+use crate::engine::{CollectionEntry, Hit, Neighbourhood, Scope, SearchRequest, Service};
 
 /// Hits of a search that does not ask for a number.
 const DEFAULT_HITS: u8 = 10;
@@ -32,6 +32,10 @@ pub(super) struct SearchArguments {
     /// Most results, from 1 to 50; 10 if not given.
     #[schemars(range(min = 1, max = 50))]
     limit: Option<u8>,
+    /// Also return, with each result, its section, the outline of its document, and the notes linked with it, up to about
+    /// 8,000 tokens in all. With few results there is room for more of each.
+    #[serde(default)]
+    expand: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -50,10 +54,13 @@ struct SearchResult {
     url: String,
     /// The part of the passage that matches best.
     text: String,
+    /// What is around it, with `expand`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Neighbourhood>,
 }
 
 pub(super) async fn search(service: &Service, arguments: SearchArguments) -> Result<SearchResults, ToolError> {
-    let SearchArguments { query, collections, limit } = arguments;
+    let SearchArguments { query, collections, limit, expand } = arguments;
     check_length("search", "query", &query, MAX_QUERY_BYTES)?;
     let limit = limit.unwrap_or(DEFAULT_HITS);
     if !(1..=MAX_HITS).contains(&limit) {
@@ -62,15 +69,19 @@ pub(super) async fn search(service: &Service, arguments: SearchArguments) -> Res
     }
     let scope = Scope { collections, ..Scope::default() };
     let found = service.engine.find(&SearchRequest { query, scope, limit: Some(limit.into()) }).await?;
+    let around =
+        if expand { service.engine.neighbourhoods_within(&found.hits, MAX_TEXT_TOKENS).await? } else { Vec::new() };
     let addresses = service.engine.addresses().await?;
-    let result = |hit: Hit| SearchResult {
+    let result = |(hit, context): (Hit, Option<Neighbourhood>)| SearchResult {
+        context,
         // Never empty: ChatGPT cites only results that have an address.
         url: addresses.of(&hit.collection, &hit.path, (hit.line_start, hit.line_end)),
         title: heading_line(&hit.title, &hit.heading_path),
         id: hit.id.to_string(),
         text: hit.snippet.text,
     };
-    Ok(SearchResults { results: found.hits.into_iter().map(result).collect() })
+    let around = around.into_iter().map(Some).chain(std::iter::repeat(None));
+    Ok(SearchResults { results: found.hits.into_iter().zip(around).map(result).collect() })
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::answer::AnswerResult;
 use super::ask::ask;
 use super::failure::ToolError;
+use super::links::{Links, LinksArguments, links};
 use super::passage::{FetchArguments, Fetched, ReadArguments, ReadText, fetch, read};
 use super::research::{self, CancelArguments, ResultArguments, StartedRun, Status, StatusArguments};
 use super::search::{Collections, SearchArguments, SearchResults, list_collections, search};
@@ -21,6 +22,7 @@ pub(super) enum McpTool {
     Search,
     Fetch,
     Read,
+    Links,
     ListCollections,
     Ask,
     ResearchStart,
@@ -32,10 +34,11 @@ pub(super) enum McpTool {
 
 impl McpTool {
     /// Every tool, in the order in which clients list them.
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Search,
         Self::Fetch,
         Self::Read,
+        Self::Links,
         Self::ListCollections,
         Self::Ask,
         Self::ResearchStart,
@@ -54,6 +57,7 @@ impl McpTool {
             Self::Search => "search",
             Self::Fetch => "fetch",
             Self::Read => "read",
+            Self::Links => "links",
             Self::ListCollections => "list_collections",
             Self::Ask => "ask",
             Self::ResearchStart => "research_start",
@@ -69,6 +73,7 @@ impl McpTool {
             Self::Search => "Search the knowledge base",
             Self::Fetch => "Fetch a search result",
             Self::Read => "Read a passage, a section or lines",
+            Self::Links => "Links between documents",
             Self::ListCollections => "List collections",
             Self::Ask => "Answer a question with checked citations",
             Self::ResearchStart => "Start research",
@@ -89,6 +94,10 @@ impl McpTool {
             Self::Read => {
                 "Returns text of an indexed document, verbatim: a passage, its section, its document, or lines of a path \
                  (`path:12-40`)."
+            }
+            Self::Links => {
+                "Returns where the links of a document lead and which documents link to it, with lines; without a document, \
+                 the broken links of all."
             }
             Self::ListCollections => "Lists the collections of documents that can be searched.",
             Self::Ask => {
@@ -121,6 +130,7 @@ impl McpTool {
             Self::Search
             | Self::Fetch
             | Self::Read
+            | Self::Links
             | Self::ListCollections
             | Self::ResearchStatus
             | Self::ResearchResult => reads,
@@ -143,6 +153,7 @@ impl McpTool {
             Self::Search => with_schemas::<SearchArguments, SearchResults>(tool),
             Self::Fetch => with_schemas::<FetchArguments, Fetched>(tool),
             Self::Read => with_schemas::<ReadArguments, ReadText>(tool),
+            Self::Links => with_schemas::<LinksArguments, Links>(tool),
             Self::ListCollections => with_schemas::<NoArguments, Collections>(tool),
             Self::Ask => with_schemas::<QuestionForm, AnswerResult>(tool),
             Self::ResearchStart => with_schemas::<QuestionForm, StartedRun>(tool),
@@ -169,6 +180,7 @@ impl McpTool {
             Self::Search => result(&search(service, self.parsed(arguments)?).await?),
             Self::Fetch => result(&fetch(service, self.parsed(arguments)?).await?),
             Self::Read => result(&read(service, self.parsed(arguments)?).await?),
+            Self::Links => result(&links(service, self.parsed(arguments)?).await?),
             Self::ListCollections => {
                 let NoArguments {} = self.parsed(arguments)?;
                 result(&list_collections(service).await?)

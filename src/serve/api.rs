@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use aide::axum::ApiRouter;
 use aide::axum::routing::{get_with, post_with};
-use aide::openapi::{Info, OpenApi};
-use aide::transform::TransformOperation;
+use aide::openapi::{Info, OpenApi, SecurityScheme};
+use aide::transform::{TransformOperation, TransformResponse};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header;
 use axum::middleware::{self, Next};
@@ -14,7 +14,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use super::app::App;
-use super::{events, question, runs, search};
+use super::{events, links, question, runs, search};
+use crate::engine::RunStatus;
 
 /// Longest body of a request, in bytes: a question with an edited plan takes a few thousand.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
@@ -35,26 +36,57 @@ pub(super) fn routes(app: App) -> Router {
         .api_route("/collections", get_with(search::collections, said("The collections of the index")))
         .api_route("/search", get_with(search::search, said("Passages that match a query")))
         .api_route("/passages", get_with(search::passage, said("A passage, its section or its document")))
+        .api_route("/links", get_with(links::links, said("The links of a document and those to it")))
+        .api_route("/links/broken", get_with(links::broken, said("The broken links")))
         .api_route("/plans", post_with(question::plan, said("Plan a question and estimate what it takes")))
         .api_route(
             "/runs",
-            get_with(runs::list, said("The stored runs, newest first"))
-                .post_with(question::start, said("Ask a question")),
+            get_with(runs::list, said("The stored runs, newest first")).post_with(question::start, |route| {
+                said("Ask a question")(route).response::<202, Json<question::StartedRun>>()
+            }),
         )
         .api_route(
             "/runs/{run}",
             get_with(runs::show, said("A run with what it has found and spent"))
-                .delete_with(runs::remove, said("Delete a run")),
+                .delete_with(runs::remove, |route| said("Delete a run")(route).response::<204, ()>()),
         )
-        .api_route("/runs/{run}/events", get_with(events::events, said("The events of a run (server-sent events)")))
-        .api_route("/runs/{run}/report", get_with(runs::report, said("The report of a run")))
+        .api_route(
+            "/runs/{run}/events",
+            get_with(events::events, |route| {
+                let events =
+                    "An event `state` for each change, with this data, and `doing` for what happens between two";
+                said("The events of a run (server-sent events)")(route).response_with::<200, Json<RunStatus>, _>(
+                    |reply| with_types(reply, &["text/event-stream"]).description(events),
+                )
+            }),
+        )
+        .api_route(
+            "/runs/{run}/report",
+            get_with(runs::report, |route| {
+                let types = ["application/json", "text/markdown", "text/html"];
+                said("The report of a run")(route).response_with::<200, String, _>(|reply| {
+                    with_types(reply, &types).description("The report in the format")
+                })
+            }),
+        )
         .api_route("/runs/{run}/quotes/{quote}", get_with(runs::quote, said("A quote in its document")))
         .api_route("/runs/{run}/cancel", post_with(runs::cancel, said("Stop a run; it can be resumed")))
         .api_route(
             "/runs/{run}/resume",
-            post_with(runs::resume, said("Resume a run, with higher limits if asked for")),
+            post_with(runs::resume, |route| {
+                said("Resume a run, with higher limits if asked for")(route)
+                    .response::<202, Json<question::StartedRun>>()
+            }),
         );
-    let api = ApiRouter::new().nest_api_service("/api/v1", api.with_state(app.clone())).finish_api(&mut description);
+    let token = SecurityScheme::Http {
+        scheme: "bearer".to_owned(),
+        bearer_format: None,
+        description: Some("The token in the address that `dr serve` prints".to_owned()),
+        extensions: std::iter::empty::<(String, serde_json::Value)>().collect(),
+    };
+    let api = ApiRouter::new()
+        .nest_api_service("/api/v1", api.with_state(app.clone()))
+        .finish_api_with(&mut description, |api| api.security_scheme("token", token).security_requirement("token"));
     let description = Arc::new(description);
     let document = get(move || async move { Json(description.as_ref().clone()) });
     let metrics = get(|State(app): State<App>| async move { text(app.metrics.text(app.runs.active())) });
@@ -71,6 +103,15 @@ pub(super) fn routes(app: App) -> Router {
 /// Describes a route in a line.
 fn said(summary: &'static str) -> impl for<'a> FnOnce(TransformOperation<'a>) -> TransformOperation<'a> {
     move |operation| operation.summary(summary)
+}
+
+/// Describes a reply as one of these types of content.
+fn with_types<'r, R>(mut reply: TransformResponse<'r, R>, types: &[&str]) -> TransformResponse<'r, R> {
+    let content = &mut reply.inner().content;
+    if let Some((_, media)) = content.pop() {
+        content.extend(types.iter().map(|kind| ((*kind).to_owned(), media.clone())));
+    }
+    reply
 }
 
 fn text(figures: String) -> Response {

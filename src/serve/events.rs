@@ -2,7 +2,7 @@
 //!
 //! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a
 //! stream that was cut continues: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A
-//! `doing` reports progress between two events, and is not stored.
+//! `doing` reports progress between two events, and is not stored; a stream that opens later begins with the last ones.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use futures::stream::unfold;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -24,7 +24,7 @@ use super::failure::Failure;
 use super::form::{InPath, Parameters};
 use super::metrics::OpenStream;
 use super::runs::RunPath;
-use crate::engine::{CallStep, RunEvent, RunStatus, Standing};
+use crate::engine::{Doing, RunEvent, RunStatus, Standing, WatchedRun};
 
 /// How often a run that another process works on is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -35,16 +35,6 @@ pub(super) struct EventsQuery {
     /// Only events after this number. The header `Last-Event-ID` takes precedence.
     #[serde(default)]
     since: u64,
-}
-
-/// Something that happens between two events of the journal.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Doing {
-    /// The call of a model, a section that was written, or a note.
-    text: String,
-    /// The sub-question it is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<String>,
 }
 
 pub(super) async fn events(
@@ -60,11 +50,14 @@ pub(super) async fn events(
         permit.map_err(|_| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
     // The first state is read here, so that an error is a reply and not a stream.
     // Before the state is read, so that an event in between is received as well.
-    let live = app.runs.watch(&run);
+    let (live, doing) = match app.runs.watch(&run) {
+        Some(WatchedRun { events, doing }) => (Some(events), doing),
+        None => (None, Vec::new()),
+    };
     let status = app.runs.status(&app.engine, &run, since).await?;
     let open = app.metrics.stream();
     let watching =
-        Watching { run: status.run_id.clone(), since, live, first: Some(status), app, _held: (permit, open) };
+        Watching { run: status.run_id.clone(), since, live, first: Some(status), doing, app, _held: (permit, open) };
     let stream = unfold(Some(watching), |watching| async {
         let mut watching = watching?;
         let (event, goes_on) = watching.next().await?;
@@ -81,6 +74,8 @@ struct Watching {
     since: u64,
     /// The state to send first.
     first: Option<RunStatus>,
+    /// What the run did last, to send after that.
+    doing: Vec<Doing>,
     /// Events of a run that this server works on.
     live: Option<Receiver<RunEvent>>,
     _held: (OwnedSemaphorePermit, OpenStream),
@@ -91,6 +86,9 @@ impl Watching {
     async fn next(&mut self) -> Option<(Event, bool)> {
         if let Some(first) = self.first.take() {
             return self.told(first);
+        }
+        if let Some(doing) = self.doing.pop() {
+            return Some((Event::default().event("doing").json_data(doing).ok()?, true));
         }
         let stop = self.app.stop.clone();
         loop {
@@ -137,17 +135,9 @@ async fn heard(live: &mut Option<Receiver<RunEvent>>) -> Heard {
         match events.recv().await {
             // What a stream that lags has missed is read from the journal.
             Ok(RunEvent::Event { .. }) | Err(RecvError::Lagged(_)) => return Heard::Noted,
-            Ok(RunEvent::Call { what: CallStep::Replied, .. }) => {}
-            Ok(RunEvent::Call { what: CallStep::Sent, key, detail, .. }) => {
-                let node = key.split('/').next().filter(|part| part.starts_with('n')).map(str::to_owned);
-                return Heard::Doing(Doing { text: format!("{detail}: {key}"), node });
-            }
-            Ok(RunEvent::Call { what: CallStep::Retried, key, detail, .. }) => {
-                return Heard::Doing(Doing { text: format!("{key} is sent again: {detail}"), node: None });
-            }
-            Ok(event @ (RunEvent::Written { .. } | RunEvent::Note { .. } | RunEvent::Instead { .. })) => {
-                if let Some(text) = event.line() {
-                    return Heard::Doing(Doing { text, node: None });
+            Ok(event) => {
+                if let Some(doing) = event.doing() {
+                    return Heard::Doing(doing);
                 }
             }
             Err(RecvError::Closed) => return Heard::End,

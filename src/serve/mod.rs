@@ -28,6 +28,8 @@ mod app;
 
 mod search;
 
+mod links;
+
 mod question;
 
 mod runs;

@@ -9,12 +9,19 @@ use super::app::App;
 use super::failure::Failure;
 use super::form::Parameters;
 use crate::engine::{
-    CollectionEntry, Excerpt, Extent, Hit, Place, Quoted, Scope, SearchRequest, Searched, Selector, Support, lines_of,
+    CollectionEntry, Excerpt, Extent, Hit, Neighbourhood, Place, Quoted, Scope, SearchRequest, Searched, Selector,
+    Support, lines_of,
 };
 use crate::render::document;
 
 /// Most hits of a search.
 const MAX_HITS: usize = 100;
+
+/// Most tokens of what is around the hits of a search, in all.
+const MAX_CONTEXT_TOKENS: usize = 32_000;
+
+/// Most tokens of an outline with the notes linked with its document.
+const MAX_OUTLINE_TOKENS: usize = 8_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +41,9 @@ pub(super) struct SearchQuery {
     /// Most hits, from 1 to 100.
     #[schemars(range(min = 1, max = 100))]
     limit: Option<usize>,
+    /// Also return, with each hit, its section, the outline of its document, and the notes linked with it.
+    #[serde(default)]
+    expand: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -72,6 +82,9 @@ struct HitReply {
     score: f32,
     /// Ranks and scores that the score was made of.
     explain: serde_json::Value,
+    /// What is around it, with `expand`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Neighbourhood>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -101,10 +114,13 @@ pub(super) async fn search(
     let Searched { mode, hits, support, unknown, without_vectors, not_reranked, elapsed } =
         app.engine.find(&request).await?;
     app.metrics.searched(elapsed);
+    let around =
+        if query.expand { app.engine.neighbourhoods_within(&hits, MAX_CONTEXT_TOKENS).await? } else { Vec::new() };
+    let around = around.into_iter().map(Some).chain(std::iter::repeat(None));
     let without_vectors = without_vectors.map(|(reason, hint)| format!("{reason}; {hint}"));
     Ok(Json(SearchReply {
         mode: mode.name(),
-        hits: hits.into_iter().map(HitReply::from).collect(),
+        hits: hits.into_iter().zip(around).map(|(hit, context)| HitReply { context, ..hit.into() }).collect(),
         support,
         notes: unknown.into_iter().chain(without_vectors).chain(not_reranked).collect(),
         milliseconds: elapsed.as_secs_f64() * 1_000.0,
@@ -140,6 +156,7 @@ impl From<Hit> for HitReply {
             snippet,
             about: hit.about,
             score: hit.score,
+            context: None,
         }
     }
 }
@@ -152,6 +169,9 @@ pub(super) struct PassageQuery {
     /// How much around a passage; in a document, the passage is marked. A path is read as a whole.
     #[serde(default)]
     extent: Extent,
+    /// Also return the outline of the document and the notes linked with it.
+    #[serde(default)]
+    expand: bool,
 }
 
 /// A text and where it is from.
@@ -159,6 +179,9 @@ pub(super) struct PassageQuery {
 pub(super) struct PassageReply {
     /// Where it is from, for people: `path:from-to`, or the address of a page.
     place: String,
+    /// Name of the document, which is also an id; only of documents of the index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<String>,
     title: String,
     /// Headings above the text, outermost first.
     headings: Vec<String>,
@@ -173,21 +196,28 @@ pub(super) struct PassageReply {
     /// Address of a page of the web.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
+    /// The outline of the document and the notes linked with it, with `expand`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Neighbourhood>,
 }
 
 pub(super) async fn passage(
     State(app): State<App>,
-    Parameters(PassageQuery { id, extent }): Parameters<PassageQuery>,
+    Parameters(PassageQuery { id, extent, expand }): Parameters<PassageQuery>,
 ) -> Result<Json<PassageReply>, Failure> {
-    let selector: Selector = id.parse().map_err(|error| Failure::invalid(&format!("{error}")))?;
+    let selector = selector(&id)?;
     let (read, marked) = match extent {
         Extent::Passage | Extent::Section => (app.engine.get(&selector, extent).await?, None),
         Extent::Document => app.engine.in_document(&selector).await?,
     };
     let note = read.note().map(str::to_owned);
+    let context =
+        if expand { Some(app.engine.neighbourhood_within(&read.document_id, MAX_OUTLINE_TOKENS).await?) } else { None };
     let Excerpt { collection, path, title, heading_path, line_start, line_end, text, .. } = read;
     Ok(Json(PassageReply {
         place: format!("{collection}/{}", lines_of(&path, line_start, line_end)),
+        document: Some(format!("{collection}/{path}")),
+        context,
         title,
         headings: heading_path,
         html: document::markdown(&text, marked.as_ref()),
@@ -195,6 +225,11 @@ pub(super) async fn passage(
         note,
         url: None,
     }))
+}
+
+/// Parses the name of a passage.
+pub(super) fn selector(id: &str) -> Result<Selector, Failure> {
+    id.parse().map_err(|error| Failure::invalid(&format!("{error}")))
 }
 
 impl From<Quoted> for PassageReply {
@@ -205,8 +240,14 @@ impl From<Quoted> for PassageReply {
             Place::Web { url, .. } => (document::plain(&text, at.as_ref()), Some(url.clone())),
             Place::Mcp { .. } => (document::plain(&text, at.as_ref()), None),
         };
+        let document = match place {
+            Place::Kb { collection, path, .. } => Some(format!("{collection}/{path}")),
+            Place::Web { .. } | Place::Mcp { .. } => None,
+        };
         Self {
             place: place.for_people(),
+            document,
+            context: None,
             title: place.title().to_owned(),
             headings: place.heading_path().to_vec(),
             html,

@@ -3,7 +3,7 @@ use serde_json::Value;
 use crate::common::World;
 
 /// Returns a world of linked notes in two collections, indexed as text.
-fn linked() -> World {
+pub(crate) fn linked() -> World {
     let world = World::empty();
     for (path, text) in [
         (

@@ -29,6 +29,11 @@ async def main(era, target):
         read = await call(client, "read", id="guide/alarms.md:1-3")
         assert (read["line_start"], read["line_end"]) == (1, 3), read
         print(f"search, fetch, read: {first['title']} at {first['url'].rsplit('/', 1)[-1]}")
+        expanded = await call(client, "search", query="siren", expand=True)
+        links = await call(client, "links", id="guide/alarms.md")
+        check = (await call(client, "links"))["check"]
+        outline = expanded["results"][0]["context"]["outline"]
+        print(f"links: {len(outline)} headings, {len(links['document']['links'])} links, {len(check['broken'])} broken")
 
         told = []
 

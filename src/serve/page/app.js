@@ -81,21 +81,33 @@ function time(seconds) {
 
 // ---- the reader: a passage or a quote in its document
 
-const reader = document.getElementById("reader");
+const reader = document.getElementById("reader"), back = document.getElementById("reader-back");
+// Documents that were opened one from another, the one that is shown last.
+let trail = [];
 document.getElementById("reader-close").addEventListener("click", () => reader.close());
 reader.addEventListener("click", (event) => { if (event.target === reader) reader.close(); });
+back.addEventListener("click", () => { trail.pop(); open(trail.pop()); });
+
+const passage = (id) => `/passages?extent=document&id=${encodeURIComponent(id)}`;
 
 async function open(path) {
-  const text = document.getElementById("reader-text");
-  const note = document.getElementById("reader-note");
-  document.getElementById("reader-title").textContent = "Loading…";
+  const text = document.getElementById("reader-text"), title = document.getElementById("reader-title");
+  const note = document.getElementById("reader-note"), links = document.getElementById("reader-links");
+  if (!reader.open) trail = [];
+  trail.push(path);
+  const mine = trail;
+  const isOver = () => mine !== trail || trail.at(-1) !== path;
+  back.hidden = trail.length < 2;
+  title.textContent = "Loading…";
   document.getElementById("reader-place").replaceChildren();
   note.hidden = true;
   text.replaceChildren();
+  links.replaceChildren();
   if (!reader.open) reader.showModal();
   try {
     const found = await request(path);
-    document.getElementById("reader-title").textContent = found.title || found.place;
+    if (isOver()) return;
+    title.textContent = found.title || found.place;
     const link = found.url && /^https?:\/\//.test(found.url)
       ? h("a", { href: found.url, rel: "noopener noreferrer nofollow", target: "_blank" }, found.url) : found.place;
     document.getElementById("reader-place").append(link);
@@ -105,10 +117,32 @@ async function open(path) {
     text.querySelectorAll("a").forEach((a) => { a.target = "_blank"; a.rel = "noopener noreferrer nofollow"; });
     text.focus();
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
+    // The text is shown without them if they cannot be read.
+    const linked = found.document ? await request(`/links?id=${encodeURIComponent(found.document)}`).catch(() => null) : null;
+    if (linked && !isOver()) links.replaceChildren(...linkedNotes(linked));
   } catch (error) {
-    document.getElementById("reader-title").textContent = "Not found";
+    if (isOver()) return;
+    title.textContent = "Not found";
     text.replaceChildren(errorBox(error));
   }
+}
+
+/** What a document links to and what links to it; each note opens at the heading or the line of the link. */
+function linkedNotes({ collection, links, backlinks, more_links, more_backlinks }) {
+  const note = ({ path, title }, line) => h("li", {}, h("button", { type: "button",
+    onclick: () => open(passage(`${collection}/${path}${line ? `:${line}` : ""}`)) }, title || path), " ", h("span", { class: "at" }, line ? `${path}:${line}` : path));
+  const once = new Map(links.filter((link) => link.note).map((link) => [`${link.note.path}:${link.heading_line}`, link]));
+  const broken = links.filter((link) => link.state === "missing");
+  const more = (count) => count ? h("li", { class: "quiet" }, `and ${counted(count, "more link")}`) : null;
+  const list = (head, items) => items.some(Boolean) ? [h("h3", {}, head), h("ul", {}, items)] : [];
+  const lists = [
+    list("Links to", [...[...once.values()].map((link) => note(link.note, link.heading_line)), more(more_links)]),
+    list("Linked from", [...backlinks.map((link) => note(link, link.line)), more(more_backlinks)]),
+    list("Broken links", broken.map((link) => h("li", {}, h("code", {}, link.written), h("span", { class: "at" }, ` in line ${link.line}`)))),
+  ].flat();
+  const counts = [once.size && `links to ${counted(once.size, "note")}`, backlinks.length && `linked from ${counted(backlinks.length, "place")}`,
+    broken.length && counted(broken.length, "broken link")];
+  return lists.length ? [h("details", {}, h("summary", {}, counts.filter(Boolean).join(", ")), lists)] : [];
 }
 
 /** Lets the numbers of a report open their quotes. They are looked up inside of it: two reports have the same ids. */
@@ -246,7 +280,7 @@ const STATES = { running: "running", open: "stopped", ended: "ended", failed: "f
 async function runView(id) {
   const head = h("div", {}), meters = h("div", { class: "meters" }), tree = h("ul", { class: "tree" }), log = h("ol", { class: "log" });
   const answer = h("div", { class: "report" }), more = h("div", {}), problem = h("div", {});
-  const doing = new Map(), opened = new Map();
+  const now = h("p", { class: "doing", id: "doing", role: "status" }), doing = new Map(), opened = new Map();
   let run, seen = 0, stream, finished = "", timer, headed;
   const signal = leaving.signal;
 
@@ -360,7 +394,7 @@ async function runView(id) {
     stream.addEventListener("error", () => { connection.textContent = "connection lost, trying again"; });
     stream.addEventListener("doing", (event) => {
       const { text, node } = JSON.parse(event.data);
-      if (node) doing.set(node, text);
+      if (node) doing.set(node, text); else now.textContent = text;
       draw();
     });
     stream.addEventListener("state", async (event) => {
@@ -368,6 +402,7 @@ async function runView(id) {
       note(events);
       Object.assign(run, status);
       if (status.state === "running") return soon();
+      now.textContent = "";
       stream.close();
       await load();
       await report();
@@ -379,7 +414,7 @@ async function runView(id) {
     else if (run?.state === "running") follow().catch((error) => problem.replaceChildren(errorBox(error)));
   }, { signal });
   signal.addEventListener("abort", () => { stream?.close(); clearTimeout(timer); });
-  show("Run", head, problem, meters, answer,
+  show("Run", head, now, problem, meters, answer,
     h("section", {}, h("h2", {}, "Research"), tree),
     h("details", {}, h("summary", {}, "Events"), log), more);
   head.append(h("p", { class: "quiet" }, "Loading…"));
@@ -410,10 +445,12 @@ async function searchView() {
     input.value = parameters.get(id) ?? "";
     return input;
   };
+  // Empty until it is a whole day.
+  const day = (id) => { const input = text(id); input.type = "date"; return input; };
   const q = text("q", "Words, an identifier, or a \"phrase\"");
   q.type = "search";
   const collection = select("collection", [["", "all"], ...collections.map((one) => [one.name, one.name])], parameters.get("collection") ?? "");
-  const filters = { q, collection, path: text("path", "guide/**"), tag: text("tag", ""), since: text("since", "2026-01-01"), until: text("until", "2026-12-31") };
+  const filters = { q, collection, path: text("path", "guide/**"), tag: text("tag", ""), since: day("since"), until: day("until") };
   const explain = h("input", { type: "checkbox", id: "explain" });
   const status = h("p", { class: "quiet", role: "status" }), hits = h("ol", { class: "hits" });
   let last, waiting;
@@ -435,7 +472,7 @@ async function searchView() {
     }
   };
   const hit = (one) => h("li", {},
-    h("h3", {}, h("button", { type: "button", onclick: () => open(`/passages?extent=document&id=${encodeURIComponent(one.id)}`) },
+    h("h3", {}, h("button", { type: "button", onclick: () => open(passage(one.id)) },
       [one.title, ...one.headings.filter((heading) => heading !== one.title)].join(" › "))),
     h("p", { class: "at" }, `${one.collection}/${one.path}:${one.line_start}-${one.line_end}`),
     one.about ? h("p", { class: "at" }, one.about) : null,
@@ -480,7 +517,7 @@ async function runsView() {
         draw();
       });
       return h("tr", {}, h("td", {}, box), h("td", {}, h("a", { href: `#/runs/${run.id}` }, run.question), run.problem ? h("p", { class: "bad" }, run.problem) : null),
-        h("td", {}, run.state.replaceAll("_", " ")), h("td", {}, run.started), h("td", {}, time(run.seconds)), h("td", {}, dollars(run.cost_usd)), h("td", {}, h("div", {}, remove)));
+        h("td", {}, run.state.replaceAll("_", " ")), h("td", {}, run.started), h("td", {}, time(run.seconds)), h("td", {}, dollars(run.cost_usd)), h("td", {}, h("div", { class: "row" }, run.nodes ? h("a", { href: `#/ask/${run.id}` }, "Follow up") : null, remove)));
     }));
     if (!shown.length) body.replaceChildren(h("tr", {}, h("td", { colspan: "7", class: "quiet" }, runs.length ? "No run matches." : "No run is stored yet: ask a question.")));
   };

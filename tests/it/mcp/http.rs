@@ -133,6 +133,8 @@ fn server_for_other_machines_needs_a_token_and_keeps_local_collections_to_itself
             ("search", json!({ "query": "siren", "collections": ["private"] })),
             ("read", json!({ "id": "private/diary.md" })),
             ("read", json!({ "id": "diary.md" })),
+            ("links", json!({ "id": "private/diary.md" })),
+            ("links", json!({ "collections": ["private"] })),
             ("ask", json!({ "question": "What does the siren at home sound like?", "collections": ["private"] })),
             ("research_start", json!({ "question": QUESTION, "collections": ["private"] })),
             ("research_status", json!({ "run_id": local["run_id"] })),
@@ -141,6 +143,8 @@ fn server_for_other_machines_needs_a_token_and_keeps_local_collections_to_itself
             let told = refused(&client, tool, args).await;
             assert!(told.contains(why) && !told.contains("whale"), "{tool}: {told}");
         }
+        let checked = done(&client, "links", json!({})).await;
+        assert_eq!(checked["check"]["collections"], json!(["kb"]));
         let close = refused(&client, "read", json!({ "id": "iary.md" })).await;
         assert!(!close.contains("diary"), "names of private files are not suggested: {close}");
         let args = json!({ "question": "What does the siren at home sound like?", "offline": true });

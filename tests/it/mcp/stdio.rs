@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{QUESTION, Server, call, done, eras, hello, refused, runs};
 use crate::common::{World, block_on, write_notes};
+use crate::links::linked;
 use crate::run::traces::Collector;
 
 #[test]
@@ -34,6 +35,10 @@ fn search_and_fetch_keep_the_contract_in_both_eras() {
             assert_eq!(fetched["metadata"]["path"], "guide/alarms.md");
             let text = fetched["text"].as_str().unwrap();
             assert!(world.read("kb/guide/alarms.md").contains(text), "the text is verbatim: {text}");
+            for tool in ["read", "fetch"] {
+                let again = done(&client, tool, json!({ "id": fetched["url"] })).await;
+                assert_eq!(again["text"].as_str().unwrap().trim_end(), text.trim_end(), "an address names its text");
+            }
             client.cancel().await.unwrap();
             assert_eq!(server.ended(), Some(0));
         });
@@ -47,7 +52,7 @@ fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
         let mut server = Server::start(&world, &["--offline"]);
         let client = server.connect((), ClientLifecycleMode::Initialize).await;
         let tools = client.list_all_tools().await.unwrap();
-        let reading = ["search", "fetch", "read", "list_collections", "research_status", "research_result"];
+        let reading = ["search", "fetch", "read", "links", "list_collections", "research_status", "research_result"];
         for tool in &tools {
             let hint = tool.annotations.as_ref().unwrap().read_only_hint;
             assert_eq!(hint, Some(reading.contains(&tool.name.as_ref())), "{}", tool.name);
@@ -61,9 +66,13 @@ fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
         let id = &run["run_id"];
         for (tool, args) in [
             ("search", json!({ "query": "water", "collections": ["kb"], "limit": 3 })),
+            ("search", json!({ "query": "water", "expand": true })),
             ("search", json!({ "query": "zzyzx" })),
             ("fetch", json!({ "id": "kb/guide/alarms.md:1-3" })),
             ("read", json!({ "id": "guide/alarms.md", "extent": "document" })),
+            ("read", json!({ "id": "guide/alarms.md:1-3", "expand": true })),
+            ("links", json!({ "id": "guide/alarms.md" })),
+            ("links", json!({ "collections": ["kb"] })),
             ("list_collections", json!({})),
             ("ask", json!({ "question": QUESTION, "fresh": true })),
             ("ask", json!({ "question": "Who won the world cup of 1954?" })),
@@ -252,6 +261,81 @@ fn long_texts_are_cut_and_the_rest_can_be_had() {
 }
 
 #[test]
+fn notes_around_a_result_are_named_once_and_read_by_their_ids() {
+    let world = linked();
+    block_on(async {
+        let mut server = Server::start(&world, &[]);
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        let plain = done(&client, "search", json!({ "query": "gravel" })).await;
+        assert!(plain["results"][0]["context"].is_null(), "{plain}");
+        let found = done(&client, "search", json!({ "query": "garden gravel pump tools", "expand": true })).await;
+        let results = found["results"].as_array().unwrap();
+        let document = |result: &Value| result["url"].as_str().unwrap().split('#').next().unwrap().to_owned();
+        for (at, result) in results.iter().enumerate() {
+            let is_first = !results[..at].iter().any(|other| document(other) == document(result));
+            let outline = result["context"]["outline"].as_array().unwrap();
+            assert_eq!(!outline.is_empty(), is_first, "{found:#}");
+        }
+        let garden = results.iter().find(|result| document(result).ends_with("Garden.md")).unwrap();
+        let around = &garden["context"];
+        assert_eq!(around["outline"][1], json!({ "line": 9, "level": 2, "text": "Paths" }));
+        let section = around["section"]["text"].as_str().unwrap();
+        assert!(world.read("notes/Garden.md").contains(section), "{section}");
+        assert_eq!(around["backlinks"].as_array().unwrap().len(), 2, "{around:#}");
+        let water = &around["links"][0];
+        assert_eq!(water["path"], "sub/water.md");
+        let read = done(&client, "read", json!({ "id": water["id"], "expand": true })).await;
+        assert_eq!(read["text"], world.read("notes/sub/water.md"));
+        assert_eq!(read["context"]["backlinks"][0]["path"], "Garden.md");
+
+        let links = done(&client, "links", json!({ "id": "Garden.md" })).await["document"].clone();
+        let states: Vec<_> =
+            links["links"].as_array().unwrap().iter().map(|link| link["state"].as_str().unwrap()).collect();
+        assert_eq!(states, ["found", "found", "missing", "missing", "not_indexed", "outside"]);
+        assert_eq!(links["backlinks"].as_array().unwrap().len(), 3);
+        let check = done(&client, "links", json!({ "collections": ["notes"] })).await["check"].clone();
+        let broken: Vec<_> =
+            check["broken"].as_array().unwrap().iter().map(|link| link["written"].as_str().unwrap()).collect();
+        assert_eq!(broken, ["old plan.md", "[[Ferreira]]"]);
+        client.cancel().await.unwrap();
+    });
+}
+
+#[test]
+fn long_sections_and_lists_of_links_are_cut_and_the_rest_can_be_had() {
+    let world = World::empty();
+    let links = (0..1_500).map(|number| format!("- see [[No note has the number {number}]]\n"));
+    let text = format!("# Long\n\n{}\nThe probe is at the end.\n", links.collect::<String>());
+    world.write("kb/long.md", &text);
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    block_on(async {
+        let mut server = Server::start(&world, &[]);
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        let found = done(&client, "search", json!({ "query": "probe", "expand": true })).await;
+        let around = &found["results"][0]["context"];
+        let section = around["section"]["text"].as_str().unwrap();
+        assert!(section.contains("The probe is at the end.") && section.len() < 40_000, "{} bytes", section.len());
+        let said = around["left_out"].as_str().unwrap();
+        assert!(said.starts_with("the rest of the section, which is lines "), "{said}");
+        for (args, list) in [(json!({ "id": "long.md" }), "/document/links"), (json!({}), "/check/broken")] {
+            let (mut args, mut read, mut pages) = (args, Vec::new(), 0);
+            loop {
+                let page = done(&client, "links", args.clone()).await;
+                assert!(page.to_string().len() < 60_000, "{} bytes", page.to_string().len());
+                read.extend(page.pointer(list).unwrap().as_array().unwrap().iter().map(|link| link["line"].clone()));
+                pages += 1;
+                let Some(next) = page.get("next") else { break };
+                assert!(page["note"].as_str().unwrap().starts_with("left out: "), "{page}");
+                args["from"] = next.clone();
+            }
+            assert_eq!(read, (3..1_503).map(Value::from).collect::<Vec<_>>());
+            assert!(pages > 2, "{pages} pages");
+        }
+        client.cancel().await.unwrap();
+    });
+}
+
+#[test]
 fn index_that_changes_appears_or_is_made_again_is_seen_by_the_next_call() {
     let world = World::with_kb();
     block_on(async {
@@ -358,6 +442,10 @@ fn names_from_a_client_never_become_paths() {
             "unindexed.md",
             "/etc/passwd",
             "/etc/passwd:1-3",
+            "file:///etc/passwd",
+            &format!("file://{outside}"),
+            &format!("file://{}/../../secret.md", world.path("kb").display()),
+            &format!("file://{}/%2e%2e/secret.md#L1-L3", world.path("kb").display()),
             "..\\secret.md",
             "guide/alarms.md\u{0}",
             "",
@@ -366,7 +454,7 @@ fn names_from_a_client_never_become_paths() {
             "0123456789abcdef",
             &long,
         ] {
-            for tool in ["read", "fetch"] {
+            for tool in ["read", "fetch", "links"] {
                 let told = refused(&client, tool, json!({ "id": id })).await;
                 assert!(!told.contains("Not in the index"), "{told}");
                 assert!(told.len() < 6_000, "{} bytes", told.len());
@@ -378,6 +466,8 @@ fn names_from_a_client_never_become_paths() {
             ("search", json!({ "query": "x".repeat(9_000) })),
             ("search", json!({ "query": "siren", "limit": 51 })),
             ("search", json!({ "query": "siren", "path": "*" })),
+            ("links", json!({ "collections": ["none"] })),
+            ("links", json!({ "id": "guide/alarms.md", "collections": ["kb"] })),
             ("search", json!({})),
             ("search", json!({ "query": ["siren"] })),
             ("ask", json!({ "question": "" })),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, Page, serve, serve_at};
 use crate::common::{World, block_on, peak_memory};
+use crate::links::linked;
 use crate::mcp::{done, hanging, http, world_at};
 use crate::run::kills::send;
 
@@ -73,6 +74,7 @@ fn hits_have_marked_snippets_and_lead_to_their_document() {
         ("/api/v1/search?q=siren&other=1", 400),
         ("/api/v1/search?q=siren&limit=many", 400),
         ("/api/v1/search?q=siren&collection=none", 404),
+        ("/api/v1/search?q=siren&since=2026-13-01", 422),
         ("/api/v1/passages?id=..%2F..%2Fetc%2Fpasswd", 404),
         ("/api/v1/passages?id=%2Fetc%2Fpasswd", 404),
         ("/api/v1/passages?id=kb%2Fchanging.md:900-901", 404),
@@ -89,19 +91,70 @@ fn hits_have_marked_snippets_and_lead_to_their_document() {
 }
 
 #[test]
+fn links_of_a_document_and_what_is_around_a_hit_are_served() {
+    let world = linked();
+    let page = serve(&world);
+    let hits = page.get("/api/v1/search?q=gravel&expand=true").json()["hits"].clone();
+    let around = &hits[0]["context"];
+    assert_eq!((&around["outline"][1]["text"], &around["links"][0]["path"]), (&json!("Paths"), &json!("sub/water.md")));
+    assert!(world.read("notes/Garden.md").contains(around["section"]["text"].as_str().unwrap()), "{around:#}");
+    assert!(page.get("/api/v1/search?q=gravel").json()["hits"][0]["context"].is_null());
+    let id = hits[0]["id"].as_str().unwrap();
+    let document = page.get(&format!("/api/v1/passages?id={id}&extent=document&expand=true")).json();
+    assert_eq!(
+        (&document["document"], &document["context"]["outline"]),
+        (&json!("notes/Garden.md"), &around["outline"])
+    );
+
+    let links = page.get(&format!("/api/v1/links?id={id}")).json();
+    let count = |links: &Value, list: &str| links[list].as_array().unwrap().len();
+    assert_eq!((count(&links, "links"), count(&links, "backlinks")), (6, 3), "{links:#}");
+    let last = page.get("/api/v1/links?id=notes%2FGarden.md&from=2&limit=1").json();
+    assert_eq!((&last["links"][0], &last["backlinks"][0]), (&links["links"][2], &links["backlinks"][2]));
+    assert_eq!((count(&last, "links"), &last["more_links"], &last["more_backlinks"]), (1, &json!(3), &json!(0)));
+    let broken = page.get("/api/v1/links/broken?collection=notes&limit=1").json();
+    assert_eq!((&broken["broken"][0]["written"], &broken["more_broken"]), (&json!("old plan.md"), &json!(1)));
+    assert_eq!(count(&page.get("/api/v1/links/broken").json(), "broken"), 3);
+    for (path, status) in [
+        ("/api/v1/links", 400),
+        ("/api/v1/links?id=..%2F..%2Fetc%2Fpasswd", 404),
+        ("/api/v1/links?id=Garden.md&limit=1001", 400),
+        ("/api/v1/links/broken?limit=0", 400),
+        ("/api/v1/links/broken?collection=none", 404),
+    ] {
+        let reply = page.get(path);
+        assert_eq!(reply.status, status, "{path}: {}", reply.body);
+    }
+}
+
+#[test]
 fn description_has_every_route_and_its_types() {
     let world = World::indexed_text();
     let page = serve(&world);
     let document = page.get("/api/openapi.json").json();
     let paths = document["paths"].as_object().unwrap();
-    for path in ["/api/v1/search", "/api/v1/runs", "/api/v1/runs/{run}/events", "/api/v1/passages", "/api/v1/plans"] {
-        assert!(paths.contains_key(path), "{path}: {:?}", paths.keys());
+    for path in ["search", "runs", "runs/{run}/events", "passages", "links", "links/broken", "plans"]
+        .map(|path| format!("/api/v1/{path}"))
+    {
+        assert!(paths.contains_key(&path), "{path}: {:?}", paths.keys());
     }
     let search = &document["paths"]["/api/v1/search"]["get"];
     let names: Vec<_> =
         search["parameters"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"q") && names.contains(&"since"), "{search:#}");
-    assert!(document["components"]["schemas"]["SearchReply"]["properties"]["hits"].is_object(), "{document:#}");
+    let replies = |path: &str, method: &str| document["paths"][path][method]["responses"].clone();
+    let started = replies("/api/v1/runs", "post");
+    assert_eq!(started["202"]["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/StartedRun");
+    assert_eq!(replies("/api/v1/runs/{run}/resume", "post")["202"], started["202"]);
+    assert!(replies("/api/v1/runs/{run}", "delete")["204"].is_object());
+    assert!(replies("/api/v1/runs/{run}/events", "get")["200"]["content"]["text/event-stream"].is_object());
+    let report = replies("/api/v1/runs/{run}/report", "get");
+    assert!(report["200"]["content"]["text/markdown"].is_object(), "{report:#}");
+    assert_eq!(document["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+    assert_eq!(document["security"], json!([{ "token": [] }]));
+    let schemas = &document["components"]["schemas"];
+    assert!(schemas["SearchReply"]["properties"]["hits"].is_object(), "{document:#}");
+    assert!(schemas["LinksReply"]["properties"]["backlinks"].is_object(), "{document:#}");
 }
 
 #[test]
@@ -308,6 +361,23 @@ fn run_that_a_client_of_the_tools_starts_counts_and_is_stopped_on_the_page() {
     assert_eq!(raised.status, 202, "{}", raised.body);
     page.post(&format!("{path}/cancel"), &json!({})).json();
     assert_eq!(tokens(&page), before + 10_000_000);
+}
+
+#[test]
+fn stream_that_opens_later_says_what_the_run_is_doing() {
+    let (model, asked) = hanging();
+    let world = world_at(&model);
+    let page = serve(&world);
+    let started = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
+    asked.recv_timeout(PATIENCE).expect("the model is asked");
+    let path = format!("/api/v1/runs/{}/events", started["run_id"].as_str().unwrap());
+    let mut stream = page.begin("GET", &path, &[("Authorization", &page.bearer())], b"");
+    let (mut seen, mut buffer) = (String::new(), [0; 1024]);
+    while !seen.contains("event: doing\ndata: {\"text\":\"working out what the answer must cover\"}") {
+        let read = stream.read(&mut buffer).unwrap();
+        assert_ne!(read, 0, "{seen}");
+        seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
 }
 
 fn open_streams(page: &Page) -> u32 {

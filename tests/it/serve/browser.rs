@@ -215,8 +215,10 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
     let world = greenhouse();
     world.write(
         "kb/<img src=x onerror=alert(1)>.md",
-        "# <script>alert(1)</script>\n\nThe zebra of the greenhouse is <b>striped</b>.\n",
+        "# <script>alert(1)</script>\n\nThe zebra of the greenhouse is <b>striped</b>. It sleeps in its [stable](stable.md) \
+         and never in the [barn](barn.md).\n",
     );
+    world.write("kb/stable.md", "# Stable\n\nHay is kept dry there.\n");
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     let world = world.with_variable("OPENAI_BASE_URL", models.url()).with_variable("OPENAI_API_KEY", "sk-test");
     let world = world.with_variable("DR_MODEL", "fixture").with_variable("DR_MAX_COST", "inf");
@@ -249,6 +251,7 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
 
     // It is watched, reloaded in the middle, stopped and resumed.
     eyes.sees(".tree .running");
+    eyes.reads(".tree .doing", "choosing what to search and read, step 1");
     eyes.look("watch");
     eyes.command("/refresh", &json!({}));
     eyes.sees(".tree .running");
@@ -268,18 +271,7 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
     eyes.look("quote");
     eyes.click("#reader-close");
 
-    // Searching as one types, in a document that would like to run a script.
-    eyes.open(&format!("http://127.0.0.1:{}/#/search", page.port));
-    eyes.types("#q", "zebra");
-    eyes.reads(".hits mark", "zebra");
-    eyes.look("search");
-    eyes.click(".hits h3 button");
-    eyes.reads("#reader-text mark", "striped");
-    eyes.reads("#reader-text", "<b>striped</b>");
-    eyes.click("#reader-close");
-    // An alert, which a script of the document would show, fails every command.
-    let made = "return document.querySelectorAll('#view script, #reader script, #view img, #reader img').length";
-    assert_eq!(eyes.run(made, &[]), json!(0));
+    searches_and_follows_a_link(&eyes, page.port);
 
     // A run that a limit ended continues when its limits are raised.
     is_dear.store(true, Ordering::SeqCst);
@@ -311,4 +303,28 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
         assert_eq!(line.contains(" sub-question ·"), number == "1", "{line}");
     }
     eyes.look("compare");
+}
+
+/// Searches as one types, for a document that would like to run a script, and opens the notes linked with it.
+fn searches_and_follows_a_link(eyes: &Browser, port: u16) {
+    eyes.open(&format!("http://127.0.0.1:{port}/#/search"));
+    eyes.types("#q", "zebra");
+    eyes.reads(".hits mark", "zebra");
+    eyes.look("search");
+    eyes.click(".hits h3 button");
+    eyes.reads("#reader-text mark", "striped");
+    eyes.reads("#reader-text", "<b>striped</b>");
+    eyes.reads("#reader-links summary", "links to 1 note, 1 broken link");
+    eyes.click("#reader-links summary");
+    eyes.reads("#reader-links", "barn.md");
+    eyes.look("links");
+    eyes.click("#reader-links button");
+    eyes.reads("#reader-text", "Hay is kept dry");
+    eyes.reads("#reader-links", ".md:3");
+    eyes.click("#reader-back");
+    eyes.reads("#reader-text mark", "striped");
+    eyes.click("#reader-close");
+    // An alert, which a script of the document would show, fails every command.
+    let made = "return document.querySelectorAll('#view script, #reader script, #view img, #reader img').length";
+    assert_eq!(eyes.run(made, &[]), json!(0));
 }
