@@ -332,10 +332,21 @@ fn candidates<'a>(
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
         let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
+        candidate.features.named = named(candidate, &weights, splitter);
     }
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
+}
+
+/// Returns the share of the question's words in the heading right above a unit, or in the title if it has none; 0 if
+/// that has other words too, or is a single word, as of a chapter. "Load balancer state" is where its states are
+/// listed, "Pre-built container for X" is not where X is explained.
+fn named(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> f32 {
+    let title = candidate.reading.document.place.title();
+    let heading = splitter.key_stems(candidate.unit.headings.last().map_or(title, String::as_str));
+    let is_asked = heading.len() > 1 && heading.iter().all(|stem| weights.contains_key(stem));
+    if is_asked { share(weights, &heading.into_iter().collect(), &HashSet::new()) } else { 0.0 }
 }
 
 /// Returns a text in lower case without the backslashes of Markdown.
@@ -531,8 +542,10 @@ fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
 }
 
 /// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks:
-/// "Not at this time." answers the question above it.
+/// "Not at this time." answers the question above it. "Yes" and "no" always answer that one and not the reader's.
 fn name_subject(candidate: &mut Candidate<'_>, weights: &Weights, splitter: &WordSplitter) {
+    let opening = candidate.text().split(|letter: char| !letter.is_alphanumeric()).next();
+    let says_yes = matches!(opening, Some("Yes" | "No"));
     let is_bare = match candidate.unit.kind {
         UnitKind::Paragraph => lines_in(candidate.text()) < 2,
         UnitKind::List { .. } => candidate.text().starts_with(['-', '*', '+', '1']),
@@ -542,7 +555,7 @@ fn name_subject(candidate: &mut Candidate<'_>, weights: &Weights, splitter: &Wor
     };
     let heading = candidate.unit.headings.last().map(|heading| splitter.stems(heading)).unwrap_or_default();
     let adds = heading.iter().any(|stem| weights.contains_key(stem) && !candidate.words.contains(stem));
-    if let Some(start) = candidate.unit.heading.filter(|_| is_bare && adds) {
+    if let Some(start) = candidate.unit.heading.filter(|_| says_yes || is_bare && adds) {
         candidate.unit.range.start = start;
     }
 }
@@ -787,6 +800,22 @@ mod tests {
         let row = "| db\\.t2\\.small | 1 | memory of t2 small |";
         assert_eq!(quotes(&found[0]), ["| class | vCPU | memory |\n|---|---|---|", row]);
         assert!(found[0].text.contains("t2.small"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn section_whose_heading_is_what_is_asked_comes_before_one_that_names_more() {
+        let document = "# Pumps\n\n## Pump state of other makers\n\nThe pump has a state which other makers name \
+                        differently.\n\n## Pump state\n\nIt is idle, running or stuck, as the lamp tells.\n";
+        let found = picked(document, "What is the pump state?");
+        assert!(found[0].text.starts_with("It is idle"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn yes_is_shown_with_the_question_that_it_answers() {
+        let document = "# Valves\n\n## Can I open a valve by hand?\n\nYes. A valve that is opened by hand is closed by \
+                        the timer, which runs for an hour and then closes all valves that are open.\n";
+        let found = picked(document, "Is a valve closed by the timer?");
+        assert!(quotes(&found[0])[0].starts_with("## Can I open a valve by hand?"), "{:?}", quotes(&found[0]));
     }
 
     #[test]

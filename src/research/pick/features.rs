@@ -47,7 +47,7 @@ const POINTING: [&str; 22] = [
 pub(super) type Weights = HashMap<String, f32>;
 
 /// Number of [`Features::values`].
-const COUNT: usize = 15;
+const COUNT: usize = 16;
 
 /// Weights of the features: the mean of two fits (`just fit-units`), a softmax over the units of each question.
 ///
@@ -56,13 +56,13 @@ const COUNT: usize = 15;
 /// and 80 of 100. The one of 2026-11-24, when `form` was added and the headings were compared as a whole, is to 55
 /// other questions on the Rust book, 30 on a manual of PowerShell, 15 on personal notes, and those of `tests/answers`;
 /// with one set left out the first unit answers 55, 53, 67 and 93 of 100, and with the mean 53, 53, 67 and 98. `open`,
-/// `links` and `lacks` are set by hand, since the sets have few of them.
+/// `links`, `lacks` and `named` are set by hand, since the sets have few of them.
 pub(super) const WEIGHTS: [f32; COUNT] =
-    [3.8, 2.4, 5.85, 6.4, 4.3, 5.1, 2.7, 1.1, 2.0, -3.0, -2.6, -1.95, -3.0, -3.0, -2.0];
+    [3.8, 2.4, 5.85, 6.4, 4.3, 5.1, 2.7, 1.1, 2.0, -3.0, -2.6, -1.95, -3.0, -3.0, -2.0, 1.2];
 
 /// The same without an embedder that reads the question.
 const WEIGHTS_BY_WORDS: [f32; COUNT] =
-    [8.09, 3.74, 0.0, 0.0, 0.0, 0.0, 2.82, 1.1, 2.0, -3.0, -2.48, 0.0, -3.0, -3.25, -2.0];
+    [8.09, 3.74, 0.0, 0.0, 0.0, 0.0, 2.82, 1.1, 2.0, -3.0, -2.48, 0.0, -3.0, -3.25, -2.0, 1.2];
 
 /// Measurements of a unit, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -97,6 +97,8 @@ pub(super) struct Features {
     points: f32,
     /// Share of the code words of the question that neither it nor its headings have, of those that some unit has.
     pub(super) lacks: f32,
+    /// Share of the question's words in the heading right above it, if that has no other words.
+    pub(super) named: f32,
 }
 
 impl Features {
@@ -174,6 +176,7 @@ impl Features {
             ("links", self.links),
             ("points", self.points),
             ("lacks", self.lacks),
+            ("named", self.named),
         ]
     }
 }
