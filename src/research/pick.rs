@@ -805,7 +805,8 @@ mod tests {
     #[test]
     fn section_whose_heading_is_what_is_asked_comes_before_one_that_names_more() {
         let document = "# Pumps\n\n## Pump state of other makers\n\nThe pump has a state which other makers name \
-                        differently.\n\n## Pump state\n\nThe pump tells its state by a lamp which is lit or not.\n";
+                        differently, since each of them has names of its own.\n\n## Pump state\n\nThe pump tells its \
+                        state by a lamp which is lit or not.\n";
         let found = picked(document, "What is the pump state?");
         assert!(found[0].text.starts_with("The pump tells"), "{}", found[0].text);
     }
