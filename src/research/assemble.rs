@@ -215,7 +215,7 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     let sentences = every_sentence(unit);
     let found = sentences.iter().find(|own| own.plain == sentence).filter(|_| sentences.len() > 1);
     let Some(range) = found.map(|own| own.range.clone()) else { return unit.to_owned() };
-    let text = within_quotes(unit[range.clone()].trim_end());
+    let text = within_quotes(past_callout_mark(unit[range.clone()].trim_end()));
     let start = range.start + unit[range.clone()].find(text).unwrap_or_default();
     let (before, after) = (&unit[..start], &unit[start + text.len()..]);
     let is_inside = before.ends_with(['*', '_']) || after.starts_with(['*', '_']);
@@ -223,6 +223,12 @@ fn emphasised(unit: &str, sentence: &str) -> String {
         Some(bold) => format!("{before}{bold}{after}"),
         None => unit.to_owned(),
     }
+}
+
+/// Cuts off the mark of a callout, as in `[!NOTE]`: in bold it would mark none, and be printed.
+fn past_callout_mark(sentence: &str) -> &str {
+    let after = sentence.strip_prefix("[!").and_then(|rest| rest.split_once(']'));
+    after.map_or(sentence, |(_, rest)| rest.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '>'))
 }
 
 /// Cuts off a quotation mark at one end of a sentence whose partner stands in another sentence.
@@ -385,6 +391,13 @@ mod tests {
         let draft = draft_by_rules(&brief, &tree, &branches);
         assert_eq!(draft.answer, "LanceDB has columns, Qdrant segments. [n4e1]", "and not what names one alone");
         assert_eq!(draft.sections.len(), 2);
+    }
+
+    #[test]
+    fn mark_of_a_callout_is_not_emphasised_with_its_first_sentence() {
+        let unit = "> [!NOTE]\n> Valves are closed at night. Ask first.";
+        let first = every_sentence(unit).into_iter().next().unwrap().plain;
+        assert_eq!(emphasised(unit, &first), "> [!NOTE]\n> **Valves are closed at night.** Ask first.");
     }
 
     #[test]
