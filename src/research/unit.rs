@@ -4,6 +4,7 @@
 //! or a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
 //! belongs to its paragraph as well.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
@@ -317,7 +318,7 @@ pub(crate) fn readable(markdown: &str) -> String {
             code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
         } else if !is_directive(bare) && !is_tag(bare) && !is_callout_mark(bare) {
             // Collected, since a link or a tag may continue on the next line.
-            prose.push_str(line);
+            prose.push_str(&without_callout_mark(line));
             prose.push('\n');
         }
     }
@@ -338,8 +339,18 @@ pub(crate) fn readable(markdown: &str) -> String {
 
 /// Returns whether a line only names the kind of a callout: `> [!NOTE]`.
 fn is_callout_mark(line: &str) -> bool {
-    let mark = line.trim_start_matches('>').trim_start().strip_prefix("[!");
-    mark.and_then(|mark| mark.strip_suffix(']')).is_some_and(|kind| kind.chars().all(char::is_alphabetic))
+    line.contains("[!") && without_callout_mark(line).trim_matches(['>', ' ']).is_empty()
+}
+
+/// Cuts the kind of a callout out of its first line: `> [!NOTE] Take care.`
+fn without_callout_mark(line: &str) -> Cow<'_, str> {
+    let text = line.trim_start_matches([' ', '>']);
+    let before = &line[..line.len() - text.len()];
+    let kind = text.strip_prefix("[!").and_then(|rest| rest.split_once(']'));
+    match kind.filter(|(kind, _)| before.contains('>') && kind.chars().all(char::is_alphabetic)) {
+        Some((_, after)) => Cow::Owned(format!("{before}{}", after.trim_start())),
+        None => Cow::Borrowed(line),
+    }
 }
 
 /// Returns the lines of a unit without the indentation they share; the first has none.
@@ -536,6 +547,7 @@ mod tests {
     fn address_of_a_link_may_have_brackets_and_the_mark_of_a_callout_is_not_shown() {
         assert_eq!(readable("See [t](https://e.org/a_(b)) and [u](v)."), "See t and u.");
         assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
+        assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
     }
 
     #[test]
