@@ -9,7 +9,7 @@ use super::node::{Node, NodeId, Tree};
 use super::question::Brief;
 use super::report::{Draft, Section};
 use super::sentence::every_sentence;
-use super::unit::readable;
+use super::unit::{after_callout_mark, readable};
 use super::verdict::by_coverage;
 use crate::base::word::WordSplitter;
 
@@ -227,8 +227,8 @@ fn emphasised(unit: &str, sentence: &str) -> String {
 
 /// Cuts off the mark of a callout, as in `[!NOTE]`: in bold it would mark none, and be printed.
 fn past_callout_mark(sentence: &str) -> &str {
-    let after = sentence.strip_prefix("[!").and_then(|rest| rest.split_once(']'));
-    after.map_or(sentence, |(_, rest)| rest.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '>'))
+    let is_frame = |letter: char| letter.is_whitespace() || letter == '>';
+    after_callout_mark(sentence).map_or(sentence, |rest| rest.trim_start_matches(is_frame))
 }
 
 /// Cuts off a quotation mark at one end of a sentence whose partner stands in another sentence.

@@ -346,11 +346,17 @@ fn is_callout_mark(line: &str) -> bool {
 fn without_callout_mark(line: &str) -> Cow<'_, str> {
     let text = line.trim_start_matches([' ', '>']);
     let before = &line[..line.len() - text.len()];
-    let kind = text.strip_prefix("[!").and_then(|rest| rest.split_once(']'));
-    match kind.filter(|(kind, _)| before.contains('>') && kind.chars().all(char::is_alphabetic)) {
-        Some((_, after)) => Cow::Owned(format!("{before}{}", after.trim_start())),
+    // Outside of a quotation, only a line that has nothing else.
+    match after_callout_mark(text).filter(|after| before.contains('>') || after.trim().is_empty()) {
+        Some(after) => Cow::Owned(format!("{before}{}", after.trim_start())),
         None => Cow::Borrowed(line),
     }
+}
+
+/// Returns what follows the mark of a callout, such as `[!NOTE]`, at the beginning of a text.
+pub(super) fn after_callout_mark(text: &str) -> Option<&str> {
+    let (kind, after) = text.strip_prefix("[!")?.split_once(']')?;
+    kind.chars().all(char::is_alphabetic).then_some(after)
 }
 
 /// Returns the lines of a unit without the indentation they share; the first has none.
@@ -547,6 +553,7 @@ mod tests {
     fn address_of_a_link_may_have_brackets_and_the_mark_of_a_callout_is_not_shown() {
         assert_eq!(readable("See [t](https://e.org/a_(b)) and [u](v)."), "See t and u.");
         assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
+        assert_eq!(readable("[!NOTE]\n> Take care."), "> Take care.");
         assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
     }
 
