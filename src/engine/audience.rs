@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::stored::{KnownCollections, Origins};
+use super::stored::{KnownCollections, Origins, RunSummary};
 use super::{AskRequest, Engine, EngineError};
 use crate::kb::index::Manifest;
 use crate::kb::search::Scope;
@@ -88,6 +88,30 @@ impl Engine {
             self.check_run_served(&store, &state).await?;
         }
         Ok(request)
+    }
+
+    /// Lists the stored runs whose reports the audience may see, newest first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the journal cannot be read.
+    pub(crate) async fn served_runs(&self) -> Result<Vec<RunSummary>, EngineError> {
+        let mut runs = self.runs().await?.runs;
+        runs.retain(|run| run.problem.is_none());
+        if self.audience == Audience::ThisMachine || runs.is_empty() {
+            return Ok(runs);
+        }
+        let store = self.known_runs()?;
+        let mut served = Vec::new();
+        for run in runs {
+            let (_, state) = store.read(&run.id).await?;
+            match self.check_run_served(&store, &state).await {
+                Ok(()) => served.push(run),
+                Err(EngineError::LocalOnly { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(served)
     }
 
     /// Refuses a run that may have text of a collection that may not be shown to the audience.

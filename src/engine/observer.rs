@@ -191,6 +191,7 @@ pub(crate) fn event_line(record: &Record) -> String {
         Event::Resumed { .. } => "resumed".to_owned(),
         Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
         Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
+        Event::Planned { round, plan } if plan.nodes.is_empty() => format!("round {round}: no new sub-questions"),
         Event::Planned { round, plan } => {
             format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
         }

@@ -125,7 +125,7 @@ impl Engine {
         check_indexed(&judgments, &indexed)?;
         let options =
             // Judgments name files, so each file counts once.
-            SearchOptions { mode, limit: EVAL_DEPTH, per_document: PerDocument::Only(1), filter, paths: None };
+            SearchOptions { mode, limit: EVAL_DEPTH, per_document: PerDocument::Only(1), filter, ..SearchOptions::default() };
         let mut rankings = Vec::new();
         for query in queries.iter().filter(|query| judgments.contains_key(&query.id)) {
             let started = Instant::now();

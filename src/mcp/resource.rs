@@ -34,23 +34,31 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ])
 }
 
-/// Lists documents by collection and path, one page at a time. The cursor is the number of resources before the page.
+/// Lists documents by collection and path, then runs, newest first, one page at a time. The cursor is the number of
+/// resources before the page.
 pub(super) async fn list(service: &Service, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
     let invalid = |_| ErrorData::invalid_params("cursor is not one of this list", None);
     let start: usize = cursor.map(str::parse).transpose().map_err(invalid)?.unwrap_or(0);
     let documents = service.engine.documents().await.map_err(|error| failed(&error.into()))?;
-    let page = documents.iter().skip(start).take(PAGE);
-    let resources: Vec<_> = page
-        .map(|document| {
-            let name = format!("{}/{}", document.collection, document.path);
-            Resource::new(document_address(&document.collection, &document.path), name)
-                .with_title(shortened(&document.title))
-                .with_mime_type(MARKDOWN)
-        })
-        .collect();
-    let next = start.saturating_add(resources.len());
-    let mut list = ListResourcesResult::with_all_items(resources);
-    list.next_cursor = (next < documents.len()).then(|| next.to_string());
+    let end = start.saturating_add(PAGE);
+    // Each run is read for the list, so this waits for the page that has some.
+    let runs = if end > documents.len() {
+        service.engine.served_runs().await.map_err(|error| failed(&error.into()))?
+    } else {
+        Vec::new()
+    };
+    let has_more = end <= documents.len() || end < documents.len() + runs.len();
+    let documents = documents.iter().map(|document| {
+        let name = format!("{}/{}", document.collection, document.path);
+        Resource::new(document_address(&document.collection, &document.path), name)
+            .with_title(shortened(&document.title))
+    });
+    let reports = runs.iter().map(|run| {
+        Resource::new(format!("{RUNS}{}", run.id), format!("report {}", run.id)).with_title(shortened(&run.question))
+    });
+    let page = documents.chain(reports).skip(start).take(PAGE);
+    let mut list = ListResourcesResult::with_all_items(page.map(|one| one.with_mime_type(MARKDOWN)).collect());
+    list.next_cursor = has_more.then(|| end.to_string());
     Ok(list)
 }
 

@@ -138,9 +138,12 @@ impl ServerHandler for ToolHandler {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        Ok(prompt::get(&request)?.into())
+        let prompt = prompt::get(&request);
+        let received = prompt.as_ref().map_or(0, size);
+        tracing::info!(request = %context.id, received, is_error = prompt.is_err(), "prompt read");
+        Ok(prompt?.into())
     }
 }
 

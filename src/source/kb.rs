@@ -234,7 +234,7 @@ impl Source for KbSource {
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
-            let options = SearchOptions { limit, ..self.options.clone() };
+            let options = SearchOptions { limit, distinct: true, ..self.options.clone() };
             let judged = self
                 .searcher
                 // Token vectors double the time of a search, which matters to a user who waits for hits, but not in a

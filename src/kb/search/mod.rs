@@ -13,6 +13,8 @@ pub(crate) mod query;
 
 pub(crate) mod fusion;
 
+mod distinct;
+
 pub(crate) mod snippet;
 
 pub(crate) mod support;
@@ -39,6 +41,7 @@ pub use snippet::Snippet;
 pub use spelling::Unknown;
 pub use support::Support;
 
+use distinct::distinct;
 pub(crate) use fusion::PerDocument;
 use fusion::{Candidate, fuse};
 pub(crate) use signals::Measured;
@@ -61,6 +64,9 @@ const DEPTH_FACTOR: usize = 5;
 /// Candidates per quoted phrase or identifier. More than [`MIN_DEPTH`], because the index matches stems and many
 /// candidates fail the exact comparison.
 const EXACT_DEPTH: usize = 200;
+
+/// Candidates that are read to find distinct ones, as a multiple of the hits wanted.
+const DISTINCT_OF: usize = 4;
 
 /// Minimum weight of identifiers in the score of a query that has some.
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
@@ -118,6 +124,8 @@ pub struct SearchOptions {
     pub filter: Filter,
     /// Only documents whose path matches one of these; all of them if `None`.
     pub paths: Option<GlobSet>,
+    /// Whether passages that repeat a better one are left out.
+    pub distinct: bool,
 }
 
 impl Default for SearchOptions {
@@ -128,6 +136,7 @@ impl Default for SearchOptions {
             per_document: DEFAULT_PER_DOCUMENT,
             filter: Filter::default(),
             paths: None,
+            distinct: false,
         }
     }
 }
@@ -600,13 +609,19 @@ impl Searcher {
             fusion::sort(&mut candidates);
         }
         fusion::spread(&mut candidates, options.per_document);
-        candidates.truncate(options.limit);
+        candidates.truncate(if options.distinct { options.limit.saturating_mul(DISTINCT_OF) } else { options.limit });
         // Nothing is compared with the text, so only the chunks that are kept are read.
         if !is_exact {
             rows = self.read_rows(&candidates).await?;
         }
         // The caller pairs rows and candidates by their place.
         candidates.retain(|candidate| rows.contains_key(&candidate.hit.row_id));
+        if options.distinct {
+            let found: Vec<_> = candidates.iter().map(|candidate| &rows[&candidate.hit.row_id]).collect();
+            let mut is_kept = distinct(&found, &self.splitter.key_stems(&query.text), &self.splitter).into_iter();
+            candidates.retain(|_| is_kept.next().unwrap_or(false));
+            candidates.truncate(options.limit);
+        }
         let picked = candidates.iter().filter_map(|candidate| rows.remove(&candidate.hit.row_id)).collect();
         Ok((picked, candidates))
     }

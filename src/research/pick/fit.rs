@@ -111,7 +111,7 @@ async fn measure() {
         let searcher = Searcher::new(index, Ok(embedder.clone()));
         for line in std::fs::read_to_string(questions).unwrap().lines() {
             let Query { text, gold, fair } = serde_json::from_str(line).unwrap();
-            let options = SearchOptions { limit: 12, ..SearchOptions::default() };
+            let options = SearchOptions { limit: 12, distinct: true, ..SearchOptions::default() };
             let readings = readings(&searcher.search(&text, &options).await.unwrap().hits, folder);
             let question: Question = text.parse().unwrap();
             let sought = Sought::of(&text, searcher.splitter());

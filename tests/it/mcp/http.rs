@@ -150,7 +150,10 @@ fn server_for_other_machines_needs_a_token_and_keeps_local_collections_to_itself
         let args = json!({ "question": "What does the siren at home sound like?", "offline": true });
         let answer = done(&client, "ask", args).await;
         assert!(!answer.to_string().contains("whale"), "{answer}");
-        assert!(!client.list_all_resources().await.unwrap().iter().any(|resource| resource.uri.contains("diary")));
+        let listed = json!(client.list_all_resources().await.unwrap()).to_string();
+        let run = answer["run_id"].as_str().unwrap();
+        assert!(listed.contains(&format!("dr://runs/{run}")), "{listed}");
+        assert!(!listed.contains("diary") && !listed.contains(local["run_id"].as_str().unwrap()), "{listed}");
         client.cancel().await.unwrap();
         let config = StreamableHttpClientTransportConfig::with_uri(server.url());
         let refused =

@@ -401,8 +401,14 @@ fn documents_and_prompts_are_listed_and_read() {
         let mut server = Server::start(&world, &[]);
         let client = server.connect((), ClientLifecycleMode::Initialize).await;
         assert_eq!(client.list_all_resource_templates().await.unwrap().len(), 2);
+        let run = done(&client, "ask", json!({ "question": QUESTION, "offline": true })).await["run_id"].clone();
         let resources = client.list_all_resources().await.unwrap();
-        assert_eq!(resources.len(), 231, "all pages of the list");
+        assert_eq!(resources.len(), 232, "all pages of the list");
+        let report = &resources[231];
+        assert_eq!(
+            (&report.uri, report.title.as_deref()),
+            (&format!("dr://runs/{}", run.as_str().unwrap()), Some(QUESTION))
+        );
         let odd = resources.iter().find(|resource| resource.title.as_deref() == Some("Odd")).unwrap();
         assert_eq!(odd.uri, "dr://documents/notes/a%20b/50%25%20%231.md");
         let read = client.read_resource(ReadResourceRequestParams::new(&odd.uri)).await.unwrap();
