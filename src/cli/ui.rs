@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use reqwest::Url;
 
 use crate::base::line::printable;
 
@@ -151,10 +151,10 @@ fn knows_links(variable: &dyn Fn(&str) -> Option<String>) -> bool {
         || ["KONSOLE_VERSION", "WT_SESSION", "KITTY_WINDOW_ID"].iter().any(|name| variable(name).is_some())
 }
 
-/// Returns the address of a file, for a link. Every byte that could end the link is escaped.
+/// Returns the address of a file with an absolute path, for a link. Control characters, which could end the link, are
+/// escaped.
 pub(crate) fn file_address(file: &Path) -> String {
-    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
-    format!("file://{}", percent_encode(file.as_os_str().as_encoded_bytes(), ESCAPED))
+    Url::from_file_path(file).map(String::from).unwrap_or_default()
 }
 
 /// Returns `text` as a hyperlink to an address without control characters.

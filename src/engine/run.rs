@@ -277,7 +277,8 @@ async fn resumable(store: &Store, request: &ResumeRequest) -> Result<RunRow, Eng
     let newest = store.find(None).await?;
     let mut busy = None;
     for run in store.journal().runs().await.map_err(StoreError::from)?.runs {
-        let (_, state) = store.read(&run.id).await?;
+        // A damaged run is no reason not to resume another.
+        let Ok((_, state)) = store.read(&run.id).await else { continue };
         if !can_go_on(store, &run.id, &state, request).await? {
             continue;
         }

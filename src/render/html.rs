@@ -94,6 +94,12 @@ struct ListHtml {
     items: Vec<Vec<Span>>,
 }
 
+impl ListHtml {
+    fn of(title: &'static str, items: &[String], number: prose::Number<'_>) -> Self {
+        Self { title, items: items.iter().map(|item| prose::line(item, number)).collect() }
+    }
+}
+
 /// The course of the run.
 #[derive(Serialize)]
 struct Course {
@@ -190,14 +196,13 @@ impl ReportHtml {
             sections: report.sections.iter().map(|section| SectionHtml::of(section, &number)).collect(),
             output: report.output.as_ref().map(|output| escaped(&format!("{output:#}"))),
             lists: [
-                (citation::UNCHECKED, reported.as_slice()),
-                ("Contradictions", report.contradictions.as_slice()),
-                ("Open questions", open_questions),
-                ("Limitations", limitations),
+                ListHtml::of(citation::UNCHECKED, &reported, &uncited),
+                ListHtml::of("Contradictions", &report.contradictions, &number),
+                ListHtml::of("Open questions", open_questions, &uncited),
+                ListHtml::of("Limitations", limitations, &uncited),
             ]
             .into_iter()
-            .filter(|(_, items)| !items.is_empty())
-            .map(|(title, items)| ListHtml { title, items: items.iter().map(|item| plain(item)).collect() })
+            .filter(|list| !list.items.is_empty())
             .collect(),
             confidence: if is_run {
                 format!("{:.2} of 1", report.confidence)

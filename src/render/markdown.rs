@@ -15,7 +15,7 @@ use crate::base::line::one_line;
 use crate::research::branch::Finding;
 use crate::research::evidence::Evidence;
 use crate::research::report::Report;
-use crate::source::Place;
+use crate::source::{Place, is_name_of};
 
 /// Returns the report as Markdown for reading.
 ///
@@ -91,7 +91,8 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
         blocks(text, &[Block::Code { text: escaped(&format!("{output:#}")) }]);
     }
     list(text, citation::UNCHECKED, &citation::reported(report));
-    list(text, "Contradictions", &report.contradictions);
+    let contradictions: Vec<_> = report.contradictions.iter().map(|said| prose::line(said, &number)).collect();
+    bullets(text, "Contradictions", contradictions.iter().map(|spans| inline(spans)));
     list(text, "Open questions", &report.open_questions);
     list(text, "Limitations", &report.limitations);
     heading(text, "Confidence");
@@ -125,6 +126,7 @@ fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], num
 /// Returns a document without the position of a quote in it.
 fn whole(source: &Place) -> String {
     match source {
+        Place::Kb { path, title, .. } if is_name_of(path, title) => code(path),
         Place::Kb { path, title, .. } => format!("{} — {}", code(path), line(title)),
         Place::Web { .. } | Place::Mcp { .. } => place(source),
     }
@@ -166,12 +168,15 @@ fn heading(text: &mut String, title: &str) {
 
 /// Appends a list with a heading, or nothing if it is empty.
 fn list(text: &mut String, title: &str, items: &[String]) {
-    if items.is_empty() {
-        return;
+    bullets(text, title, items.iter().map(|item| line(item)));
+}
+
+fn bullets(text: &mut String, title: &str, items: impl ExactSizeIterator<Item = String>) {
+    if items.len() > 0 {
+        heading(text, title);
     }
-    heading(text, title);
     for item in items {
-        let _ = writeln!(text, "- {}", line(item));
+        let _ = writeln!(text, "- {item}");
     }
 }
 

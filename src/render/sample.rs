@@ -104,7 +104,7 @@ pub(super) fn run() -> Report {
             quote("n3e1", "Two euros\nmore.", page("https://example.org/a", "Cells compared", Some(1_795_219_199_000))),
             unchecked,
         ],
-        contradictions: vec!["One page has lithium cheaper, one dearer.".into()],
+        contradictions: vec!["One page has lithium cheaper [n2e1], one dearer.".into()],
         open_questions: vec!["How long do they last in heat?".into()],
         limitations: vec!["`What of heat?` failed: no source".into()],
         confidence: 0.62,

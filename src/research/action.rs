@@ -90,6 +90,9 @@ pub(super) enum ToolDraft {
     Call,
 }
 
+/// Passages shown of a search none of whose passages seems relevant.
+const MAX_UNLIKELY: usize = 2;
+
 /// Bytes of an opened passage that every prompt shows. Stands in for [`Shown::end`] until the next prompt decides
 /// where a passage opened in this step is cut.
 const SURELY_SHOWN: usize = 2_000;
@@ -100,6 +103,8 @@ pub(super) struct Shown {
     pub(super) passage: Passage,
     /// Whether it was opened instead of found by a search.
     pub(super) is_opened: bool,
+    /// Whether it was found by a search that has no answer.
+    pub(super) is_unlikely: bool,
     /// Byte up to which its text is shown; `None` before it is.
     pub(super) end: Option<usize>,
     /// Whether the last prompt had no room for it.
@@ -541,13 +546,21 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         self.remark(found.notes);
         // Of a page that was not opened only a snippet is known, which says little about the page.
         let is_judged = !found.passages.iter().all(is_hit);
-        let places: Vec<_> = found.passages.into_iter().map(|passage| self.place_of(passage, false)).collect();
-        let mut said = match (places.len(), found.support) {
-            (0, _) => "nothing found".to_owned(),
-            (number, Support::None) if is_judged => {
-                format!("{}, none of which seems relevant", counted(number, "passage"))
+        let is_unlikely = is_judged && found.support == Support::None;
+        let number = found.passages.len();
+        // The judgement may be wrong, so the first are shown still; every later prompt repeats them.
+        let most = if is_unlikely { MAX_UNLIKELY } else { number };
+        let known = self.shown.len();
+        let passages = found.passages.into_iter().take(most);
+        let places: Vec<_> = passages.map(|passage| self.place_of(passage, false)).collect();
+        self.shown[known..].iter_mut().for_each(|shown| shown.is_unlikely = is_unlikely);
+        let mut said = match number {
+            0 => "nothing found".to_owned(),
+            _ if is_unlikely && number > most => {
+                format!("{}, none of which seems relevant; the first {most} are shown", counted(number, "passage"))
             }
-            (number, _) => counted(number, "passage"),
+            _ if is_unlikely => format!("{}, none of which seems relevant", counted(number, "passage")),
+            _ => counted(number, "passage"),
         };
         let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
         if !known.is_empty() {
@@ -572,7 +585,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             known.is_opened |= has_more;
             return (place, known.is_left_out || has_more);
         }
-        self.shown.push(Shown { passage, is_opened, end: None, is_left_out: false });
+        self.shown.push(Shown { passage, is_opened, is_unlikely: false, end: None, is_left_out: false });
         (self.shown.len() - 1, true)
     }
 

@@ -142,6 +142,10 @@ const SAYING: [&str; 30] = [
 
 /// Returns whether a sentence is about a gap in the findings: `The notes do not say when.` Only English is recognised.
 fn is_about_findings(sentence: &str) -> bool {
+    // Without its lead-in, a list would lose the reservation that stands there.
+    if sentence.trim_end().ends_with(':') {
+        return false;
+    }
     let sentence = sentence.to_lowercase().replace("n't", " not").replace("n’t", " not");
     let words: Vec<_> =
         sentence.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();

@@ -351,6 +351,7 @@ fn outcome(is_refusal: bool, usage: &UsageTable, branches: &BTreeMap<NodeId, Bra
 pub(crate) fn quotes_of<'a>(draft: &Draft, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<&'a Evidence> {
     let mut ids: Vec<EvidenceId> = Vec::new();
     let texts = std::iter::once(&draft.answer).chain(draft.sections.iter().map(|section| &section.text));
+    let texts = texts.chain(&draft.contradictions);
     let in_texts = texts.flat_map(|text| marks(text).into_iter().map(|(_, id)| id));
     ids.extend(in_texts.chain(draft.findings.iter().flat_map(|finding| finding.evidence.clone())));
     let mut seen = BTreeSet::new();
@@ -383,6 +384,9 @@ fn without_twins(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     draft.answer = renamed(&draft.answer, &one);
     for section in &mut draft.sections {
         section.text = renamed(&section.text, &one);
+    }
+    for contradiction in &mut draft.contradictions {
+        *contradiction = renamed(contradiction, &one);
     }
     draft
 }

@@ -177,6 +177,8 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
                 }
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
                 if is_wide || ends_sentence(&text[..end], after.chars().next(), at) {
+                    // A quotation mark that closes would else open the next sentence.
+                    end += text[end..].len() - text[end..].trim_start_matches(CLOSING).len();
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
@@ -307,6 +309,13 @@ mod tests {
             ["The first one ends here.", "The second one goes on.", "The third one is bold.", "A hard break came."]
         );
         assert!(plain("What follows is a list:\n\n- one\n").is_empty());
+    }
+
+    #[test]
+    fn sentence_ends_with_its_closing_quotation_mark() {
+        let text = "It says “keep the lock.” Be warned of that. (It is held.) The key is lost.";
+        let said: Vec<_> = every_sentence(text).into_iter().map(|sentence| text[sentence.range].to_owned()).collect();
+        assert_eq!(said, ["It says “keep the lock.”", "Be warned of that.", "(It is held.)", "The key is lost."]);
     }
 
     #[test]

@@ -155,8 +155,18 @@ fn share(text: &str, words: &HashSet<String>, splitter: &WordSplitter) -> f32 {
 
 /// Returns whether an aspect was researched and every node for it is blocked.
 fn was_tried_in_vain(aspect: &AspectId, tree: &Tree) -> bool {
+    all_serving(aspect, tree, &[NodeStatus::Blocked])
+}
+
+/// Returns whether an aspect was researched and every node for it has ended without a failure. The judge may then find
+/// that another round would bring nothing.
+fn was_searched(aspect: &AspectId, tree: &Tree) -> bool {
+    all_serving(aspect, tree, &[NodeStatus::Done, NodeStatus::Blocked])
+}
+
+fn all_serving(aspect: &AspectId, tree: &Tree, are: &[NodeStatus]) -> bool {
     let serving: Vec<_> = tree.workers().filter(|node| node.aspects.contains(aspect)).collect();
-    !serving.is_empty() && serving.iter().all(|node| node.status == NodeStatus::Blocked)
+    !serving.is_empty() && serving.iter().all(|node| are.contains(&node.status))
 }
 
 // Doc comments below are sent as schema descriptions and are part of the request hash: changing one makes `dr resume`
@@ -194,7 +204,7 @@ pub(crate) async fn judge(
 ) -> Result<Verdict, StructuredError> {
     let complaints = checks(brief, tree, branches, draft);
     let lines: Vec<_> = complaints.iter().map(ToString::to_string).collect();
-    let nodes: Vec<_> = tree.workers().map(node_line).collect();
+    let nodes: Vec<_> = tree.workers().map(|node| node_line(node, branches.get(&node.id))).collect();
     let render = |(draft, quotes): &(String, Vec<Value>)| {
         let (task, aspects) = (&brief.task, &brief.aspects);
         let context = json!({
@@ -220,11 +230,13 @@ pub(crate) async fn judge(
     Ok(held_to(&said, &complaints, brief, tree))
 }
 
-fn node_line(node: &Node) -> Value {
+fn node_line(node: &Node, branch: Option<&Branch>) -> Value {
     let aspects: Vec<_> = node.aspects.iter().map(ToString::to_string).collect();
+    // Without them the judge asks again for what a worker has looked for in vain.
+    let open = branch.map(|branch| branch.report.open_questions.join("; ")).unwrap_or_default();
     json!({
         "id": node.id, "status": node.status, "confidence": format!("{:.2}", node.confidence),
-        "aspects": aspects.join(", "), "question": node.question,
+        "aspects": aspects.join(", "), "question": node.question, "open": open,
     })
 }
 
@@ -274,8 +286,11 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
     let relied_on = relied_on(said, tree);
     // A node that failed or found nothing is no gap by itself: others may cover its aspects.
     let is_complete = said.is_complete && missing.is_empty() && !has_uncited && !relied_on.is_empty();
+    let is_in_vain = |aspect: &&Aspect| {
+        was_tried_in_vain(&aspect.id, tree) || !said.recommend_more_iterations && was_searched(&aspect.id, tree)
+    };
     // `all` holds for an empty list, too, which is no failed search.
-    let is_in_vain = !missing.is_empty() && missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
+    let is_in_vain = !missing.is_empty() && missing.iter().all(is_in_vain);
     let areas = said.weak_evidence_areas.iter().map(|area| one_line(area)).filter(|area| !area.is_empty());
     Verdict {
         is_complete,
@@ -378,6 +393,11 @@ mod tests {
         assert!(!verdict.is_complete && !verdict.recommend_more_iterations);
         assert_eq!(verdict.missing_aspects, [AspectId::numbered(2)], "an id that is not in the brief is dropped");
         assert!(judged(NodeStatus::Blocked, said(false, true, &["n2"], &[])).await.recommend_more_iterations);
+        // The judge decides whether what was searched and only found in part is searched again.
+        let [settled, failed] =
+            [NodeStatus::Done, NodeStatus::Failed].map(|status| (status, said(false, false, &["n2"], &["a2"])));
+        assert!(!judged(settled.0, settled.1).await.recommend_more_iterations);
+        assert!(judged(failed.0, failed.1).await.recommend_more_iterations);
     }
 
     #[tokio::test]

@@ -163,7 +163,7 @@ impl Gathered {
         let question = task.question.as_ref();
         let mut remarks = notebook.remarks;
         remarks.extend(remark.map(|reason| format!("work on `{question}` stopped early: {reason}")));
-        let unopened = notebook.shown.into_iter().filter(|shown| !shown.is_opened);
+        let unopened = notebook.shown.into_iter().filter(|shown| !shown.is_opened && !shown.is_unlikely);
         let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
         let (notes, support) = (notebook.noted, notebook.support);

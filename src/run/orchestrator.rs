@@ -35,6 +35,7 @@ use super::work::Work;
 use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
 use crate::base::id::RunId;
+use crate::base::line::one_line;
 use crate::base::money::dollars_text;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, Caller, Limit};
@@ -627,8 +628,17 @@ impl Orchestrator {
             desk.begin_writing();
         }
         let mut draft = self.written(stop).await?;
-        draft.limitations.extend(reached);
+        draft.limitations.extend(reached.into_iter().chain(self.left_open()));
         Ok(draft)
+    }
+
+    /// Returns a limitation that names what the judge finds not fully answered.
+    fn left_open(&self) -> Option<String> {
+        let verdict = *self.state.phase.stage().verdicts().last()?;
+        let brief = self.state.brief().filter(|_| self.steps.desk.is_some() && !verdict.missing_aspects.is_empty())?;
+        let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id));
+        let missing: Vec<_> = missing.map(|aspect| format!("`{}`", one_line(&aspect.text))).collect();
+        Some(format!("judged as not fully answered: {}", missing.join(", ")))
     }
 
     async fn written(&self, stop: StopReason) -> Result<Draft, RunError> {

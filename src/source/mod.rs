@@ -377,7 +377,10 @@ impl Place {
     pub(crate) fn names(&self) -> String {
         let title = self.title();
         let headings = self.heading_path().iter().map(String::as_str).filter(|heading| *heading != title);
-        let names = std::iter::once(title).chain(headings).filter(|name| !name.is_empty());
+        // A file without a title is named by its path, which stands beside these names.
+        let is_of_path =
+            matches!(self, Self::Kb { path, heading_path, .. } if !heading_path.is_empty() && is_name_of(path, title));
+        let names = (!is_of_path).then_some(title).into_iter().chain(headings).filter(|name| !name.is_empty());
         one_line(&names.collect::<Vec<_>>().join(" › "))
     }
 
@@ -448,6 +451,11 @@ fn day(millis: u64) -> Option<String> {
 /// Returns the host of an address, or the whole address if it has none.
 fn host(url: &str) -> String {
     url.parse::<WebUrl>().map_or_else(|_| url.to_owned(), |url| url.host().to_owned())
+}
+
+/// Returns whether a title is the name of a file, without its extension.
+pub(crate) fn is_name_of(path: &str, title: &str) -> bool {
+    std::path::Path::new(path).file_stem().is_some_and(|stem| stem == title)
 }
 
 #[cfg(test)]

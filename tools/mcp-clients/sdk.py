@@ -55,11 +55,12 @@ async def main(era, target):
 
         resources = (await client.list_resources()).resources
         document = await client.read_resource(resources[0].uri)
+        assert f"dr://runs/{run}" in [str(resource.uri) for resource in resources], resources
         report = await client.read_resource(f"dr://runs/{run}")
         assert report.contents[0].text.startswith("# "), report
         prompt = await client.get_prompt("research", {"question": QUESTION})
         assert QUESTION in prompt.messages[0].content.text, prompt
-        print(f"{len(resources)} documents, the first of {len(document.contents[0].text)} characters; a report; a prompt")
+        print(f"{len(resources)} documents and reports, the first of {len(document.contents[0].text)} characters; a report; a prompt")
 
         refused = await client.call_tool("read", {"id": "../../etc/passwd"})
         assert refused.is_error, refused

@@ -154,7 +154,9 @@ impl ModelStore {
         let snapshot = self.snapshot(source, &commit);
         if !snapshot.exists() {
             create_private(snapshot.parent().unwrap_or(&snapshot)).map_err(failed(&snapshot))?;
-            fs::rename(copy.keep(), &snapshot).map_err(failed(&snapshot))?;
+            fs::rename(copy.path(), &snapshot).map_err(failed(&snapshot))?;
+            // Moved, so there is nothing to remove.
+            let _ = copy.keep();
         }
         self.publish(source, &commit)
     }

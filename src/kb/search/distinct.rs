@@ -44,9 +44,9 @@ impl<'a> Compared<'a> {
 }
 
 /// Returns which of some passages, sorted best first, repeat no better one. `stems` are those of the query.
-pub(super) fn distinct(rows: &[&ChunkRow], stems: &[String], splitter: &WordSplitter) -> Vec<bool> {
+pub(super) fn distinct<'a>(rows: &[&'a ChunkRow], stems: &[String], splitter: &WordSplitter) -> Vec<bool> {
     let mut kept: Vec<Compared<'_>> = Vec::new();
-    let mut is_kept = |row: &&ChunkRow| {
+    let is_kept = |row: &&'a ChunkRow| {
         let heading = row.heading_path.last().map(String::as_str);
         let compared = Compared::of(&row.path, heading, &row.text, stems, splitter);
         let is_new = !kept.iter().any(|better| compared.repeats(better));
@@ -55,7 +55,7 @@ pub(super) fn distinct(rows: &[&ChunkRow], stems: &[String], splitter: &WordSpli
         }
         is_new
     };
-    rows.iter().map(&mut is_kept).collect()
+    rows.iter().map(is_kept).collect()
 }
 
 #[cfg(test)]

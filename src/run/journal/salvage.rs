@@ -55,7 +55,7 @@ const MAX_SCATTERED: usize = 2_000_000;
 type Mend = (&'static str, fn(&Row<'_>, &str) -> bool, String);
 
 /// Returns the mends of an unreadable call, in the order they are made: later ones rely on earlier ones. Each value is the
-/// strict one. The call stays charged, counts as internal, and serves the same request again if its reply is left.
+/// strictest that the rest of the row supports. The call stays charged, counts as internal, and serves the same request again if its reply is left.
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
