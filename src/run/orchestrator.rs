@@ -213,6 +213,8 @@ impl Grace {
         let over = closed.clone();
         let task = tokio::spawn(async move {
             stop.cancelled().await;
+            // Their worst case is charged either way. A reply that arrives in time is stored, and a resumed run does
+            // not buy it.
             clock.deadline(GRACE).await;
             over.cancel();
         });
@@ -730,6 +732,7 @@ impl Board for Orchestrator {
         let node = id.clone();
         let event = match outcome {
             Ok(Ok(branch)) => Event::NodeFinished { node, branch: Box::new(branch) },
+            // Ends the run: the results of other nodes could not be stored either.
             Ok(Err(StepError::Call(error @ CallError::Journal { .. }))) => {
                 return Err(StepError::Call(error).during("work on a node"));
             }

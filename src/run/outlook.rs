@@ -230,6 +230,7 @@ pub(super) fn writing_input(models: &Models, left: &BudgetLimits) -> u64 {
     };
     let calls = if pays(LEAST_WRITING_INPUT, WRITING_CALLS) { WRITING_CALLS } else { 1 };
     let mut input = models.role(Role::Writer).max_input_tokens;
+    // Searched and not computed: above a certain length, some models charge more for each token.
     while input > LEAST_WRITING_INPUT && !pays(input, calls) {
         input = input * 15 / 16;
     }

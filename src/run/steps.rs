@@ -316,6 +316,7 @@ impl Steps {
                 self.written(desk, &key, state, rounds, &memory).await?
             }
         };
+        // A quick run has one round, so the verdict of a model would be paid for and start no other.
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
@@ -422,6 +423,7 @@ impl Steps {
             let key = CallKey::of_run("output");
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
+                // The end of the run could not be stored either.
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),
                 Err(error) => {
                     draft.is_makeshift = true;
@@ -529,6 +531,7 @@ fn direct(plan: &mut Plan, source: Option<SourceHint>) {
 fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
     let Some(hint) = source else { return plan };
     direct(&mut plan, source);
+    // The root is not among the nodes of a plan, and is worked on itself if the plan has none.
     match plan.updates.iter_mut().find(|update| update.id == *root) {
         Some(update) => update.source_hint = Some(hint),
         None => plan.updates.push(Update {
@@ -576,6 +579,7 @@ pub(super) fn checked(
     round: u32,
     directed: &dyn Fn(SourceHint) -> SourceHint,
 ) -> Result<Plan, String> {
+    // From then on the planner has seen internal text, so the questions of nodes for the web are worded anew.
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
     let rounds = state.phase.stage().rounds();
     let is_reworded = |node: &NodeDraft| {

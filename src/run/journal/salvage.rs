@@ -137,6 +137,7 @@ impl Journal {
         let folder = path.parent().unwrap_or(Path::new("."));
         tracing::debug!("saving what can still be read");
         remove_leftovers(folder);
+        // Beside the journal: its result is renamed into place, which works within one file system only.
         let work = tempfile::Builder::new().prefix(WORK).tempdir_in(folder).map_err(failed)?;
         let (copy, fresh) = (work.path().join("damaged.db"), work.path().join("state.db"));
         copy_with_log(path, &copy).map_err(failed)?;
