@@ -446,6 +446,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 fn rarity(candidates: &[Candidate<'_>], stems: &[String]) -> Weights {
     let weight = |stem: &String| {
         let having = candidates.iter().filter(|candidate| candidate.words.contains(stem)).count();
+        // One is added, so that a word that all units have still counts.
         (1.0 + (candidates.len() as f32 + 0.5) / (having as f32 + 0.5)).ln()
     };
     stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()
