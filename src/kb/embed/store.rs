@@ -222,6 +222,7 @@ fn in_hub_layout(folder: &Path, source: &ModelSource) -> Option<ModelFiles> {
     let used = used.map(|commit| snapshots.join(commit.trim()));
     let mut others: Vec<_> =
         fs::read_dir(&snapshots).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    // Folders have no order, and the choice would differ between machines.
     others.sort();
     used.into_iter().chain(others).find_map(|snapshot| source.in_folder(snapshot))
 }
