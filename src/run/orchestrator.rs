@@ -324,6 +324,7 @@ impl Orchestrator {
         };
         let servers = &resources.sources.servers;
         let sources = RunSources {
+            // Only a model can choose a tool and word its arguments.
             internal_servers: RunServers::new(&servers.internal, context.clone()).filter(|_| desk.is_some()),
             public_servers: RunServers::new(&servers.public, context).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
@@ -498,6 +499,7 @@ impl Orchestrator {
                 Phase::Open(Stage::Planned(rounds)) => debug_span!("round", number = rounds.number),
                 Phase::Open(Stage::Asked | Stage::Briefed(_) | Stage::Judged(_)) | Phase::Ended(_) => Span::none(),
             };
+            // A resumed run may be past the verdict of its round, which is then neither researched nor judged again.
             if let Phase::Open(Stage::Planned(_)) = self.state.phase {
                 self.research().instrument(round.clone()).await?;
                 if let Some(stop) = self.interrupted().filter(|stop| self.must_stop(*stop)) {

@@ -265,6 +265,7 @@ impl Steps {
                 let why = format!("the planner's plan was refused ({complaint}); planned by rules instead: ");
                 Ok(Plan { reasoning: why + reasoning, ..plan })
             }
+            // Nothing is found yet, so the run stops here and plans when it is resumed.
             Err(error) => Err(error.into()),
         }
     }
@@ -554,6 +555,7 @@ fn fits(caller: &dyn Caller, state: &RunState, r: u64) -> bool {
 /// Folds the rest of an unfinished last round by rules, without a model call.
 fn folded_by_rules(state: &RunState) -> Memory {
     let mut memory = state.folded.memory.clone();
+    // The public summary is left as it is: it is for workers outside, and none follows.
     for (node, branch) in state.unfolded() {
         let label = label(&state.tree, &state.branches, &node.id);
         let r = state.settings.summary_tokens;

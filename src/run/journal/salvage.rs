@@ -617,6 +617,7 @@ fn keep_damaged(path: &Path) -> std::io::Result<PathBuf> {
         number => side_file(path, &format!(".damaged-{number}")),
     });
     let kept = names.find(|name| name.symlink_metadata().is_err()).unwrap_or_else(|| side_file(path, ".damaged"));
+    // Copied and not renamed: until the new database is complete, a kill must not leave the runs without a journal.
     copy_with_log(path, &kept)?;
     Ok(kept)
 }
