@@ -584,6 +584,7 @@ impl Run<'_> {
         // Removed after the commits, which take vectors of renamed files from the documents that are gone.
         let mut gone: Vec<_> = comparison.gone.iter().map(|row| row.id.clone()).collect();
         gone.extend(self.read_and_commit(source, &comparison).await?);
+        // After a stop, renamed files that were not read still need the vectors of documents that are gone.
         if !self.cancel.is_cancelled() {
             self.writer.remove(&gone).await?;
             self.summary.removed += gone.len() - comparison.renamed.len();

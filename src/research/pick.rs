@@ -379,6 +379,7 @@ fn mark_lacking(candidates: &mut [Candidate<'_>], code_words: &[CodeWord], split
 /// Returns the operators and other symbols of a question, such as `..=`.
 fn symbols(question: &str) -> Vec<String> {
     let is_sign = |word: &&str| {
+        // A dash or an ellipsis is punctuation of the sentence.
         word.len() > 1
             && word.chars().all(|letter| letter.is_ascii_punctuation())
             && !word.trim_matches(['-', '.']).is_empty()
@@ -391,6 +392,7 @@ fn symbols(question: &str) -> Vec<String> {
 fn words_in<'a>(text: &str, words: impl IntoIterator<Item = &'a String>, splitter: &WordSplitter) -> HashSet<String> {
     let joins = |letter: Option<char>| letter.is_some_and(|letter| "=<>!&|+-*/%^~.:?@#$".contains(letter));
     let is_whole = |at: usize, sign: &str| {
+        // The `..` of `..=` is another operator.
         !joins(text[..at].chars().next_back()) && !joins(text[at + sign.len()..].chars().next())
     };
     let is_found = |word: &&String| {
