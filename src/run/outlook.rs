@@ -150,6 +150,7 @@ impl Outlook {
         let of = |limit: Option<u64>, reserve: u64, each: u64| {
             limit.map(|limit| limit.saturating_sub(reserve).checked_div(each).unwrap_or(u64::MAX))
         };
+        // Half of it, since the reserve is for two attempts to write.
         let by_tokens = of(limits.tokens, reserve.tokens / 2, node.tokens);
         let by_cost = of(limits.cost_nanos, reserve.cost_nanos / 2, node.cost_nanos.unwrap_or(0));
         let nodes = by_tokens.into_iter().chain(by_cost).min()?;
