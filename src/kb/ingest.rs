@@ -1014,6 +1014,7 @@ fn chunk_rows(
     let mut seen: HashMap<(String, String), usize> = HashMap::new();
     let cut = chunk(document, embedder.tokens(), &chunk_options(embedder));
     let rows = cut.into_iter().map(|chunk| {
+        // Otherwise a passage that a section repeats would have the id of the first one.
         let ordinal = seen.entry((chunk.heading_path.join("\n"), chunk.text.clone())).or_default();
         let chunk_id = ChunkId::new(&id, &chunk.heading_path.join("\n"), &chunk.text, *ordinal);
         *ordinal += 1;

@@ -234,6 +234,7 @@ fn files_in<'a>(source: &'a ModelSource, given: &Path) -> Result<Vec<(&'a str, P
     }
     let (folder, graph) = match given.parent() {
         Some(parent) if given.is_file() => {
+            // Repositories have the tokenizer beside `onnx/`, the folder of the graph.
             let above = parent.parent().filter(|_| !parent.join(TOKENIZER_FILES[0]).is_file());
             (above.unwrap_or(parent), Some(given.to_owned()))
         }
