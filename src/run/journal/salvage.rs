@@ -181,6 +181,7 @@ impl Journal {
                     lost.push(format!("{} of call {id}", mended.join(" and ")));
                 } else {
                     lost.push(format!("call {id}"));
+                    // Lists of calls are read as a whole, so one such row would make the run unreadable.
                     connection.execute("DELETE FROM calls WHERE id = ?1", [id])?;
                 }
             }
