@@ -143,6 +143,7 @@ async fn ask_back(question: &str) -> Option<String> {
     std::thread::spawn(move || {
         let mut answer = String::new();
         if std::io::stdin().read_line(&mut answer).is_ok() {
+            // The run may have been stopped meanwhile.
             let _ = said.send(answer);
         }
     });

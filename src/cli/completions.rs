@@ -78,6 +78,7 @@ pub(super) fn answered() -> bool {
     let asked = CompleteEnv::with_factory(Cli::command).var(ASKING);
     let answer = AssertUnwindSafe(|| asked.try_complete(std::env::args_os(), folder.as_deref()));
     let answer = std::panic::catch_unwind(answer);
+    // After a panic or an error too: the line is still being typed and must not be run.
     !matches!(answer, Ok(Ok(false)))
 }
 

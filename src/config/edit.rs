@@ -113,6 +113,7 @@ fn set_in(path: &Path, name: &'static str, value: &str) -> Result<(), EditError>
         return replace_text(path, &text).map_err(failed);
     }
     let folder = create_private(path.parent().unwrap_or(path));
+    // Fails if a file or a link was put there since it was looked for.
     folder.and_then(|()| File::create_new(path)?.write_all(text.as_bytes())).map_err(failed)
 }
 

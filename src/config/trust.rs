@@ -202,6 +202,7 @@ impl Trust {
         let _ = std::fs::remove_dir(dr);
         match std::fs::rename(new.path(), dr) {
             Ok(()) => {
+                // The folder has moved, so there is none left to remove at its old place.
                 let _ = new.keep();
                 Ok(())
             }

@@ -177,6 +177,7 @@ fn check(index: &Index, map: &LinkMap, collections: Vec<String>) -> LinkCheck {
             }
         }
     }
+    // The map orders notes for resolving links, short paths first.
     check.broken.sort_by(|a, b| (&a.collection, &a.path, a.line).cmp(&(&b.collection, &b.path, b.line)));
     check
 }

@@ -173,6 +173,7 @@ fn part_of(section: &Excerpt, passage: (u32, u32), room: &mut Room) -> (Option<S
     let (mut from, mut kept) = (section.line_start, lines_within(&section.text, most));
     let last = |from: u32, kept: &str| from + u32::try_from(kept.lines().count()).unwrap_or(u32::MAX).saturating_sub(1);
     // The indexed text of a changed file has other lines than those of the passage.
+    // Else the passage that was found, and for which the section is shown, would be cut off.
     if kept.len() < section.text.len() && last(from, kept) < passage.1 && !section.stale {
         from = passage.0.max(from);
         let before = section.text.split_inclusive('\n').take((from - section.line_start) as usize).map(str::len).sum();

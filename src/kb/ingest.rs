@@ -584,6 +584,7 @@ impl Run<'_> {
         // Removed after the commits, which take vectors of renamed files from the documents that are gone.
         let mut gone: Vec<_> = comparison.gone.iter().map(|row| row.id.clone()).collect();
         gone.extend(self.read_and_commit(source, &comparison).await?);
+        // After a stop, renamed files that were not read still need the vectors of documents that are gone.
         if !self.cancel.is_cancelled() {
             self.writer.remove(&gone).await?;
             self.summary.removed += gone.len() - comparison.renamed.len();
@@ -1013,6 +1014,7 @@ fn chunk_rows(
     let mut seen: HashMap<(String, String), usize> = HashMap::new();
     let cut = chunk(document, embedder.tokens(), &chunk_options(embedder));
     let rows = cut.into_iter().map(|chunk| {
+        // Otherwise a passage that a section repeats would have the id of the first one.
         let ordinal = seen.entry((chunk.heading_path.join("\n"), chunk.text.clone())).or_default();
         let chunk_id = ChunkId::new(&id, &chunk.heading_path.join("\n"), &chunk.text, *ordinal);
         *ordinal += 1;

@@ -172,6 +172,7 @@ impl Names {
         self.stems.entry(stem(name).to_owned()).or_default().push(at);
         for title in std::iter::once(&row.title).chain(&structure.aliases) {
             let known = self.titles.entry(folded(title)).or_default();
+            // An alias often repeats the title.
             if known.last() != Some(&at) {
                 known.push(at);
             }

@@ -188,6 +188,7 @@ fn is_any(extension: &str, known: &[&str]) -> bool {
 /// Returns the part of a file name after its last dot.
 fn extension(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
+    // A name such as `.github` has no extension.
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 

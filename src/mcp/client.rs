@@ -35,6 +35,7 @@ impl Client {
                 pretty(&json!({ "servers": { "dr": server } }))
             }
             Self::Codex => {
+                // By the TOML crate, since a path of Windows has backslashes, which a TOML string escapes.
                 let text = |text: &str| toml::Value::from(text).to_string();
                 let args: Vec<_> = args.iter().map(|arg| text(arg)).collect();
                 format!("[mcp_servers.dr]\ncommand = {}\nargs = [{}]\n", text(&program), args.join(", "))

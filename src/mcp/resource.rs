@@ -47,6 +47,7 @@ pub(super) async fn list(service: &Service, cursor: Option<&str>) -> Result<List
     } else {
         Vec::new()
     };
+    // The runs are not read for a page that ends with the last document, so there may be more.
     let has_more = end <= documents.len() || end < documents.len() + runs.len();
     let documents = documents.iter().map(|document| {
         let name = format!("{}/{}", document.collection, document.path);

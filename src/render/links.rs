@@ -53,6 +53,7 @@ pub(crate) fn with_links(text: &str, names: &[(String, String)], link: impl Fn(&
         let ranges = text.match_indices(name.as_str()).map(|(at, _)| at..at + name.len());
         found.extend(ranges.filter(|range| is_alone(text, range)).map(|range| (range, address.as_str())));
     }
+    // A path is the beginning of its place with lines, and would be linked instead.
     found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
     let (mut linked, mut from) = (String::with_capacity(text.len()), 0);
     for (range, address) in found {

@@ -261,6 +261,7 @@ fn blocks(text: &mut String, blocks: &[Block]) {
             }
             Block::Item { number, spans, .. } => {
                 let mark = number.map_or_else(|| "-".to_owned(), |number| format!("{number}."));
+                // Four columns: with fewer, an item below `10.` would not be nested in it.
                 let _ = writeln!(text, "{}{mark} {}", "    ".repeat(depth.unwrap_or(0)), inline(spans));
             }
             Block::Code { text: code } => fenced(text, code),
@@ -271,6 +272,7 @@ fn blocks(text: &mut String, blocks: &[Block]) {
 
 /// Appends a code block whose fence is longer than any run of backticks in it.
 fn fenced(text: &mut String, code: &str) {
+    // Longer than any run of backticks in the code, which would end the block.
     let longest = code.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     let _ = writeln!(text, "{fence}\n{}\n{fence}", code.trim_end_matches('\n'));

@@ -144,6 +144,7 @@ fn numbered(text: &str, number: Number<'_>) -> String {
     let plain = |text: &str| text.replace([OPEN, CLOSE], "");
     let mut shown = String::with_capacity(text.len());
     let mut from = 0;
+    // Ids in the same brackets have the same range.
     for mark in marks(text).chunk_by(|a, b| a.0 == b.0) {
         let range = &mark[0].0;
         shown.push_str(&plain(&text[from..range.start]));

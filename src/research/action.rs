@@ -312,6 +312,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 Err("you made this call before: its result is above; try a different search, or finish".to_owned())
             });
         }
+        // Side by side and taken in their order: ids of notes must not depend on which action was faster.
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
         let stopped = done.iter().find_map(|done| match done {
             Done::Failed(SourceError::Stopped(error)) => Some(error.clone()),
@@ -486,6 +487,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
 
     /// Returns a note on a range of a passage, or a refusal if the document no longer contains the quote.
     async fn noted_from(&self, passage: &Passage, range: Range<usize>, text: String, aspect: Option<AspectId>) -> Done {
+        // `take` gives it its number, when the notes before it have theirs.
         let mut evidence = passage.quote(range, EvidenceId::new(self.task.id.clone(), 0), passage.score);
         let mut remarks = Vec::new();
         check(&mut evidence, passage, self.source, &mut remarks).await;

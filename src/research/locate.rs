@@ -120,6 +120,7 @@ fn link(line: &str) -> Option<(usize, Range<usize>)> {
         b'[' => (']', &line[close + 2..]),
         _ => return None,
     };
+    // The target of a link may have brackets of its own, as in `…/Rust_(language)`.
     let mut depth = 0;
     let end = rest.char_indices().find(|(_, letter)| match letter {
         '(' if ends == ')' => {

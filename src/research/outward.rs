@@ -70,6 +70,7 @@ impl OutwardTask {
             }
         };
         let question = self.planned.clone().unwrap_or_else(by_aspects);
+        // A worker by rules parses it as a [`Question`](super::question::Question), which has this limit.
         let is_short = question.as_str().chars().count() <= MAX_QUESTION_CHARACTERS;
         if is_short { question } else { self.asked.clone() }
     }

@@ -379,6 +379,7 @@ fn mark_lacking(candidates: &mut [Candidate<'_>], code_words: &[CodeWord], split
 /// Returns the operators and other symbols of a question, such as `..=`.
 fn symbols(question: &str) -> Vec<String> {
     let is_sign = |word: &&str| {
+        // A dash or an ellipsis is punctuation of the sentence.
         word.len() > 1
             && word.chars().all(|letter| letter.is_ascii_punctuation())
             && !word.trim_matches(['-', '.']).is_empty()
@@ -391,6 +392,7 @@ fn symbols(question: &str) -> Vec<String> {
 fn words_in<'a>(text: &str, words: impl IntoIterator<Item = &'a String>, splitter: &WordSplitter) -> HashSet<String> {
     let joins = |letter: Option<char>| letter.is_some_and(|letter| "=<>!&|+-*/%^~.:?@#$".contains(letter));
     let is_whole = |at: usize, sign: &str| {
+        // The `..` of `..=` is another operator.
         !joins(text[..at].chars().next_back()) && !joins(text[at + sign.len()..].chars().next())
     };
     let is_found = |word: &&String| {
@@ -446,6 +448,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 fn rarity(candidates: &[Candidate<'_>], stems: &[String]) -> Weights {
     let weight = |stem: &String| {
         let having = candidates.iter().filter(|candidate| candidate.words.contains(stem)).count();
+        // One is added, so that a word that all units have still counts.
         (1.0 + (candidates.len() as f32 + 0.5) / (having as f32 + 0.5)).ln()
     };
     stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()

@@ -175,6 +175,7 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
                 if is_wide {
                     end += text[end..].len() - text[end..].trim_start_matches(WIDE_CLOSING).len();
                 }
+                // In the passage, since the marks that close emphasis are no part of the text.
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
                 if is_wide || ends_sentence(&text[..end], after.chars().next(), at) {
                     // A quotation mark that closes would else open the next sentence.

@@ -127,6 +127,7 @@ pub(crate) async fn units(
     let questions = questions(brief);
     let searches = questions.iter().map(|question| search_and_pick(root, question, question.as_str(), source, picker));
     let mut found = Vec::new();
+    // In the order of the questions and not of their ends: the prompt must not depend on timing.
     for searched in join_all(searches).await {
         match searched {
             Ok((Found { support: Support::None, .. }, _)) => {}

@@ -609,6 +609,7 @@ fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(
     headings.retain(|(title, nodes)| !title.is_empty() && !nodes.is_empty());
     let placed: BTreeSet<_> = headings.iter().flat_map(|(_, nodes)| nodes.iter().map(|node| &node.id)).collect();
     let left: Vec<_> = found.iter().map(|(node, _)| *node).filter(|node| !placed.contains(&node.id)).collect();
+    // Their findings would otherwise be missing from the report.
     if !left.is_empty() {
         headings.push(("Further findings".to_owned(), left));
     }

@@ -76,6 +76,7 @@ impl Cache {
         E: From<JournalError> + Clone + Send + Sync + 'static,
     {
         // Without the node: nodes of a run share answers.
+        // Nor with scope and label, which are the same for all lookups of a tool and a version within a run.
         let key = (lookup.tool, lookup.version.clone(), lookup.query.clone());
         let is_readable = |text: &str| serde_json::from_str::<T>(text).is_ok();
         let text = match self.memory.get(&key).await {

@@ -140,6 +140,7 @@ impl Earlier {
             if found.len() == MAX_OFFERED || known.any(|place| place.overlaps(&quote.source)) {
                 continue;
             }
+            // Without the indexed text: a quote of a changed file is left out in any case.
             quote.check(&source.read(&quote.source).await, "");
             if !quote.checked || quote.stale {
                 continue;

@@ -214,6 +214,8 @@ impl Grace {
         let over = closed.clone();
         let task = tokio::spawn(async move {
             stop.cancelled().await;
+            // Their worst case is charged either way. A reply that arrives in time is stored, and a resumed run does
+            // not buy it.
             clock.deadline(GRACE).await;
             over.cancel();
         });
@@ -323,6 +325,7 @@ impl Orchestrator {
         };
         let servers = &resources.sources.servers;
         let sources = RunSources {
+            // Only a model can choose a tool and word its arguments.
             internal_servers: RunServers::new(&servers.internal, context.clone()).filter(|_| desk.is_some()),
             public_servers: RunServers::new(&servers.public, context).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
@@ -497,6 +500,7 @@ impl Orchestrator {
                 Phase::Open(Stage::Planned(rounds)) => debug_span!("round", number = rounds.number),
                 Phase::Open(Stage::Asked | Stage::Briefed(_) | Stage::Judged(_)) | Phase::Ended(_) => Span::none(),
             };
+            // A resumed run may be past the verdict of its round, which is then neither researched nor judged again.
             if let Phase::Open(Stage::Planned(_)) = self.state.phase {
                 self.research().instrument(round.clone()).await?;
                 if let Some(stop) = self.interrupted().filter(|stop| self.must_stop(*stop)) {
@@ -740,6 +744,7 @@ impl Board for Orchestrator {
         let node = id.clone();
         let event = match outcome {
             Ok(Ok(branch)) => Event::NodeFinished { node, branch: Box::new(branch) },
+            // Ends the run: the results of other nodes could not be stored either.
             Ok(Err(StepError::Call(error @ CallError::Journal { .. }))) => {
                 return Err(StepError::Call(error).during("work on a node"));
             }

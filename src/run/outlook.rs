@@ -150,6 +150,7 @@ impl Outlook {
         let of = |limit: Option<u64>, reserve: u64, each: u64| {
             limit.map(|limit| limit.saturating_sub(reserve).checked_div(each).unwrap_or(u64::MAX))
         };
+        // Half of it, since the reserve is for two attempts to write.
         let by_tokens = of(limits.tokens, reserve.tokens / 2, node.tokens);
         let by_cost = of(limits.cost_nanos, reserve.cost_nanos / 2, node.cost_nanos.unwrap_or(0));
         let nodes = by_tokens.into_iter().chain(by_cost).min()?;
@@ -230,6 +231,7 @@ pub(super) fn writing_input(models: &Models, left: &BudgetLimits) -> u64 {
     };
     let calls = if pays(LEAST_WRITING_INPUT, WRITING_CALLS) { WRITING_CALLS } else { 1 };
     let mut input = models.role(Role::Writer).max_input_tokens;
+    // Searched and not computed: above a certain length, some models charge more for each token.
     while input > LEAST_WRITING_INPUT && !pays(input, calls) {
         input = input * 15 / 16;
     }

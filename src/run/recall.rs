@@ -267,6 +267,7 @@ impl Recall {
         let batch = batch.await??;
         let _lock = self.share().await?;
         let schema = batch.schema();
+        // Not appended: a run that is killed before its round ends adds the same entries again when it is resumed.
         let mut merge = self.table.merge_insert(&["key"]);
         merge.when_matched_update_all(None).when_not_matched_insert_all();
         let reader = Box::new(RecordBatchIterator::new([Ok(batch)], schema));

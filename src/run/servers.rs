@@ -221,6 +221,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         breaker
             .ask(async {
                 let most = server.settings().max_calls;
+                // Counted before the call and in one step: workers in parallel share the limit.
                 let is_left = |made: u32| (made < most).then_some(made + 1);
                 if calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left).is_err() {
                     let name = &server.settings().name;

@@ -265,6 +265,7 @@ impl Steps {
                 let why = format!("the planner's plan was refused ({complaint}); planned by rules instead: ");
                 Ok(Plan { reasoning: why + reasoning, ..plan })
             }
+            // Nothing is found yet, so the run stops here and plans when it is resumed.
             Err(error) => Err(error.into()),
         }
     }
@@ -316,6 +317,7 @@ impl Steps {
                 self.written(desk, &key, state, rounds, &memory).await?
             }
         };
+        // A quick run has one round, so the verdict of a model would be paid for and start no other.
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
@@ -422,6 +424,7 @@ impl Steps {
             let key = CallKey::of_run("output");
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
+                // The end of the run could not be stored either.
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),
                 Err(error) => {
                     draft.is_makeshift = true;
@@ -529,6 +532,7 @@ fn direct(plan: &mut Plan, source: Option<SourceHint>) {
 fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
     let Some(hint) = source else { return plan };
     direct(&mut plan, source);
+    // The root is not among the nodes of a plan, and is worked on itself if the plan has none.
     match plan.updates.iter_mut().find(|update| update.id == *root) {
         Some(update) => update.source_hint = Some(hint),
         None => plan.updates.push(Update {
@@ -551,6 +555,7 @@ fn fits(caller: &dyn Caller, state: &RunState, r: u64) -> bool {
 /// Folds the rest of an unfinished last round by rules, without a model call.
 fn folded_by_rules(state: &RunState) -> Memory {
     let mut memory = state.folded.memory.clone();
+    // The public summary is left as it is: it is for workers outside, and none follows.
     for (node, branch) in state.unfolded() {
         let label = label(&state.tree, &state.branches, &node.id);
         let r = state.settings.summary_tokens;
@@ -576,6 +581,7 @@ pub(super) fn checked(
     round: u32,
     directed: &dyn Fn(SourceHint) -> SourceHint,
 ) -> Result<Plan, String> {
+    // From then on the planner has seen internal text, so the questions of nodes for the web are worded anew.
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
     let rounds = state.phase.stage().rounds();
     let is_reworded = |node: &NodeDraft| {

@@ -366,6 +366,7 @@ impl RunState {
         let root = self.tree.root.clone();
         let has_branch = self.branches.contains_key(&root);
         for node in &mut self.tree.nodes {
+            // The end of a run settles a divided root by its answer, which will be written anew.
             if node.status == NodeStatus::Running || node.id == root && !has_branch {
                 node.status = NodeStatus::Pending;
                 node.confidence = 0.0;
@@ -376,6 +377,7 @@ impl RunState {
 
     /// Makes nodes pending again, with those they block. A round that was judged is under way again.
     fn try_again(&mut self, again: &[NodeId]) {
+        // Back to before the verdict: the round is judged again with what these nodes find now.
         if let (Phase::Open(Stage::Judged(judged)), false) = (&self.phase, again.is_empty()) {
             self.folded = judged.before.clone();
             self.phase = Phase::Open(Stage::Planned(Box::new(judged.rounds.clone())));

@@ -48,12 +48,12 @@ pub(super) async fn events(
     let permit = std::sync::Arc::clone(&app.streams).try_acquire_owned();
     let permit =
         permit.map_err(|_| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
-    // The first state is read here, so that an error is a reply and not a stream.
     // Before the state is read, so that an event in between is received as well.
     let (live, doing) = match app.runs.watch(&run) {
         Some(WatchedRun { events, doing }) => (Some(events), doing),
         None => (None, Vec::new()),
     };
+    // Read here, so that an error is a reply and not a stream.
     let status = app.runs.status(&app.engine, &run, since).await?;
     let open = app.metrics.stream();
     let watching =

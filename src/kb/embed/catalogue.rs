@@ -98,6 +98,7 @@ fn most_like(name: &str, models: impl Iterator<Item = (String, String)>) -> Vec<
     };
     let mut models: Vec<_> = models.map(|(name, code)| (likeness(&name, &code), name)).collect();
     models.retain(|&(percent, _)| percent >= 50);
+    // The shortest name of a family is that of the unquantised model, see [`find`].
     models.sort_by_key(|(percent, name)| (Reverse(*percent), name.len()));
     models.into_iter().take(3).map(|(_, name)| name).collect()
 }

@@ -81,6 +81,7 @@ impl Fastembed {
         let environment = onnx_runtime::environment(options.data_dir.as_deref())?;
         let traits = Traits::of_folder(&files)?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        // Not the name of the folder, so that a model that is moved or renamed keeps its vectors.
         Self::new(&name, "folder", files, traits, environment, options.threads)
     }
 
@@ -297,6 +298,7 @@ struct Vocabulary {
 
 fn vocabulary(tokenizer_json: &[u8]) -> Result<Vocabulary, Cause> {
     let mut tokenizer = Tokenizer::from_bytes(tokenizer_json)?;
+    // A count of padded or cut text would not tell how long the text is.
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None)?;
     let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));

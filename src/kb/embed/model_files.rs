@@ -196,6 +196,7 @@ impl ModelFiles {
     /// Returns the number of components of a vector.
     pub(super) fn dimension(&self) -> Result<usize, ModelFilesError> {
         let (pooling, config) = (self.json(POOLING)?, self.json("config.json")?);
+        // DistilBERT calls it `dim`, and T5 calls it `d_model`.
         let sizes = [&pooling["word_embedding_dimension"], &config["hidden_size"], &config["dim"], &config["d_model"]];
         let size = sizes.into_iter().find_map(Value::as_u64).and_then(|size| usize::try_from(size).ok());
         size.ok_or_else(|| ModelFilesError::NoDimension { path: self.folder.join("config.json") })

@@ -100,6 +100,7 @@ pub(super) fn environment(data_dir: Option<&Path>) -> Result<Environment, Runtim
     if let Some(environment) = shared.as_ref() {
         return Ok(environment.clone());
     }
+    // Builds for Windows report their use unless they are told not to.
     let environment =
         ort::init().with_telemetry(false).build().map_err(|source| RuntimeError::Start { path, source })?;
     *shared = Some(environment.clone());

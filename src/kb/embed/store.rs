@@ -224,6 +224,7 @@ fn in_hub_layout(folder: &Path, source: &ModelSource) -> Option<ModelFiles> {
     let used = used.map(|commit| snapshots.join(commit.trim()));
     let mut others: Vec<_> =
         fs::read_dir(&snapshots).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    // Folders have no order, and the choice would differ between machines.
     others.sort();
     used.into_iter().chain(others).find_map(|snapshot| source.in_folder(snapshot))
 }
@@ -235,6 +236,7 @@ fn files_in<'a>(source: &'a ModelSource, given: &Path) -> Result<Vec<(&'a str, P
     }
     let (folder, graph) = match given.parent() {
         Some(parent) if given.is_file() => {
+            // Repositories have the tokenizer beside `onnx/`, the folder of the graph.
             let above = parent.parent().filter(|_| !parent.join(TOKENIZER_FILES[0]).is_file());
             (above.unwrap_or(parent), Some(given.to_owned()))
         }

@@ -75,6 +75,7 @@ impl IndexWriter {
                 let has_old_generation = drop_unnamed_generations(&connection, Some(&manifest)).await?;
                 let writer = Self::over(Index::open_tables(location, connection, manifest).await?, lock).await?;
                 let writer = Self { has_old_generation, ..writer };
+                // A writer that was killed after its last commit has left an older copy.
                 writer.copy_manifest()?;
                 Ok(writer)
             }
@@ -301,6 +302,7 @@ impl IndexWriter {
                 dataset.update(Arc::unwrap_or_clone(patched));
                 updated
             }
+            // A table in LanceDB Cloud has no dataset here. Its merge rewrites the rows.
             None => {
                 let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
                 merge.when_matched_update_all(None);

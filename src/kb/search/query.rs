@@ -92,6 +92,7 @@ fn trim_punctuation(word: &str) -> &str {
 fn is_identifier(word: &str) -> bool {
     let letters: Vec<char> = word.chars().collect();
     let joins = |marks: &[char]| {
+        // A second colon too, as in `std::fs`.
         letters.windows(3).any(|three| {
             three[0].is_alphanumeric() && marks.contains(&three[1]) && (three[2].is_alphanumeric() || three[2] == ':')
         })

@@ -116,6 +116,7 @@ impl Searcher {
                 let spelled = text[own.range].to_lowercase();
                 if spelled.chars().count().abs_diff(wanted.chars().count()) <= errors {
                     let distance = damerau_levenshtein(&spelled, &wanted);
+                    // The same first letter, as in `Index::similar_leg`: words of the hits follow the same rule.
                     if (1..=errors).contains(&distance) && spelled.chars().next() == wanted.chars().next() {
                         *near.entry((distance, own.stem)).or_default().entry(spelled).or_default() += 1;
                     }

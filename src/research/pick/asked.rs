@@ -251,6 +251,7 @@ fn is_contrast(question: &str) -> bool {
 fn asks_for_several(question: &str) -> bool {
     let mut words = words(question).filter(|word| !word.is_empty());
     let opening = words.next();
+    // "Class", "status" and "analysis" are no plurals.
     let is_plural =
         |word: &str| word.len() > 3 && word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end));
     let noun: Vec<_> = words.by_ref().take(4).collect();

@@ -220,6 +220,7 @@ fn claims(report: &JobReport) -> Vec<Claim> {
         let Some(span) = &citation.span else { continue };
         // A citation mark is inside its sentence or directly behind it.
         let Some(place) = sentences.iter().rposition(|sentence| sentence.range.start <= span.start) else { continue };
+        // A mark may be blanked without the brackets around it.
         let said = one_line(sentences[place].plain.trim_end_matches(['(', ')', '[', ']', ' ']));
         let claim = claims.entry(place).or_insert_with(|| Claim { text: said, pages: Vec::new() });
         let page = (citation.url.clone(), one_line(&citation.title));

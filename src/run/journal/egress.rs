@@ -103,6 +103,7 @@ fn is_whole(connection: &Connection, run: &str, head: &str) -> rusqlite::Result<
     let mut previous = String::new();
     while let Some(row) = rows.next()? {
         let hash = hash_of(row, &previous)?;
+        // Compared as stored: a hash of another type is a changed record, not an error.
         if row.get_ref("hash")? != ValueRef::Text(hash.as_bytes()) {
             return Ok(false);
         }

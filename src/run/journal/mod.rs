@@ -299,6 +299,7 @@ impl Journal {
         let failed = |action| move |source| JournalError::Database { action, source };
         // First of all: a trigger or a view of a foreign database could take part in any later statement.
         harden(&connection).map_err(failed("open"))?;
+        // Off by default in SQLite. The rows of a run are removed by its cascades.
         connection.pragma_update(None, "foreign_keys", true).map_err(failed("open"))?;
         let found = version(&connection).map_err(failed("read"))?;
         // Before the parts are compared: those of a newer format are not known.

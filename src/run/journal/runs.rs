@@ -44,6 +44,7 @@ impl LockedRun {
     pub async fn create(&self, question: &str, first: &Record) -> Result<(), JournalError> {
         let (question, Record { seq, at, event }) = (question.to_owned(), first.clone());
         self.write(move |connection, run| {
+            // Unchecked is safe: `write` lends the connection under its lock, so no other transaction is open.
             let transaction = connection.unchecked_transaction()?;
             transaction.execute(
                 "INSERT INTO runs (id, question, started_at) VALUES (:id, :question, :started_at)",

@@ -137,6 +137,7 @@ impl Journal {
         let folder = path.parent().unwrap_or(Path::new("."));
         tracing::debug!("saving what can still be read");
         remove_leftovers(folder);
+        // Beside the journal: its result is renamed into place, which works within one file system only.
         let work = tempfile::Builder::new().prefix(WORK).tempdir_in(folder).map_err(failed)?;
         let (copy, fresh) = (work.path().join("damaged.db"), work.path().join("state.db"));
         copy_with_log(path, &copy).map_err(failed)?;
@@ -180,6 +181,7 @@ impl Journal {
                     lost.push(format!("{} of call {id}", mended.join(" and ")));
                 } else {
                     lost.push(format!("call {id}"));
+                    // Lists of calls are read as a whole, so one such row would make the run unreadable.
                     connection.execute("DELETE FROM calls WHERE id = ?1", [id])?;
                 }
             }
@@ -616,6 +618,7 @@ fn keep_damaged(path: &Path) -> std::io::Result<PathBuf> {
         number => side_file(path, &format!(".damaged-{number}")),
     });
     let kept = names.find(|name| name.symlink_metadata().is_err()).unwrap_or_else(|| side_file(path, ".damaged"));
+    // Copied and not renamed: until the new database is complete, a kill must not leave the runs without a journal.
     copy_with_log(path, &kept)?;
     Ok(kept)
 }

@@ -133,6 +133,7 @@ impl Connection {
         tool: &str,
         arguments: Map<String, Value>,
     ) -> Result<CallToolResult, ConnectionError> {
+        // The `call_tool` of the service would let its handler answer such a question, and call again.
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.answered(Box::pin(self.service.peer().call_tool_once(request))).await? {
             CallToolResponse::Complete(result) => Ok(result),

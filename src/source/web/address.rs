@@ -193,6 +193,7 @@ impl HostRules {
 
     /// Filters the resolved addresses of a host to those that may be contacted.
     fn admitted(&self, host: &str, addresses: impl Iterator<Item = std::net::SocketAddr>) -> Vec<std::net::SocketAddr> {
+        // Ports are unknown here. `admit` has checked that of the request.
         let is_named = self.ports(host).next().is_some();
         let is_open = |number: IpAddr| !is_metadata(number) && (is_named || self.is_open(number));
         addresses.filter(|address| is_open(address.ip())).collect()

@@ -67,6 +67,7 @@ fn asked(query: &WebQuery) -> String {
         let day = day.map_or_else(|| open.to_owned(), |day| day.strftime("%Y%m%d").to_string());
         format!("{day}{time}")
     };
+    // A range has two ends. arXiv has nothing from before 1991.
     let since = day(query.dates.since, "19900101", "0000");
     let until = day(query.dates.until, "21000101", "2359");
     format!("({any}) AND submittedDate:[{since} TO {until}]")

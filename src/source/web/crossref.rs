@@ -68,6 +68,7 @@ fn read(entry: &Value) -> ScholarlyWork {
     let author = |author: &Value| {
         let part = |name: &str| author[name].as_str().unwrap_or_default();
         let name = format!("{} {}", part("given"), part("family")).trim().to_owned();
+        // An organisation has a `name` in place of the two parts.
         if name.is_empty() { part("name").to_owned() } else { name }
     };
     let authors = entry["author"].as_array().into_iter().flatten().map(author);

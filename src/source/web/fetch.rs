@@ -212,6 +212,7 @@ impl Fetcher {
             return Err(FetchError::Status { status: status.as_u16(), retry_after });
         }
         let headers = response.headers().clone();
+        // Before the body: one of another kind is not downloaded.
         let kind = PageFormat::of(&headers)?;
         let body = self.body(response, self.options.max_bytes).await?;
         let content_type = header(&headers, &CONTENT_TYPE);
@@ -285,6 +286,7 @@ impl Fetcher {
         let response = match Box::pin(self.follow(&at, false)).await {
             Ok((_, response)) => response,
             Err(FetchError::Closed { host }) if host == url.host() => return Err(FetchError::Closed { host }),
+            // By RFC 9309, rules that cannot be reached forbid all pages.
             Err(_) => return Ok(Robots::Unknown),
         };
         Ok(match response.status().as_u16() {

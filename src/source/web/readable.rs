@@ -357,6 +357,7 @@ impl Writer {
         match name {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 self.end_line(2);
+                // Left over from an empty heading, it would head the next line.
                 self.prefix.clear();
             }
             "li" => {

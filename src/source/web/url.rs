@@ -77,6 +77,7 @@ impl WebUrl {
         let mut url = self.0.clone();
         let is_tracking = |name: &str| name.starts_with("utm_") || TRACKING.contains(&name);
         let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+        // Not parsed: pairs that are encoded anew may be the address of another page.
         let query = url.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let kept = query.filter(|pair| !is_tracking(&name(pair))).collect::<Vec<_>>().join("&");
         url.set_query((!kept.is_empty()).then_some(&kept));

@@ -297,6 +297,7 @@ fn unknown_outcome(failed: Failed) -> JobError {
     if failed.refuses_summaries() {
         return JobError::SummariesRefused { reason: failed.error.to_string() };
     }
+    // Without a status, a passing failure means that no connection was made.
     let is_busy = failed.status.is_none_or(|status| matches!(status.as_u16(), 409 | 503 | 529));
     match failed.error {
         ModelError::Transient { reason, .. } if !is_busy => JobError::OutcomeUnknown { reason },
