@@ -43,7 +43,7 @@ use crate::traces::attach::{Rule, rule};
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
 
 /// Default token limit of a run, at most that of the settings.
-const TOKENS_BY_PLAN: PlanShare<u64> = PlanShare { base: 100_000, each: 25_000 };
+const TOKENS_BY_PLAN: PlanShare<u64> = PlanShare { base: 100_000, each: 35_000 };
 
 /// Default time limit of a run, at most that of the settings.
 const TIME_BY_PLAN: PlanShare<Duration> = PlanShare { base: Duration::from_mins(10), each: Duration::from_secs(150) };

@@ -316,10 +316,11 @@ fn inline(spans: &[Span]) -> String {
     if reads_back(&relaxed, spans) { relaxed } else { escaped }
 }
 
-/// Returns a line without the escapes of stars between spaces and of colons.
+/// Returns a line without the escapes of stars between spaces, of colons and of the brackets around *unsupported*.
 fn without_idle_escapes(line: &str) -> String {
+    let line = line.replace("\\[unsupported\\]", "[unsupported]");
     let mut shown = String::with_capacity(line.len());
-    let mut rest = line;
+    let mut rest = line.as_str();
     while let Some((before, after)) = rest.split_once('\\') {
         shown.push_str(before);
         let is_alone = shown.ends_with(' ') && after.starts_with("* ");

@@ -140,6 +140,11 @@ const SAYING: [&str; 30] = [
     "detail",
 ];
 
+/// Participles that deny a statement by themselves, without a noun for the findings.
+const PASSIVE: [&str; 7] = ["explained", "stated", "described", "specified", "mentioned", "documented", "found"];
+
+const BEING: [&str; 6] = ["is", "are", "was", "were", "be", "been"];
+
 /// Returns whether a sentence is about a gap in the findings: `The notes do not say when.` Only English is recognised.
 fn is_about_findings(sentence: &str) -> bool {
     // Without its lead-in, a list would lose the reservation that stands there.
@@ -151,6 +156,14 @@ fn is_about_findings(sentence: &str) -> bool {
         sentence.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let place = |known: &[&str]| words.iter().position(|word| known.contains(word));
     let says = |word: &&str| SAYING.iter().any(|stem| word.starts_with(stem));
+    // `How this fits is not explained`, `no step was found that tells them`.
+    let is_passive = |at: usize| {
+        let verb = words[at..].iter().take(5).position(|word| PASSIVE.contains(word)).map(|verb| at + verb);
+        verb.is_some_and(|verb| BEING.contains(&words[verb - 1]) || verb >= 2 && BEING.contains(&words[verb - 2]))
+    };
+    if place(&DENIALS).is_some_and(is_passive) {
+        return true;
+    }
     let (Some(findings), Some(denial)) = (place(&FINDINGS), place(&DENIALS)) else { return false };
     // `Nothing in the notes says`, `no source gives`, `the notes do not say`, `it is not stated in the notes`.
     let said = words.iter().skip(findings.min(denial)).position(says).map(|at| at + findings.min(denial));
@@ -240,6 +253,8 @@ mod tests {
             "The findings don't give any figures for 2024.",
             "The documentation is silent on retries.",
             "The findings do not name who is on call now.",
+            "How the two plans fit together is not explained.",
+            "No step was found that tells each customer.",
         ] {
             let text = format!("Backups are made at two [n2e1]. {sentence}\n- {sentence}\n\nThey are kept [n2e2].");
             let marked = mark_unsupported(&text, &|_| false);

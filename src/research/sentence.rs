@@ -178,13 +178,13 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
                 // In the passage, since the marks that close emphasis are no part of the text.
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
                 if is_wide || ends_sentence(&text[..end], after.chars().next(), at) {
-                    // A quotation mark that closes would else open the next sentence.
-                    end += text[end..].len() - text[end..].trim_start_matches(CLOSING).len();
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
                     plain.clear();
-                    done = end + (text[end..].len() - text[end..].trim_start().len());
+                    // A quotation mark that closes would else open the next sentence.
+                    let rest = text[end..].trim_start_matches(CLOSING).trim_start();
+                    done = text.len() - rest.len();
                 }
             }
         }

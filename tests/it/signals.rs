@@ -64,7 +64,7 @@ impl Drop for Times {
 }
 
 fn signalled(world: &World, args: &[&str], sign: &Sign<'_>, signal: &str) -> Duration {
-    deliver_interrupts();
+    deliver_signals();
     let mut command = world.command(args);
     if let Sign::Request(has_come) = sign {
         // Those of the command before.
@@ -99,9 +99,10 @@ fn signalled(world: &World, args: &[&str], sign: &Sign<'_>, signal: &str) -> Dur
     took
 }
 
-/// Makes SIGINT end commands that this process starts, even if it was itself started to ignore SIGINT, as shells start
-/// background jobs: an ignored signal stays ignored in a new program, while one that is handled gets its default back.
-fn deliver_interrupts() {
+/// Makes SIGINT and SIGHUP end commands that this process starts, even if it was itself started to ignore them, as shells
+/// start background jobs and `nohup` starts all: an ignored signal stays ignored in a new program, while one that is
+/// handled gets its default back.
+pub(crate) fn deliver_signals() {
     static HANDLED: Once = Once::new();
     HANDLED.call_once(|| {
         let (handling, is_handling) = channel();
@@ -109,9 +110,10 @@ fn deliver_interrupts() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let mut interrupts = signal(SignalKind::interrupt()).unwrap();
+                let mut hangups = signal(SignalKind::hangup()).unwrap();
                 handling.send(()).unwrap();
-                interrupts.recv().await;
-                // The handler must not keep Ctrl-C from ending the tests.
+                tokio::select! { _ = interrupts.recv() => {} _ = hangups.recv() => {} }
+                // The handlers must not keep Ctrl-C or a closed terminal from ending the tests.
                 std::process::exit(130);
             });
         });

@@ -29,6 +29,8 @@ fn holding(researcher: Researcher, held: usize) -> (ModelServer, Receiver<()>) {
 
 /// Starts `dr ask` and returns once the held request has arrived.
 fn started(world: &World, held: &Receiver<()>) -> Child {
+    #[cfg(unix)]
+    crate::signals::deliver_signals();
     let mut command = world.command(["ask", "--json", QUESTION]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     held.recv_timeout(Duration::from_mins(1)).expect("the request comes");
