@@ -504,14 +504,13 @@ fn says_all(candidate: &Candidate<'_>, asked: AnswerKind, weights: &Weights, spl
     is_one && weights.len() > 1 && candidate.unit.sentences.iter().any(has_all)
 }
 
-/// Returns by how much the score of a further unit may be lower than the best. The best is enough if it says all that
-/// is asked, and it mostly is if it has the number that is asked for.
+/// Returns by how much the score of a further unit may be lower than the best. The best is mostly enough if it says
+/// all that is asked or has the number that is asked for.
 fn margin(candidates: &[Candidate<'_>], sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> f32 {
     let Some(best) = candidates.first() else { return 0.0 };
     let has_value = || best.unit.sentences.iter().any(|own| sought.value_in(own, splitter) == Value::Counted);
     match () {
-        () if says_all(best, sought.asked, weights, splitter) => 0.0,
-        () if has_value() => MARGIN / 3.0,
+        () if says_all(best, sought.asked, weights, splitter) || has_value() => MARGIN / 3.0,
         () => MARGIN,
     }
 }

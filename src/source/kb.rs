@@ -12,6 +12,7 @@ use crate::kb::extract::{Extractable, Part, as_extracted};
 use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
 use crate::kb::links::{LinkMap, LinkedNote};
 use crate::kb::rerank::Rerank;
+use crate::kb::search::query::QUOTATION_MARKS;
 use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher};
 use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
@@ -79,6 +80,14 @@ impl KbSource {
         let links = Links::read(&searcher, &options, documents).await?;
         let about = about.lines(&names).collect();
         Ok(Self { searcher, options, scope, about, version, links })
+    }
+}
+
+impl KbSource {
+    async fn judged(&self, query: &str, options: &SearchOptions) -> Result<JudgedHits, SourceError> {
+        // Token vectors double the time of a search, which matters to a user who waits for hits, but not in a run.
+        let judged = self.searcher.search_and_judge(query, options, Measured::Tokens).await;
+        judged.map_err(|error| failed(&error))
     }
 }
 
@@ -235,17 +244,17 @@ impl Source for KbSource {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
             let options = SearchOptions { limit, distinct: true, ..self.options.clone() };
-            let judged = self
-                .searcher
-                // Token vectors double the time of a search, which matters to a user who waits for hits, but not in a
-                // run.
-                .search_and_judge(query, &options, Measured::Tokens)
-                .await
-                .map_err(|error| failed(&error))?;
+            let mut judged = self.judged(query, &options).await?;
+            let mut notes = Vec::new();
+            // A message of a program that is pasted into a question may be worded a little otherwise in the files.
+            if judged.found.hits.is_empty() && query.contains(QUOTATION_MARKS) {
+                judged = self.judged(&query.replace(QUOTATION_MARKS, " "), &options).await?;
+                notes.push("no file has the quoted words in that order; they were searched for one by one".to_owned());
+            }
             let unknown = judged.said();
             let JudgedHits { found, support, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
-            let notes = without_vectors.chain(found.not_reranked).collect();
+            notes.extend(without_vectors.chain(found.not_reranked));
             let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());
             let passages = found.hits.into_iter().map(Passage::from).collect();
             Ok(Found { passages, support, notes, is_reranked, unknown, corrected })

@@ -6,6 +6,9 @@ use crate::base::word::{WordSplitter, composed, is_whole, language_of};
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
 const MAX_EXACT: usize = 4;
 
+/// Marks around phrases that must occur as they are.
+pub(crate) const QUOTATION_MARKS: [char; 3] = ['"', '“', '”'];
+
 /// A parsed search query.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
@@ -64,10 +67,9 @@ pub(super) fn share(part: usize, whole: usize) -> f32 {
 /// Separates phrases in straight or curly double quotes from the rest.
 fn split_quoted(typed: &str) -> (String, Vec<String>) {
     let (mut rest, mut phrases) = (String::new(), Vec::new());
-    let is_quote = |letter: char| matches!(letter, '"' | '“' | '”');
     let mut remaining = typed;
-    while let Some((before, after)) = remaining.split_once(is_quote) {
-        let Some((quoted, after)) = after.split_once(is_quote) else { break };
+    while let Some((before, after)) = remaining.split_once(QUOTATION_MARKS) {
+        let Some((quoted, after)) = after.split_once(QUOTATION_MARKS) else { break };
         rest.push_str(before);
         rest.push(' ');
         if quoted.chars().any(char::is_alphanumeric) {

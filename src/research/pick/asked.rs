@@ -7,17 +7,11 @@ use crate::base::word::WordSplitter;
 use crate::research::unit::{Unit, UnitKind};
 
 /// Openings of a question that only a number answers, in digits or in words.
-const ASKS_FOR_NUMBER: [&str; 9] = [
-    "how many ",
-    "how old ",
-    "what version ",
-    "which version ",
-    "what percent",
-    "what share ",
-    "which port ",
-    "what port ",
-    "what amount ",
-];
+const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "what share "];
+
+/// Nouns after "what" or "which" that a number names, up to [`NUMBERED_WITHIN`] words after it: "which TCP ports".
+const NUMBERED: &str = "version|versions|release|port|ports|percentage|amount|size";
+const NUMBERED_WITHIN: usize = 3;
 
 /// Openings of a question that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
@@ -112,7 +106,7 @@ const AUXILIARIES: &str =
 const AFTER_VERBS: &str = "the|a|an|it|its|my|our|your|their|this|that|to|from|with|at|by";
 
 /// Words in a question for what tells two things apart.
-const TELLS_APART: [&str; 15] = [
+const TELLS_APART: [&str; 13] = [
     "compare ",
     "compared with ",
     "compared to ",
@@ -121,8 +115,6 @@ const TELLS_APART: [&str; 15] = [
     "vs ",
     "vs. ",
     "versus ",
-    "differ from ",
-    "differs from ",
     "different from ",
     "what separates ",
     "what distinguishes ",
@@ -152,7 +144,7 @@ impl Wanted {
         let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS);
         match () {
             () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
-            () if has_phrase(question, &ASKS_FOR_NUMBER) => Some(Self::Number),
+            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for_numbered(&lower) => Some(Self::Number),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
         }
@@ -187,6 +179,20 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Returns whether a question in lower case asks for one of [`NUMBERED`].
+fn asks_for_numbered(question: &str) -> bool {
+    let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
+    let asks = |at: usize| {
+        matches!(words[at], "what" | "which")
+            && words[at + 1..]
+                .iter()
+                .take(NUMBERED_WITHIN)
+                .take_while(|word| !has_word(word, AUXILIARIES))
+                .any(|word| has_word(word, NUMBERED))
+    };
+    (0..words.len()).any(asks)
 }
 
 /// Returns what "how many" counts: the word after it.
@@ -292,21 +298,18 @@ impl AnswerKind {
         match () {
             () if has(&[
                 "how many ",
-                "what version ",
-                "which version ",
                 "what percent",
                 "how much ",
                 "how long ",
                 "how large ",
                 "how big ",
-                "what size ",
                 "maximum ",
                 "limit ",
-            ]) =>
+            ]) || asks_for_numbered(&lower) =>
             {
                 Self::Number
             }
-            () if has(&TELLS_APART) || is_contrast(&lower) => Self::Comparison,
+            () if has(&TELLS_APART) || has_word(&lower, "differ|differs") || is_contrast(&lower) => Self::Comparison,
             () if has(&ASKS_FOR_PACE) => Self::Pace,
             () if starts("when ") || has(&ASKS_FOR_TIME) || has(&ASKS_FOR_DAY) => Self::Time,
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
