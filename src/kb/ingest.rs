@@ -311,7 +311,7 @@ pub async fn ingest(
 ) -> Result<IngestSummary, IngestError> {
     let started = Instant::now();
     let mut summary = IngestSummary::default();
-    let writer = open_writer(location, embedder, choice, options, &mut summary).await?;
+    let writer = Box::pin(open_writer(location, embedder, choice, options, &mut summary)).await?;
     // Opened after the writer, whose lock keeps other runs from replacing it.
     let donor = match options.rebuild {
         Rebuild::Text | Rebuild::Embedder => Some(Index::open(location).await?),
@@ -321,7 +321,8 @@ pub async fn ingest(
     // The embedder of a process that serves has counted earlier operations.
     let sent_before = embedder.sent();
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
-    let finished = run.finish(started, sent_before).await;
+    // Its future is large, and that of every caller contains it.
+    let finished = Box::pin(run.finish(started, sent_before)).await;
     run.writer.close().await;
     finished.map(|()| run.summary)
 }

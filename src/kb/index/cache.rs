@@ -26,8 +26,8 @@ use lance::io::WrappingObjectStore;
 use object_store::list::PaginatedListStore;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    Attributes, CopyOptions, Extensions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use tempfile::NamedTempFile;
 
@@ -169,7 +169,8 @@ fn blocks(range: &Range<u64>) -> Range<u64> {
 /// Returns whether a file of a table never changes: its data, its deletions and its indexes.
 fn is_fixed(path: &Path) -> bool {
     let parts: Vec<_> = path.parts().collect();
-    let table = parts.iter().position(|part| part.as_ref().ends_with(".lance"));
+    let is_table = |name: &str| name.rsplit_once('.').is_some_and(|(_, extension)| extension == "lance");
+    let table = parts.iter().position(|part| is_table(part.as_ref()));
     let folder = table.and_then(|table| parts.get(table + 1));
     folder.is_some_and(|folder| ["data", "_deletions", "_indices"].contains(&folder.as_ref()))
 }
@@ -220,8 +221,8 @@ fn result(path: &Path, bytes: Bytes, range: Range<u64>, size: u64) -> GetResult 
         payload: GetResultPayload::Stream(futures::stream::once(async { Ok(bytes) }).boxed()),
         meta: ObjectMeta { location: path.clone(), last_modified, size, e_tag: None, version: None },
         range,
-        attributes: Default::default(),
-        extensions: Default::default(),
+        attributes: Attributes::default(),
+        extensions: Extensions::default(),
     }
 }
 
@@ -333,15 +334,19 @@ mod tests {
         let (path, file) = (Path::from(FIXED), bytes(3 * BLOCK + 1_000));
         world.store.put(&path, file.clone().into()).await.unwrap();
         let end = file.len() as u64;
+        let part = |range: &Range<u64>| {
+            let at = |offset: u64| usize::try_from(offset).unwrap();
+            file[at(range.start)..at(range.end)].to_vec()
+        };
         let ranges = [0..10, BLOCK - 5..BLOCK + 5, 2 * BLOCK + 7..end, end - 8..end];
         for range in ranges.clone() {
             let read = world.cached.get_range(&path, range.clone()).await.unwrap();
-            assert_eq!(read, file[range.start as usize..range.end as usize], "{range:?}");
+            assert_eq!(read, part(&range), "{range:?}");
         }
         world.store.delete(&path).await.unwrap();
         for range in ranges {
             let read = world.cached.get_range(&path, range.clone()).await.unwrap();
-            assert_eq!(read, file[range.start as usize..range.end as usize], "{range:?}");
+            assert_eq!(read, part(&range), "{range:?}");
         }
         assert_eq!(world.cached.get(&path).await.unwrap().bytes().await.unwrap(), file, "every block is here by now");
     }
