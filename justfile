@@ -50,6 +50,11 @@ mcp-clients:
     cargo build
     tools/mcp-clients/run.py
 
+# Index, search and kill dr on real servers of object stores on loopback (needs npm).
+object-stores *stores:
+    cargo build --features aws,azure,gcs
+    tools/object-stores/run.py {{stores}}
+
 # Review changed snapshots (needs `cargo install cargo-insta`).
 snap:
     cargo insta review

@@ -77,6 +77,7 @@ const DOTENV_FILE: &str = ".env";
 #[serde(deny_unknown_fields)]
 pub(crate) struct Values {
     pub(crate) index: Option<String>,
+    pub(crate) index_cache_mb: u64,
     pub(crate) embedder: Option<EmbedderChoice>,
     pub(crate) offline: bool,
     pub(crate) threads: Option<usize>,
@@ -301,6 +302,11 @@ impl Paths {
     /// Returns the models of the catalogue that are on this machine.
     pub(crate) fn store(&self) -> ModelStore {
         ModelStore::of_user(&self.data, self.models.clone())
+    }
+
+    /// Returns the folder of what is kept of indexes on object stores. It can be deleted at any time.
+    pub(crate) fn stores(&self) -> PathBuf {
+        self.models.with_file_name("stores")
     }
 
     /// Returns the notes about the folders that the user trusts.

@@ -60,6 +60,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .unset("nearest .dr")
         .flag()
         .user_only(),
+    row(
+        "index_cache_mb",
+        Kind::Whole { least: 0, most: 1 << 20 },
+        "megabytes of an index on an [object store](../how-to/share-an-index.md#the-cache) that this machine keeps; 0 for none",
+    )
+    .default("1024")
+    .variable()
+    .user_only(),
     row("embedder", EMBEDDER, "embedder that makes the vectors")
         .unset("the one of the index, else builtin")
         .flag()

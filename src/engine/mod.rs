@@ -163,7 +163,10 @@ impl Engine {
         // Before the location, which a setting may name.
         let settings = Settings::resolve(paths, &project, flags)?;
         let location = match (&settings.values.index, nearest) {
-            (Some(address), _) => IndexLocation::parse(address)?,
+            (Some(address), _) => {
+                let cache_bytes = settings.values.index_cache_mb.saturating_mul(1 << 20);
+                IndexLocation::parse(address)?.kept_in(&settings.paths.stores(), cache_bytes)
+            }
             (None, Some(location)) => location,
             (None, None) => IndexLocation::in_folder(&settings.paths.current),
         };
@@ -200,7 +203,9 @@ impl Engine {
 
     fn check_reachable(&self) -> Result<(), EngineError> {
         match &self.location {
-            IndexLocation::Remote { uri } if self.is_offline() => Err(EngineError::RemoteOffline { uri: uri.clone() }),
+            IndexLocation::Remote { uri, .. } if self.is_offline() => {
+                Err(EngineError::RemoteOffline { uri: uri.clone() })
+            }
             IndexLocation::Remote { .. } | IndexLocation::Local { .. } => Ok(()),
         }
     }

@@ -171,7 +171,9 @@ impl IndexWatch {
                 self.has_indexed = true;
                 self.events.push_back(WatchEvent::Indexed(summary));
             }
-            Err(EngineError::Ingest(IngestError::Index(IndexError::Busy { holder }))) => {
+            Err(EngineError::Ingest(IngestError::Index(
+                IndexError::Busy { holder } | IndexError::CollectionBusy { holder, .. },
+            ))) => {
                 self.next = Next::Retry(LOCK_INTERVAL);
                 if !is_told {
                     self.events.push_back(WatchEvent::Waiting { holder });

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde::Serialize;
 
 use super::embed::{Embedder, EmbeddingServer};
-use super::index::{ChunkRow, DocumentRow, Index, IndexError, IndexLocation, Replacement};
+use super::index::{ChunkRow, DocumentRow, Filter, Index, IndexError, IndexLocation, Replacement};
 use super::ingest::{
     CollectionSource, Differences, IngestError, IngestOptions, Read, Rebuild, ToRead, check_same, differences,
     manifest, read, tasks, text_to_embed, with_sources,
@@ -212,14 +212,14 @@ impl Draft<'_> {
     async fn add_waiting(&mut self, read_again: &HashSet<DocumentId>) -> Result<(), IngestError> {
         // A rebuild writes every chunk anew, so that none is left waiting.
         let Some(index) = self.index.as_ref().filter(|_| self.options.rebuild == Rebuild::No) else { return Ok(()) };
-        for (document, tokens) in index.missing_tokens().await? {
+        for (document, tokens) in index.missing_tokens(&Filter::default()).await? {
             if !read_again.contains(&document) {
                 self.estimate.to_embed += 1;
                 self.estimate.tokens += u64::from(tokens);
             }
         }
         if self.sample.is_empty() {
-            self.sample = index.missing_vectors(SAMPLE).await?.iter().map(text_to_embed).collect();
+            self.sample = index.missing_vectors(&Filter::default(), SAMPLE).await?.iter().map(text_to_embed).collect();
         }
         Ok(())
     }

@@ -311,7 +311,7 @@ pub async fn ingest(
 ) -> Result<IngestSummary, IngestError> {
     let started = Instant::now();
     let mut summary = IngestSummary::default();
-    let writer = open_writer(location, embedder, choice, options, &mut summary).await?;
+    let writer = Box::pin(open_writer(location, embedder, choice, options, &mut summary)).await?;
     // Opened after the writer, whose lock keeps other runs from replacing it.
     let donor = match options.rebuild {
         Rebuild::Text | Rebuild::Embedder => Some(Index::open(location).await?),
@@ -321,8 +321,10 @@ pub async fn ingest(
     // The embedder of a process that serves has counted earlier operations.
     let sent_before = embedder.sent();
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
-    run.finish(started, sent_before).await?;
-    Ok(run.summary)
+    // Its future is large, and that of every caller contains it.
+    let finished = Box::pin(run.finish(started, sent_before)).await;
+    run.writer.close().await;
+    finished.map(|()| run.summary)
 }
 
 async fn open_writer(
@@ -333,22 +335,41 @@ async fn open_writer(
     summary: &mut IngestSummary,
 ) -> Result<IndexWriter, IngestError> {
     let wanted = manifest(embedder, choice);
+    let named = options.sources.iter().map(|source| &source.name).chain(&options.forget);
+    let named: Vec<_> = named.cloned().collect();
     let mut writer = match options.rebuild {
-        Rebuild::No => {
-            let writer = IndexWriter::open(location, &wanted).await?;
-            check_same(writer.index().manifest(), &wanted)?;
-            writer
-        }
+        Rebuild::No => IndexWriter::open(location, &wanted, &named).await?,
         Rebuild::Text | Rebuild::Embedder | Rebuild::All => {
             // Also if the index is damaged, so that its folders need not be named again.
             let wanted = match Index::known(location).await {
-                Some(Manifest { collections, includes, .. }) => Manifest { collections, includes, ..wanted },
-                None => wanted,
+                Some(Manifest { collections, includes, .. }) => Manifest { collections, includes, ..wanted.clone() },
+                None => wanted.clone(),
             };
-            IndexWriter::rebuild(location, wanted).await?
+            IndexWriter::rebuild(location, wanted, &named).await?
         }
     };
-    let named = with_sources(location, writer.index().manifest().clone(), options)?;
+    match prepare(&mut writer, location, &wanted, options, summary).await {
+        Ok(()) => Ok(writer),
+        Err(error) => {
+            writer.close().await;
+            Err(error)
+        }
+    }
+}
+
+/// Forgets collections and names those to index in the manifest.
+async fn prepare(
+    writer: &mut IndexWriter,
+    location: &IndexLocation,
+    wanted: &Manifest,
+    options: &IngestOptions,
+    summary: &mut IngestSummary,
+) -> Result<(), IngestError> {
+    if options.rebuild == Rebuild::No {
+        check_same(writer.index().manifest(), wanted)?;
+    }
+    // Before anything is removed: a folder may be refused.
+    with_sources(location, writer.index().manifest().clone(), options)?;
     // Before the manifest: text of a collection that it does not name would stay searchable, and the rules of the
     // collection, such as `local_only`, would not be looked up for it.
     for name in &options.forget {
@@ -357,10 +378,12 @@ async fn open_writer(
         writer.remove(&gone).await?;
         summary.removed += gone.len();
     }
-    if named != *writer.index().manifest() {
-        set_manifest(&mut writer, named, options.rebuild).await?;
+    change_manifest(writer, options.rebuild, |manifest| with_sources(location, manifest, options)).await?;
+    // A rebuild keeps other writers away until it is complete.
+    if options.rebuild == Rebuild::No {
+        writer.begin().await;
     }
-    Ok(writer)
+    Ok(())
 }
 
 /// Adds the collections to index to a manifest with what they include, and removes those to forget.
@@ -396,12 +419,19 @@ pub(super) fn with_sources(
 }
 
 /// Changes the manifest: at once, or when the index that is built again is published.
-async fn set_manifest(writer: &mut IndexWriter, manifest: Manifest, rebuild: Rebuild) -> Result<(), IngestError> {
+async fn change_manifest(
+    writer: &mut IndexWriter,
+    rebuild: Rebuild,
+    change: impl Fn(Manifest) -> Result<Manifest, IngestError>,
+) -> Result<(), IngestError> {
     match rebuild {
-        Rebuild::No => writer.save_manifest(manifest).await?,
-        Rebuild::Text | Rebuild::Embedder | Rebuild::All => writer.set_manifest(manifest),
+        Rebuild::No => writer.change_manifest(change).await,
+        Rebuild::Text | Rebuild::Embedder | Rebuild::All => {
+            let changed = change(writer.index().manifest().clone())?;
+            writer.set_manifest(changed);
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 pub(super) fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
@@ -548,7 +578,7 @@ impl Run<'_> {
                 self.writer.prune().await?;
             }
         }
-        self.summary.vectors_missing = self.writer.index().stats().await?.vectors_missing;
+        self.summary.vectors_missing = self.writer.index().count_missing(&self.writer.own()).await?;
         let sent = self.embedder.sent();
         self.summary.shortened = sent.shortened.saturating_sub(sent_before.shortened);
         let spent_before = sent_before.cost_nanos.unwrap_or(0);
@@ -563,7 +593,9 @@ impl Run<'_> {
     async fn remove_strays(&mut self) -> Result<(), IngestError> {
         let index = self.writer.index();
         let documents = index.documents(None).await?;
-        let is_named = |row: &DocumentRow| index.manifest().collections.contains_key(&row.collection);
+        // The collections of other writers may be newer than the manifest that this one read.
+        let has_others = !self.writer.own().collections.is_empty();
+        let is_named = |row: &DocumentRow| has_others || index.manifest().collections.contains_key(&row.collection);
         let (known, nameless): (Vec<_>, Vec<_>) = documents.into_iter().partition(is_named);
         let nameless: Vec<_> = nameless.into_iter().map(|row| row.id).collect();
         self.writer.remove(&nameless).await?;
@@ -741,22 +773,27 @@ impl Run<'_> {
 
     /// Adds the languages that were counted to the manifest.
     async fn save_languages(&mut self) -> Result<(), IngestError> {
-        let mut manifest = self.writer.index().manifest().clone();
-        for (code, count) in std::mem::take(&mut self.languages) {
-            let counted = manifest.languages.entry(code.to_owned()).or_default();
-            *counted = counted.saturating_add(count);
-        }
-        set_manifest(&mut self.writer, manifest, self.options.rebuild).await
+        let counts = std::mem::take(&mut self.languages);
+        let add = |mut manifest: Manifest| {
+            for (code, count) in &counts {
+                let counted = manifest.languages.entry((*code).to_owned()).or_default();
+                *counted = counted.saturating_add(*count);
+            }
+            Ok(manifest)
+        };
+        change_manifest(&mut self.writer, self.options.rebuild, add).await
     }
 
     async fn embed_missing(&mut self) -> Result<(), IngestError> {
-        let total = self.writer.index().stats().await?.vectors_missing;
+        // Those of other writers are embedded by them.
+        let own = self.writer.own();
+        let total = self.writer.index().count_missing(&own).await?;
         if total == 0 {
             return Ok(());
         }
         let to_send = match self.embedder.server() {
             Some(server) => {
-                let waiting = self.writer.index().missing_tokens().await?;
+                let waiting = self.writer.index().missing_tokens(&own).await?;
                 let tokens = waiting.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
                 let tokens = self.embedder.tokens_of(tokens, waiting.len());
                 let (address, cost_nanos) = (server.address.to_string(), server.cost_nanos(tokens));
@@ -771,7 +808,7 @@ impl Run<'_> {
         let per_commit = if is_sent { VECTORS_PER_COMMIT_OF_SERVER } else { VECTORS_PER_COMMIT };
         while !self.cancel.is_cancelled() {
             // Some at a time, which bounds the memory.
-            let rows = self.writer.index().missing_vectors(per_commit).await?;
+            let rows = self.writer.index().missing_vectors(&own, per_commit).await?;
             if rows.is_empty() {
                 (self.listener)(IngestEvent::IndexingVectors);
                 break;

@@ -303,7 +303,7 @@ async fn text_of_a_collection_that_the_manifest_does_not_name_is_removed_before_
     let world = World::new();
     world.ingest(&with_private(), None).await.unwrap();
     // As an earlier version left it.
-    let mut writer = IndexWriter::open(&world.location(), &manifest(&world.embedder, "hash")).await.unwrap();
+    let mut writer = IndexWriter::open(&world.location(), &manifest(&world.embedder, "hash"), &[]).await.unwrap();
     let mut named = writer.index().manifest().clone();
     named.collections.remove("private").unwrap();
     writer.save_manifest(named).await.unwrap();
@@ -373,4 +373,66 @@ async fn links_follow_what_happens_to_their_files() {
     let cancel = CancellationToken::new();
     ingest(&world.location(), &world.embedder, "hash", &forget, &|_| {}, &cancel).await.unwrap();
     assert_eq!(links().await, [""; 0]);
+}
+
+/// Indexes the notes of a world as a collection of an index on an object store.
+async fn fill(location: &IndexLocation, name: &str, world: &World) -> Result<IngestSummary, IngestError> {
+    let source = CollectionSource { name: name.into(), root: world.notes(), include: Include::default() };
+    let options = IngestOptions { sources: vec![source], embed: true, ..IngestOptions::default() };
+    ingest(location, &world.embedder, "hash", &options, &|_| {}, &CancellationToken::new()).await
+}
+
+#[tokio::test]
+async fn writers_that_create_and_fill_one_index_on_a_store_at_once_lose_nothing() {
+    let location = IndexLocation::Remote { uri: "shared-memory://at-once/index".into(), local: None };
+    let names = ["ann", "bob", "cal", "dan"];
+    let worlds = names.map(|_| World::new());
+    let at_once = async || {
+        let runs = names.iter().zip(&worlds).map(|(name, world)| fill(&location, name, world));
+        for run in futures::future::join_all(runs).await {
+            run.unwrap();
+        }
+    };
+    let complete = async || {
+        let index = Index::open(&location).await.unwrap();
+        assert_eq!(index.manifest().collections.keys().collect::<Vec<_>>(), names);
+        for name in names {
+            let documents = index.documents(Some(name)).await.unwrap();
+            assert_eq!(documents.len(), 4, "{name}");
+            for row in documents {
+                let chunks = index.document_chunks(&row.id).await.unwrap();
+                assert_eq!(chunks.len(), row.chunks as usize, "{name}: {}", row.path);
+            }
+        }
+        assert_eq!(index.stats().await.unwrap().vectors_missing, 0);
+        assert_eq!(index.manifest().languages.values().sum::<u32>(), 16, "each document was counted");
+    };
+    at_once().await;
+    complete().await;
+    for (name, world) in names.iter().zip(&worlds) {
+        let again = fill(&location, name, world).await.unwrap();
+        assert_eq!((again.unchanged, again.has_changes()), (4, false), "{name}");
+        world.edit();
+    }
+    at_once().await;
+    let index = Index::open(&location).await.unwrap();
+    assert_eq!(index.documents(None).await.unwrap().len(), 16);
+    assert_eq!(index.stats().await.unwrap().vectors_missing, 0);
+}
+
+#[tokio::test]
+async fn collection_on_a_store_has_one_writer_at_a_time() {
+    let location = IndexLocation::Remote { uri: "shared-memory://one-writer/index".into(), local: None };
+    let worlds = [World::new(), World::new()];
+    let wanted = manifest(&worlds[0].embedder, "hash");
+    let mut writer = IndexWriter::open(&location, &wanted, &["kb".into()]).await.unwrap();
+    writer.begin().await;
+    let error = fill(&location, "kb", &worlds[0]).await.unwrap_err();
+    assert!(error.to_string().starts_with("collection `kb` is being written by process"), "{error}");
+    fill(&location, "another", &worlds[1]).await.expect("another collection is not held");
+    writer.close().await;
+    fill(&location, "kb", &worlds[0]).await.expect("the lease was released");
+    let other = fill(&location, "kb", &worlds[1]).await.unwrap_err();
+    assert!(matches!(other, IngestError::OtherRoot { .. }), "{other}");
+    fill(&location, "kb", &worlds[0]).await.expect("a run that fails releases the lease, too");
 }

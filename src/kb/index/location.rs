@@ -20,7 +20,18 @@ pub enum IndexLocation {
     Remote {
         /// The address as given.
         uri: String,
+        /// The folder of this machine for the index; `None` to keep nothing.
+        local: Option<LocalSide>,
     },
+}
+
+/// What a machine keeps of an index on an object store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalSide {
+    /// The folder, which may not exist yet.
+    pub(super) folder: PathBuf,
+    /// Limit of the files that are kept, in bytes; 0 keeps none.
+    pub(super) cache_bytes: u64,
 }
 
 /// The text is not a usable location of an index.
@@ -89,13 +100,24 @@ impl IndexLocation {
             if !enabled {
                 return Err(LocationError::Feature { scheme: scheme.to_owned(), feature });
             }
-            return Ok(Self::Remote { uri: text.to_owned() });
+            return Ok(Self::Remote { uri: text.to_owned(), local: None });
         }
         // LanceDB treats every address that starts with `db` as its cloud, so a folder is always made absolute.
         let folder =
             std::path::absolute(text).map_err(|source| LocationError::Path { path: PathBuf::from(text), source })?;
         let base = folder.parent().map_or_else(|| folder.clone(), Path::to_path_buf);
         Ok(Self::Local { folder, base })
+    }
+
+    /// Lets an index on an object store keep files in a folder of its own below `stores`.
+    pub(crate) fn kept_in(self, stores: &Path, cache_bytes: u64) -> Self {
+        match self {
+            Self::Local { .. } => self,
+            Self::Remote { uri, .. } => {
+                let name = &blake3::hash(uri.trim_end_matches('/').as_bytes()).to_hex()[..16];
+                Self::Remote { local: Some(LocalSide { folder: stores.join(name), cache_bytes }), uri }
+            }
+        }
     }
 
     /// Returns the index of the nearest `.dr` folder at or above `start`.
@@ -125,7 +147,7 @@ impl IndexLocation {
     pub(super) fn uri(&self) -> String {
         match self {
             Self::Local { folder, .. } => folder.to_string_lossy().into_owned(),
-            Self::Remote { uri } => uri.clone(),
+            Self::Remote { uri, .. } => uri.clone(),
         }
     }
 

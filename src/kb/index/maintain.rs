@@ -32,32 +32,43 @@ impl IndexWriter {
     /// Creates the text index if there is none. It has to exist before the first search, since unindexed rows are
     /// scanned with its tokenizer.
     pub(crate) async fn ensure_text_index(&self) -> Result<(), IndexError> {
-        match self.index_parts(TEXT_INDEX).await? {
-            Some(_) => Ok(()),
-            None => build_text_index(&self.index().chunks).await,
-        }
+        let ensure = || async {
+            match self.index_parts(TEXT_INDEX).await? {
+                Some(_) => Ok(()),
+                None => build_text_index(&self.index().chunks).await,
+            }
+        };
+        self.commit("build the text index", ensure).await
     }
 
     /// Brings the text index up to date with the chunks. Rebuilds it if at least half of the rows are new.
     pub(crate) async fn finish_text_index(&self) -> Result<(), IndexError> {
-        match self.index_parts(TEXT_INDEX).await? {
-            Some(parts) if parts.unindexed == 0 => Ok(()),
-            Some(parts) if parts.unindexed < parts.indexed => self.extend_index(TEXT_INDEX, parts.count).await,
-            _ => build_text_index(&self.index().chunks).await,
-        }
+        let finish = || async {
+            match self.index_parts(TEXT_INDEX).await? {
+                Some(parts) if parts.unindexed == 0 => Ok(()),
+                Some(parts) if parts.unindexed < parts.indexed => self.extend_index(TEXT_INDEX, parts.count).await,
+                _ => build_text_index(&self.index().chunks).await,
+            }
+        };
+        self.commit("build the text index", finish).await
     }
 
     /// Brings the vector index up to date, or creates it once there are [`MIN_INDEXED_VECTORS`]. Rebuilds it if at
     /// least a fifth of the vectors are new, because the partitions were trained on the old ones.
     pub(crate) async fn finish_vector_index(&self) -> Result<(), IndexError> {
-        let vectors =
-            self.index().chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
-        match self.index_parts(VECTOR_INDEX).await? {
-            None if vectors < MIN_INDEXED_VECTORS => Ok(()),
-            Some(parts) if parts.unindexed == 0 => Ok(()),
-            Some(parts) if parts.unindexed * 4 < parts.indexed => self.extend_index(VECTOR_INDEX, parts.count).await,
-            _ => build_vector_index(&self.index().chunks, self.dimension(), vectors).await,
-        }
+        let finish = || async {
+            let chunks = &self.index().chunks;
+            let vectors = chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
+            match self.index_parts(VECTOR_INDEX).await? {
+                None if vectors < MIN_INDEXED_VECTORS => Ok(()),
+                Some(parts) if parts.unindexed == 0 => Ok(()),
+                Some(parts) if parts.unindexed * 4 < parts.indexed => {
+                    self.extend_index(VECTOR_INDEX, parts.count).await
+                }
+                _ => build_vector_index(chunks, self.dimension(), vectors).await,
+            }
+        };
+        self.commit("build the vector index", finish).await
     }
 
     async fn extend_index(&self, name: &str, parts: u32) -> Result<(), IndexError> {
@@ -72,6 +83,10 @@ impl IndexWriter {
 
     /// Compacts tables with many small fragments or with more than a tenth of their rows deleted.
     pub(crate) async fn compact(&self) -> Result<(), IndexError> {
+        self.commit("compact the index", || self.compact_once()).await
+    }
+
+    async fn compact_once(&self) -> Result<(), IndexError> {
         let action = "compact the index";
         for table in [&self.index().chunks, &self.index().documents] {
             let stats = table.stats().await.during(action)?;
@@ -95,9 +110,13 @@ impl IndexWriter {
     /// Deletes versions that were superseded longer than [`KEPT_VERSIONS_MS`] ago, and the generations that only such
     /// versions of the manifest name.
     pub(crate) async fn prune(&self) -> Result<(), IndexError> {
+        self.commit("drop old versions of the index", || self.prune_once()).await
+    }
+
+    async fn prune_once(&self) -> Result<(), IndexError> {
         let action = "drop old versions of the index";
         step(action)?;
-        let manifest = self.index().connection.open_table(super::MANIFEST_TABLE).execute().await.during(action)?;
+        let manifest = self.index().tables.open(super::MANIFEST_TABLE).execute().await.during(action)?;
         for table in [&self.index().chunks, &self.index().documents, &manifest] {
             let versions = table.list_versions().await.during(action)?;
             let made_ms: Vec<_> = versions.iter().map(|version| version.timestamp.timestamp_millis()).collect();
@@ -106,14 +125,14 @@ impl IndexWriter {
             let prune = OptimizeAction::Prune {
                 // A second more, since the engine subtracts the age from a later time.
                 older_than: Some(Duration::milliseconds(now_ms - oldest_kept_ms(&made_ms, now_ms) + 1_000)),
-                // Unverified files may belong to a transaction in flight. The writer lock excludes one; object stores
-                // have no lock.
+                // Unverified files may belong to a transaction in flight. The writer lock excludes one; on an object
+                // store, other writers commit beside this one.
                 delete_unverified: Some(self.index().location().folder().is_some()),
                 error_if_tagged_old_versions: Some(false),
             };
             table.optimize(prune).await.during(action)?;
         }
-        drop_unnamed_generations(&self.index().connection, Some(self.index().manifest())).await.map(drop)
+        drop_unnamed_generations(&self.index().tables, Some(self.index().manifest())).await.map(drop)
     }
 
     async fn index_parts(&self, name: &str) -> Result<Option<IndexParts>, IndexError> {
@@ -219,7 +238,7 @@ mod tests {
             content_hash: ContentHash::of(b"a"),
             chunks: 2_000,
         };
-        let mut writer = IndexWriter::open(&location, &manifest(dimension)).await.unwrap();
+        let mut writer = IndexWriter::open(&location, &manifest(dimension), &[]).await.unwrap();
         writer
             .replace(vec![Replacement {
                 document,

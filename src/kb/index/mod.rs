@@ -9,6 +9,8 @@
 //! - `indexes` has the settings of the text and vector index, `terms` the terms of the text index; `query` the two legs
 //!   of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
+//! - For an index on an object store, `store` connects to it, `lease` keeps writers apart, and `cache` keeps files on
+//!   this machine.
 
 pub(crate) mod location;
 
@@ -22,6 +24,12 @@ pub(crate) mod stamp;
 
 mod step;
 
+mod cache;
+
+mod lease;
+
+mod store;
+
 mod indexes;
 
 mod query;
@@ -33,17 +41,16 @@ mod maintain;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use futures::{FutureExt, TryStreamExt};
+use lancedb::Table;
 use lancedb::arrow::SendableRecordBatchStream;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
-use lancedb::{Connection, Session, Table};
 
 pub(crate) use indexes::{TEXT_INDEX_VERSION, text_index_number};
 pub(crate) use location::DR_FOLDER;
 pub(crate) use location::leads_out_of;
-pub use location::{IndexLocation, LocationError};
+pub use location::{IndexLocation, LocalSide, LocationError};
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};
@@ -58,11 +65,8 @@ use schema::Columns;
 #[cfg(test)]
 pub(crate) use step::STEPS_LEFT;
 use step::step;
+use store::Tables;
 pub(crate) use terms::Terms;
-
-/// Limits of LanceDB's caches, whose defaults are several gigabytes.
-const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
-const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
 
 const MANIFEST_TABLE: &str = "manifest";
 
@@ -73,7 +77,7 @@ const TEXT_PROBE: &str = "the way of a thing";
 #[derive(Clone)]
 pub struct Index {
     location: IndexLocation,
-    connection: Connection,
+    tables: Tables,
     manifest: Manifest,
     chunks: Table,
     documents: Table,
@@ -104,6 +108,48 @@ pub enum IndexError {
     Busy {
         /// Process id and start time from the lock file.
         holder: String,
+    },
+
+    /// Another writer holds the lease of a collection.
+    #[error("collection `{collection}` is being written by {holder}")]
+    CollectionBusy {
+        /// The collection.
+        collection: String,
+        /// Process id, start time and machine.
+        holder: String,
+    },
+
+    /// The lease of a collection ran out and was not renewed.
+    #[error("lease of {} was lost", named(collection))]
+    LeaseLost {
+        /// The collection; empty for the index as a whole.
+        collection: String,
+    },
+
+    /// Other writers committed first each time.
+    #[error("failed to {action}: other writers were first {attempts} times")]
+    Contended {
+        /// The operation.
+        action: &'static str,
+        /// Number of attempts.
+        attempts: u64,
+        /// The last conflict.
+        #[source]
+        source: Box<lancedb::Error>,
+    },
+
+    /// The index was rebuilt by another writer since it was opened.
+    #[error("index was rebuilt by another writer")]
+    Superseded,
+
+    /// An object store failed.
+    #[error("failed to {action}")]
+    Store {
+        /// The operation.
+        action: &'static str,
+        /// The error of the store.
+        #[source]
+        source: Box<object_store::Error>,
     },
 
     /// The writer lock could not be acquired.
@@ -178,6 +224,14 @@ impl IndexError {
             }
             Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild`".into()),
             Self::Busy { .. } => Some("wait until it has finished; searches work meanwhile".into()),
+            Self::CollectionBusy { .. } => {
+                Some("wait until it has finished; if it was killed, its lease runs out within three minutes".into())
+            }
+            Self::LeaseLost { .. } | Self::Contended { .. } | Self::Superseded => {
+                Some("run `dr index` again: what was committed is kept".into())
+            }
+            Self::Store { .. } => Some(STORE_HINT.into()),
+            Self::Storage { source, .. } if store_error(source).is_some() => Some(STORE_HINT.into()),
             Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild` rebuilds it".into()),
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild`".into()),
             Self::Lock(_) | Self::Folder { .. } | Self::Copy { .. } => None,
@@ -185,6 +239,18 @@ impl IndexError {
             Self::Stopped { .. } => None,
         }
     }
+}
+
+/// Advice for errors of an object store, which a rebuild would not mend.
+const STORE_HINT: &str = "check the address, the credentials and the network";
+
+/// Returns the error of an object store that an error comes from.
+fn store_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a object_store::Error> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
+}
+
+fn named(collection: &str) -> String {
+    if collection.is_empty() { "the index".to_owned() } else { format!("collection `{collection}`") }
 }
 
 /// Adds the operation to an error of the storage engine.
@@ -240,9 +306,9 @@ impl Index {
         if location.folder().is_some_and(|folder| !folder.is_dir()) {
             return Err(missing());
         }
-        let connection = connect(location).await?;
-        let manifest = read_manifest(location, &connection).await?.ok_or_else(missing)?;
-        Self::open_tables(location, connection, manifest).await
+        let tables = Tables::connect(location).await?;
+        let manifest = read_manifest(location, &tables).await?.ok_or_else(missing)?;
+        Self::open_tables(location, tables, manifest).await
     }
 
     /// Returns the metadata of the index without opening its tables of documents and chunks: its manifest, else the
@@ -255,7 +321,7 @@ impl Index {
         if folder.is_some_and(|folder| !folder.is_dir()) {
             return None;
         }
-        let read = async { read_manifest(location, &connect(location).await?).await };
+        let read = async { read_manifest(location, &Tables::connect(location).await?).await };
         // Damage can make the storage engine panic.
         let manifest = AssertUnwindSafe(read).catch_unwind().await.ok().and_then(Result::ok).flatten();
         let copy = folder.and_then(Manifest::read_copy);
@@ -269,17 +335,13 @@ impl Index {
         }
     }
 
-    async fn open_tables(
-        location: &IndexLocation,
-        connection: Connection,
-        manifest: Manifest,
-    ) -> Result<Self, IndexError> {
+    async fn open_tables(location: &IndexLocation, tables: Tables, manifest: Manifest) -> Result<Self, IndexError> {
         let (chunks, documents) = futures::try_join!(
-            connection.open_table(manifest.chunks_table()).execute(),
-            connection.open_table(manifest.documents_table()).execute(),
+            tables.open(manifest.chunks_table()).execute(),
+            tables.open(manifest.documents_table()).execute(),
         )
         .during("open the tables of the index")?;
-        Ok(Self { location: location.clone(), connection, manifest, chunks, documents })
+        Ok(Self { location: location.clone(), tables, manifest, chunks, documents })
     }
 
     /// Returns the location of the index.
@@ -316,6 +378,12 @@ impl Index {
     /// Returns the version of the chunks table, which increases with every commit.
     pub(crate) async fn version(&self) -> Result<u64, IndexError> {
         self.chunks.version().await.during("read the version of the index")
+    }
+
+    /// Moves the snapshot to the latest commits.
+    async fn refresh(&self) -> Result<(), IndexError> {
+        let moved = futures::try_join!(self.chunks.checkout_latest(), self.documents.checkout_latest());
+        moved.map(drop).during("read the latest version of the index")
     }
 
     /// Returns every document of `collection`, or of all collections.
@@ -447,29 +515,8 @@ impl Index {
     }
 }
 
-async fn connect(location: &IndexLocation) -> Result<Connection, IndexError> {
-    // Without a consistency interval, a table that is open stays at its version: that makes an `Index` a snapshot.
-    let session = Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default());
-    let builder = lancedb::connect(&location.uri()).session(Arc::new(session));
-    #[cfg(feature = "remote")]
-    let builder = with_cloud_key(builder);
-    builder.execute().await.during("connect to the index")
-}
-
-/// Sets the key and region of LanceDB Cloud from the environment variables that its other clients use.
-#[cfg(feature = "remote")]
-fn with_cloud_key(mut builder: lancedb::connection::ConnectBuilder) -> lancedb::connection::ConnectBuilder {
-    if let Ok(key) = std::env::var("LANCEDB_API_KEY") {
-        builder = builder.api_key(&key);
-    }
-    if let Ok(region) = std::env::var("LANCEDB_REGION") {
-        builder = builder.region(&region);
-    }
-    builder
-}
-
-async fn read_manifest(location: &IndexLocation, connection: &Connection) -> Result<Option<Manifest>, IndexError> {
-    let table = match connection.open_table(MANIFEST_TABLE).execute().await {
+async fn read_manifest(location: &IndexLocation, tables: &Tables) -> Result<Option<Manifest>, IndexError> {
+    let table = match tables.open(MANIFEST_TABLE).execute().await {
         Ok(table) => table,
         // A corrupted table means that a writer was killed during the first commit: there is no index yet.
         Err(lancedb::Error::TableNotFound { .. } | lancedb::Error::TableCorrupted { .. }) => return Ok(None),

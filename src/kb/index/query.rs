@@ -212,11 +212,10 @@ impl Index {
     }
 
     /// Reads up to `limit` chunks that are still to be embedded.
-    pub(crate) async fn missing_vectors(&self, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
+    pub(crate) async fn missing_vectors(&self, filter: &Filter, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
         let action = "read the chunks that wait for a vector";
-        let stream = self
-            .chunks
-            .query()
+        let stream = filter
+            .apply(self.chunks.query())
             .only_if(MISSING_VECTOR)
             .select(Select::columns(&CHUNK_COLUMNS))
             .limit(limit)
@@ -226,10 +225,20 @@ impl Index {
         collect(stream, action, |columns| columns.chunks()).await
     }
 
+    /// Returns the number of chunks that are still to be embedded.
+    pub(crate) async fn count_missing(&self, filter: &Filter) -> Result<usize, IndexError> {
+        let condition = [filter.condition(), Some(MISSING_VECTOR.to_owned())].into_iter().flatten();
+        let condition = condition.collect::<Vec<_>>().join(" AND ");
+        self.chunks.count_rows(Some(condition)).await.during("count the chunks that wait for a vector")
+    }
+
     /// Returns the document and the tokens of every chunk that is still to be embedded.
-    pub(crate) async fn missing_tokens(&self) -> Result<Vec<(DocumentId, u32)>, IndexError> {
+    pub(crate) async fn missing_tokens(&self, filter: &Filter) -> Result<Vec<(DocumentId, u32)>, IndexError> {
         let action = "read the chunks that wait for a vector";
-        let query = self.chunks.query().only_if(MISSING_VECTOR).select(Select::columns(&["document_id", "tokens"]));
+        let query = filter
+            .apply(self.chunks.query())
+            .only_if(MISSING_VECTOR)
+            .select(Select::columns(&["document_id", "tokens"]));
         // All of them; half of the range, since a limit has to fit into an `i64`.
         let stream = query.limit(usize::MAX >> 1).execute().await.during(action)?;
         collect(stream, action, |columns| {

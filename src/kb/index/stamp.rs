@@ -89,6 +89,6 @@ mod tests {
 
     #[test]
     fn index_on_the_network_has_no_stamp() {
-        assert_eq!(Stamp::of(&IndexLocation::Remote { uri: "s3://bucket/index".to_owned() }), None);
+        assert_eq!(Stamp::of(&IndexLocation::Remote { uri: "s3://bucket/index".to_owned(), local: None }), None);
     }
 }

@@ -7,20 +7,23 @@ use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use futures::FutureExt;
 use lance::Dataset;
 use lance::dataset::{MergeInsertBuilder, MergeInsertWriteMode, WhenMatched, WhenNotMatched};
-use lancedb::Connection;
+use lancedb::Table;
 use lancedb::table::AddDataMode;
 
 use super::indexes::build_text_index;
+use super::lease::{Leases, WHOLE};
 use super::manifest::MANIFEST_COPY;
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
+use super::store::site;
 use super::{
-    ChunkRow, DocumentRow, During, Filter, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, connect,
+    ChunkRow, DocumentRow, During, Filter, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, Tables,
     manifest_in, read_manifest, step,
 };
 use crate::base::folder::create_private;
@@ -35,12 +38,27 @@ const WRITER_LOCK: &str = "writer.lock";
 /// Documents per condition. A longer list slows the planner of the storage engine down.
 const DOCUMENTS_PER_CONDITION: usize = 1_000;
 
-/// The only handle that writes an index. Holds the writer lock of a local index.
+/// Attempts to commit while writers of other collections commit, on an object store.
+const ATTEMPTS: u64 = 10;
+
+/// Milliseconds before another attempt, times the number of attempts; between one and two of them.
+const PAUSE_MS: u64 = 200;
+
+/// How long a writer waits for another one to create or open the index on an object store.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The only handle that writes an index, or its collections. Holds the writer lock of a local index.
 ///
-/// Object stores have no lock: if two writers commit at once, the storage engine rejects the second with an error.
+/// On an object store it holds the leases of its collections, and writers of other collections commit beside it: the
+/// storage engine rejects a commit that conflicts with one of theirs, which is then made again.
 pub(crate) struct IndexWriter {
     index: Index,
-    /// Documents that have chunks, whether or not they have a row in the documents table.
+    /// Collections that are written; `None` for all.
+    own: Option<Vec<String>>,
+    leases: Option<Leases>,
+    /// The lease on creating or rebuilding the index.
+    whole: Option<Leases>,
+    /// Documents of these collections that have chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
     /// Whether tables of an earlier generation are kept for its readers.
     has_old_generation: bool,
@@ -60,29 +78,35 @@ pub(crate) struct Replacement {
 }
 
 impl IndexWriter {
-    /// Opens the index for writing, or creates an empty one with the manifest `fresh`.
+    /// Opens `collections` of the index for writing, or creates an empty index with the manifest `fresh`.
     ///
-    /// Drops tables that a killed writer left incomplete.
+    /// Drops tables that a killed writer left incomplete. On an object store, no other writer opens the index until
+    /// [`Self::begin`] or [`Self::close`].
     ///
     /// # Errors
     ///
-    /// Returns [`IndexError::Busy`] while another process is writing.
-    pub(crate) async fn open(location: &IndexLocation, fresh: &Manifest) -> Result<Self, IndexError> {
-        let lock = take_lock(location)?;
-        let connection = connect(location).await?;
-        match read_manifest(location, &connection).await? {
+    /// Returns [`IndexError::Busy`] while another process is writing, and [`IndexError::CollectionBusy`] while one is
+    /// writing one of the collections on an object store.
+    pub(crate) async fn open(
+        location: &IndexLocation,
+        fresh: &Manifest,
+        collections: &[String],
+    ) -> Result<Self, IndexError> {
+        let hold = Hold::take(location, collections).await?;
+        let tables = Tables::connect(location).await?;
+        match read_manifest(location, &tables).await? {
             Some(manifest) => {
-                let has_old_generation = drop_unnamed_generations(&connection, Some(&manifest)).await?;
-                let writer = Self::over(Index::open_tables(location, connection, manifest).await?, lock).await?;
+                let has_old_generation = drop_unnamed_generations(&tables, Some(&manifest)).await?;
+                let writer = Self::over(Index::open_tables(location, tables, manifest).await?, hold).await?;
                 let writer = Self { has_old_generation, ..writer };
                 // A writer that was killed after its last commit has left an older copy.
                 writer.copy_manifest()?;
                 Ok(writer)
             }
             None => {
-                drop_unnamed_generations(&connection, None).await?;
-                create_generation(&connection, fresh).await?;
-                let writer = Self::over(Index::open_tables(location, connection, fresh.clone()).await?, lock).await?;
+                drop_unnamed_generations(&tables, None).await?;
+                create_generation(&tables, fresh).await?;
+                let writer = Self::over(Index::open_tables(location, tables, fresh.clone()).await?, hold).await?;
                 // The manifest comes last: readers consider an index with a manifest complete.
                 build_text_index(&writer.index.chunks).await?;
                 writer.create_manifest().await?;
@@ -95,7 +119,7 @@ impl IndexWriter {
         let action = "write the index manifest";
         step(action)?;
         let batch = manifest_batch(&self.index.manifest.entries()).during(action)?;
-        self.index.connection.create_table(MANIFEST_TABLE, batch).execute().await.during(action)?;
+        self.index.tables.create_table(MANIFEST_TABLE, batch).execute().await.during(action)?;
         self.copy_manifest()
     }
 
@@ -105,9 +129,63 @@ impl IndexWriter {
         self.index.manifest.write_copy(folder).map_err(failed)
     }
 
-    async fn over(index: Index, lock: Option<FileLock>) -> Result<Self, IndexError> {
-        let chunked = index.chunked_documents(&Filter::default()).await?;
-        Ok(Self { index, chunked, has_old_generation: false, _lock: lock })
+    async fn over(index: Index, hold: Hold) -> Result<Self, IndexError> {
+        let Hold { own, leases, whole, lock } = hold;
+        let chunked = index.chunked_documents(&filter_of(own.as_deref())).await?;
+        Ok(Self { index, own, leases, whole, chunked, has_old_generation: false, _lock: lock })
+    }
+
+    /// Lets writers of other collections open the index, once the manifest names the collections of this one.
+    pub(crate) async fn begin(&mut self) {
+        if let Some(whole) = self.whole.take() {
+            whole.release().await;
+        }
+    }
+
+    /// Lets other writers write the collections of this one.
+    pub(crate) async fn close(mut self) {
+        self.begin().await;
+        if let Some(leases) = self.leases.take() {
+            leases.release().await;
+        }
+    }
+
+    /// Returns a filter for the collections that are written: all of them, except on an object store.
+    pub(crate) fn own(&self) -> Filter {
+        filter_of(self.own.as_deref())
+    }
+
+    /// Makes a commit. On an object store, it is made on the latest version of the tables, and again on a later one if
+    /// another writer was first.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IndexError::Contended`] if other writers were first [`ATTEMPTS`] times, and [`IndexError::LeaseLost`]
+    /// if another writer may write the same collections.
+    pub(super) async fn commit<T, F>(&self, action: &'static str, work: impl Fn() -> F) -> Result<T, IndexError>
+    where
+        F: Future<Output = Result<T, IndexError>>,
+    {
+        let Some(leases) = &self.leases else { return work().await };
+        let mut attempts = 1;
+        loop {
+            leases.check().await?;
+            if let Some(whole) = &self.whole {
+                whole.check().await?;
+            }
+            self.index.refresh().await?;
+            match work().await {
+                Err(IndexError::Storage { source, .. }) if is_conflict(&source) => {
+                    tracing::debug!(action, attempts, %source, "another writer committed first");
+                    if attempts == ATTEMPTS {
+                        return Err(IndexError::Contended { action, attempts, source });
+                    }
+                    pause(attempts).await;
+                    attempts += 1;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
@@ -117,15 +195,21 @@ impl IndexWriter {
     /// # Errors
     ///
     /// Returns [`IndexError::Busy`] while another process is writing.
-    pub(crate) async fn rebuild(location: &IndexLocation, manifest: Manifest) -> Result<Self, IndexError> {
-        let lock = take_lock(location)?;
-        let connection = connect(location).await?;
-        let names = connection.table_names().execute().await.during("list the tables of the index")?;
+    pub(crate) async fn rebuild(
+        location: &IndexLocation,
+        manifest: Manifest,
+        collections: &[String],
+    ) -> Result<Self, IndexError> {
+        // All of them, since what another writer commits to the current generation would be lost.
+        let known = manifest.collections.keys().chain(collections).cloned().collect::<Vec<_>>();
+        let hold = Hold::take(location, &known).await?;
+        let tables = Tables::connect(location).await?;
+        let names = tables.table_names().execute().await.during("list the tables of the index")?;
         // Above all tables there are, since a rebuild that was killed leaves those of a generation behind.
         let last = names.iter().filter_map(|name| generation_of(name)).max().unwrap_or(0);
         let manifest = Manifest { generation: last.saturating_add(1), ..manifest };
-        create_generation(&connection, &manifest).await?;
-        Self::over(Index::open_tables(location, connection, manifest).await?, lock).await
+        create_generation(&tables, &manifest).await?;
+        Self::over(Index::open_tables(location, tables, manifest).await?, hold).await
     }
 
     /// Makes this writer's generation the current one. Others are kept for their readers as long as superseded
@@ -138,7 +222,7 @@ impl IndexWriter {
         // Damage in an earlier version of the manifest shows only when the versions are listed.
         if attempt(self.prune()).await? == Done::Damaged {
             self.replace_manifest().await?;
-            drop_unnamed_generations(&self.index.connection, Some(&self.index.manifest)).await?;
+            drop_unnamed_generations(&self.index.tables, Some(&self.index.manifest)).await?;
         }
         Ok(())
     }
@@ -146,7 +230,7 @@ impl IndexWriter {
     async fn replace_manifest(&self) -> Result<(), IndexError> {
         let action = "write the index manifest";
         step(action)?;
-        match self.index.connection.drop_table(MANIFEST_TABLE, &[]).await {
+        match self.index.tables.drop_table(MANIFEST_TABLE, &[]).await {
             Err(lancedb::Error::TableNotFound { .. }) => {}
             dropped => dropped.during(action)?,
         }
@@ -166,12 +250,51 @@ impl IndexWriter {
     /// Replaces the manifest in one commit.
     pub(crate) async fn save_manifest(&mut self, manifest: Manifest) -> Result<(), IndexError> {
         let action = "write the index manifest";
-        step(action)?;
-        let batch = manifest_batch(&manifest.entries()).during(action)?;
-        let table = self.index.connection.open_table(MANIFEST_TABLE).execute().await.during(action)?;
-        table.add(batch).mode(AddDataMode::Overwrite).execute().await.during(action)?;
+        let table = self.index.tables.open(MANIFEST_TABLE).execute().await.during(action)?;
+        overwrite_manifest(&table, &manifest).await?;
         self.index.manifest = manifest;
         self.copy_manifest()
+    }
+
+    /// Changes the stored manifest in one commit; does nothing if `change` returns it as it is.
+    ///
+    /// The change is made to the latest version, to which a writer of another collection may have added. The storage
+    /// engine rejects an overwrite of a version that is not the latest, and the change is then made again.
+    pub(crate) async fn change_manifest<E: From<IndexError>>(
+        &mut self,
+        change: impl Fn(Manifest) -> Result<Manifest, E>,
+    ) -> Result<(), E> {
+        let action = "write the index manifest";
+        let mut attempts = 1;
+        loop {
+            if let Some(leases) = &self.leases {
+                leases.check().await?;
+            }
+            let table = self.index.tables.open(MANIFEST_TABLE).execute().await.during(action)?;
+            let location = || self.index.location.to_string();
+            let stored = manifest_in(&table).await?;
+            let stored = stored.map_err(|source| IndexError::Manifest { location: location(), source })?;
+            if stored.generation != self.index.manifest.generation {
+                return Err(IndexError::Superseded.into());
+            }
+            let changed = change(stored.clone())?;
+            let saved = if changed == stored { Ok(()) } else { overwrite_manifest(&table, &changed).await };
+            match saved {
+                Err(IndexError::Storage { source, .. }) if self.leases.is_some() && is_conflict(&source) => {
+                    if attempts == ATTEMPTS {
+                        return Err(IndexError::Contended { action, attempts, source }.into());
+                    }
+                    pause(attempts).await;
+                    attempts += 1;
+                }
+                saved => {
+                    saved?;
+                    self.index.manifest = changed;
+                    self.copy_manifest()?;
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Changes the manifest of a generation that is not published yet, without a commit.
@@ -212,24 +335,29 @@ impl IndexWriter {
         if rows.is_empty() {
             return Ok(());
         }
-        step(action)?;
         let batch = chunks_batch(rows, self.dimension()).during(action)?;
-        self.index.chunks.add(batch).execute().await.during(action)?;
-        Ok(())
+        let add = || async {
+            step(action)?;
+            self.index.chunks.add(batch.clone()).execute().await.during(action)
+        };
+        self.commit(action, add).await.map(drop)
     }
 
     /// Inserts or updates `rows` and deletes every other chunk of `documents`, in one commit.
     async fn merge_chunks(&self, rows: &[ChunkRow], documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "replace chunks";
-        step(action)?;
         let batch = chunks_batch(rows, self.dimension()).during(action)?;
-        let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
-        merge
-            .when_matched_update_all(None)
-            .when_not_matched_insert_all()
-            // One condition even for many documents: with several commits, a reader could see half of a replacement.
-            .when_not_matched_by_source_delete(Some(of_documents(documents)));
-        let result = merge.execute(reader(batch)).await.during(action)?;
+        let merge = || async {
+            step(action)?;
+            let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
+            merge
+                .when_matched_update_all(None)
+                .when_not_matched_insert_all()
+                // One condition even for many documents: with several commits, a reader could see half of a replacement.
+                .when_not_matched_by_source_delete(Some(of_documents(documents)));
+            merge.execute(reader(batch.clone())).await.during(action)
+        };
+        let result = self.commit(action, merge).await?;
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
     }
 
@@ -254,11 +382,14 @@ impl IndexWriter {
         if rows.is_empty() {
             return Ok(());
         }
-        step(action)?;
         let batch = documents_batch(rows).during(action)?;
-        let mut merge = self.index.documents.merge_insert(&["document_id"]);
-        merge.when_matched_update_all(None).when_not_matched_insert_all();
-        let result = merge.execute(reader(batch)).await.during(action)?;
+        let merge = || async {
+            step(action)?;
+            let mut merge = self.index.documents.merge_insert(&["document_id"]);
+            merge.when_matched_update_all(None).when_not_matched_insert_all();
+            merge.execute(reader(batch.clone())).await.during(action)
+        };
+        let result = self.commit(action, merge).await?;
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
     }
 
@@ -267,11 +398,14 @@ impl IndexWriter {
         let action = "remove documents";
         for part in documents.chunks(DOCUMENTS_PER_CONDITION) {
             let condition = of_documents(part);
-            step(action)?;
             // Chunks first: of a document that is left without them, the next run finds again that its file is gone.
-            self.index.chunks.delete(condition.as_str()).await.during(action)?;
-            step(action)?;
-            self.index.documents.delete(condition.as_str()).await.during(action)?;
+            for table in [&self.index.chunks, &self.index.documents] {
+                let delete = || async {
+                    step(action)?;
+                    table.delete(condition.as_str()).await.during(action)
+                };
+                self.commit(action, delete).await?;
+            }
             for id in part {
                 self.chunked.remove(id);
             }
@@ -292,23 +426,27 @@ impl IndexWriter {
         if vectors.is_empty() {
             return Ok(());
         }
-        step(action)?;
         let batch = vectors_batch(vectors, self.dimension()).during(action)?;
-        let updated = match self.index.chunks.dataset() {
-            // LanceDB's merge rewrites whole rows, which removes them from the text index. Lance can patch one column.
-            Some(dataset) => {
-                let patched = patch_columns(dataset.get().await.during(action)?, batch);
-                let (patched, updated) = patched.await.map_err(lancedb::Error::from).during(action)?;
-                dataset.update(Arc::unwrap_or_clone(patched));
-                updated
-            }
-            // A table in LanceDB Cloud has no dataset here. Its merge rewrites the rows.
-            None => {
-                let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
-                merge.when_matched_update_all(None);
-                merge.execute(reader(batch)).await.during(action)?.num_updated_rows
+        let update = || async {
+            step(action)?;
+            match self.index.chunks.dataset() {
+                // LanceDB's merge rewrites whole rows, which removes them from the text index. Lance can patch one
+                // column.
+                Some(dataset) => {
+                    let patched = patch_columns(dataset.get().await.during(action)?, batch.clone());
+                    let (patched, updated) = patched.await.map_err(lancedb::Error::from).during(action)?;
+                    dataset.update(Arc::unwrap_or_clone(patched));
+                    Ok::<_, IndexError>(updated)
+                }
+                // A table in LanceDB Cloud has no dataset here. Its merge rewrites the rows.
+                None => {
+                    let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
+                    merge.when_matched_update_all(None);
+                    Ok(merge.execute(reader(batch.clone())).await.during(action)?.num_updated_rows)
+                }
             }
         };
+        let updated = self.commit(action, update).await?;
         expect_rows(vectors.len(), updated)
     }
 
@@ -332,6 +470,58 @@ pub fn lock_writer(folder: &Path) -> Result<FileLock, IndexError> {
 /// Returns the process that writes the index in `folder`, or `None` if its lock is free.
 pub(crate) fn writer(folder: &Path) -> Option<String> {
     FileLock::holder(&folder.join(WRITER_LOCK))
+}
+
+/// What keeps other writers away.
+struct Hold {
+    own: Option<Vec<String>>,
+    leases: Option<Leases>,
+    whole: Option<Leases>,
+    lock: Option<FileLock>,
+}
+
+impl Hold {
+    async fn take(location: &IndexLocation, collections: &[String]) -> Result<Self, IndexError> {
+        let lock = take_lock(location)?;
+        let Some(site) = site(location).await? else { return Ok(Self { own: None, leases: None, whole: None, lock }) };
+        let whole = Leases::wait(&site, WHOLE, PATIENCE).await?;
+        match Leases::take(&site, collections).await {
+            Ok(leases) => Ok(Self { own: Some(collections.to_vec()), leases: Some(leases), whole: Some(whole), lock }),
+            Err(error) => {
+                whole.release().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+fn filter_of(collections: Option<&[String]>) -> Filter {
+    Filter { collections: collections.map(<[String]>::to_vec).unwrap_or_default(), ..Filter::default() }
+}
+
+/// Returns whether a commit was rejected because of one of another writer.
+fn is_conflict(error: &lancedb::Error) -> bool {
+    let lancedb::Error::Lance { source } = error else { return false };
+    matches!(
+        source,
+        lance::Error::CommitConflict { .. }
+            | lance::Error::RetryableCommitConflict { .. }
+            | lance::Error::IncompatibleTransaction { .. }
+            | lance::Error::TooMuchWriteContention { .. }
+    )
+}
+
+/// Waits before another attempt, for a time that differs between writers.
+async fn pause(attempts: u64) {
+    let longest = PAUSE_MS * attempts;
+    tokio::time::sleep(Duration::from_millis(longest + rand::random::<u64>() % longest)).await;
+}
+
+async fn overwrite_manifest(table: &Table, manifest: &Manifest) -> Result<(), IndexError> {
+    let action = "write the index manifest";
+    step(action)?;
+    let batch = manifest_batch(&manifest.entries()).during(action)?;
+    table.add(batch).mode(AddDataMode::Overwrite).execute().await.during(action).map(drop)
 }
 
 fn take_lock(location: &IndexLocation) -> Result<Option<FileLock>, IndexError> {
@@ -378,14 +568,14 @@ fn expect_rows(wanted: usize, changed: u64) -> Result<(), IndexError> {
     if changed == wanted as u64 { Ok(()) } else { Err(IndexError::Lost { wanted, changed }) }
 }
 
-async fn create_generation(connection: &Connection, manifest: &Manifest) -> Result<(), IndexError> {
+async fn create_generation(tables: &Tables, manifest: &Manifest) -> Result<(), IndexError> {
     let action = "create the tables of the index";
     let chunks = chunks_schema(manifest.embedder.dimension);
     step(action)?;
-    connection.create_empty_table(manifest.chunks_table(), chunks).execute().await.during(action)?;
+    tables.create_empty_table(manifest.chunks_table(), chunks).execute().await.during(action)?;
     let documents = documents_schema();
     step(action)?;
-    connection.create_empty_table(manifest.documents_table(), documents).execute().await.during(action)?;
+    tables.create_empty_table(manifest.documents_table(), documents).execute().await.during(action)?;
     Ok(())
 }
 
@@ -397,17 +587,14 @@ fn generation_of(table: &str) -> Option<u32> {
 /// Drops the tables of generations that no version of the manifest names: those of a rebuild that was killed, and those
 /// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether
 /// an earlier generation is left.
-pub(super) async fn drop_unnamed_generations(
-    connection: &Connection,
-    current: Option<&Manifest>,
-) -> Result<bool, IndexError> {
+pub(super) async fn drop_unnamed_generations(tables: &Tables, current: Option<&Manifest>) -> Result<bool, IndexError> {
     let action = "remove old tables of the index";
-    let names = connection.table_names().execute().await.during(action)?;
+    let names = tables.table_names().execute().await.during(action)?;
     let mut named: Vec<u32> = current.iter().map(|manifest| manifest.generation).collect();
     let is_other = |name: &String| generation_of(name).is_some_and(|number| !named.contains(&number));
     if current.is_some() && names.iter().any(is_other) {
         // Damage can make the storage engine panic. What such a version names is not opened any more.
-        let earlier = AssertUnwindSafe(named_generations(connection)).catch_unwind().await;
+        let earlier = AssertUnwindSafe(named_generations(tables)).catch_unwind().await;
         named.extend(earlier.ok().and_then(Result::ok).unwrap_or_default());
     }
     let mut has_old_generation = false;
@@ -418,7 +605,7 @@ pub(super) async fn drop_unnamed_generations(
         };
         if is_dropped {
             step(action)?;
-            connection.drop_table(&name, &[]).await.during(action)?;
+            tables.drop_table(&name, &[]).await.during(action)?;
         } else {
             has_old_generation |=
                 current.is_some_and(|current| generation_of(&name).is_some_and(|number| number != current.generation));
@@ -428,9 +615,9 @@ pub(super) async fn drop_unnamed_generations(
 }
 
 /// Returns the generations that the versions of the manifest name.
-async fn named_generations(connection: &Connection) -> Result<Vec<u32>, IndexError> {
+async fn named_generations(tables: &Tables) -> Result<Vec<u32>, IndexError> {
     let action = "read earlier versions of the index manifest";
-    let table = connection.open_table(MANIFEST_TABLE).execute().await.during(action)?;
+    let table = tables.open(MANIFEST_TABLE).execute().await.during(action)?;
     let mut named = Vec::new();
     for version in table.list_versions().await.during(action)? {
         table.checkout(version.version).await.during(action)?;

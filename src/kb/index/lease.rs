@@ -1,0 +1,412 @@
+//! Leases on an object store: each collection has one writer at a time, and several machines fill one index.
+//!
+//! A lease is an object that names its holder and the time it runs out. It is created, renewed and taken over by
+//! conditional writes, so that of two machines one wins. A writer that is killed leaves its lease behind: another
+//! machine waits until it has run out, and the same machine, which has a lock file too, takes it over at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use super::IndexError;
+use crate::base::folder::{create_private, secret_in};
+use crate::base::lock::{FileLock, FileLockError};
+
+/// Folder of the leases, beside the tables.
+const FOLDER: &str = "leases";
+
+/// Name of the lease for creating or rebuilding the index. No collection has it, because names are not empty.
+pub(super) const WHOLE: &str = "";
+
+/// Time that a lease lasts. A writer that was killed keeps other machines from its collections for that long.
+const LASTS: Duration = Duration::from_mins(2);
+
+/// Time between two renewals. Several may fail before the lease runs out.
+const RENEWED_EVERY: Duration = Duration::from_secs(20);
+
+/// How far the clocks of two machines may differ.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(30);
+
+/// Attempts to take a lease while others write it.
+const ATTEMPTS: usize = 5;
+
+/// Where leases are kept.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// The folder of the index in the store.
+    pub(super) base: Path,
+    /// The folder of this machine for the index, with the lock files.
+    pub(super) local: Option<PathBuf>,
+}
+
+/// The content of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    collection: String,
+    /// The process, its start and its machine, for people.
+    holder: String,
+    /// Random id of the folder with the lock files.
+    machine: Option<String>,
+    /// Random id of this lease: the answer to a write may be lost, and the next read then finds it.
+    token: String,
+    /// Milliseconds since 1970 by the clock of the holder; 0 once released.
+    until_ms: u64,
+}
+
+/// Leases that a writer holds. Renewed by a task until they are released or dropped.
+#[derive(Debug)]
+pub(super) struct Leases {
+    held: Arc<Mutex<Vec<Held>>>,
+    renewal: JoinHandle<()>,
+    /// Released by the system if the process is killed.
+    _locks: Vec<FileLock>,
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    site: Site,
+    note: Note,
+    version: UpdateVersion,
+    is_lost: bool,
+}
+
+impl Leases {
+    /// Takes the leases of `collections`, all or none.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IndexError::CollectionBusy`] for the first one that another writer holds.
+    pub(super) async fn take(site: &Site, collections: &[String]) -> Result<Self, IndexError> {
+        let mut names = collections.to_vec();
+        names.sort();
+        names.dedup();
+        let (mut held, mut locks) = (Vec::new(), Vec::new());
+        for name in names {
+            match Held::take(site, &name).await {
+                Ok((lease, lock)) => {
+                    held.push(lease);
+                    locks.extend(lock);
+                }
+                Err(error) => {
+                    for lease in &mut held {
+                        lease.release().await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let held = Arc::new(Mutex::new(held));
+        let renewed = Arc::clone(&held);
+        let renewal = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RENEWED_EVERY).await;
+                for lease in renewed.lock().await.iter_mut() {
+                    lease.renew().await;
+                }
+            }
+        });
+        Ok(Self { held, renewal, _locks: locks })
+    }
+
+    /// As [`Self::take`], but waits for up to `patience` for a lease that others hold for a moment.
+    pub(super) async fn wait(site: &Site, collection: &str, patience: Duration) -> Result<Self, IndexError> {
+        let started = tokio::time::Instant::now();
+        loop {
+            match Self::take(site, &[collection.to_owned()]).await {
+                Err(IndexError::CollectionBusy { .. } | IndexError::Busy { .. }) if started.elapsed() < patience => {
+                    tokio::time::sleep(Duration::from_millis(300 + rand::random::<u64>() % 400)).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Checks that the leases still last.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IndexError::LeaseLost`] if one ran out, for example while the machine slept, and was not renewed.
+    pub(super) async fn check(&self) -> Result<(), IndexError> {
+        for lease in self.held.lock().await.iter_mut() {
+            if lease.note.until_ms <= now_ms() {
+                lease.renew().await;
+            }
+            if lease.is_lost || lease.note.until_ms <= now_ms() {
+                return Err(IndexError::LeaseLost { collection: lease.note.collection.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases the leases, so that the next writer does not wait until they run out.
+    pub(super) async fn release(self) {
+        self.renewal.abort();
+        for lease in self.held.lock().await.iter_mut() {
+            lease.release().await;
+        }
+    }
+}
+
+impl Held {
+    async fn take(site: &Site, collection: &str) -> Result<(Self, Option<FileLock>), IndexError> {
+        let path = path_of(site, collection);
+        let lock = take_lock(site, collection)?;
+        let mut note = Note {
+            collection: collection.to_owned(),
+            holder: format!("process {} since {} on {}", std::process::id(), now_text(), host()),
+            machine: machine(site),
+            token: hex(&rand::random::<[u8; 16]>()),
+            until_ms: 0,
+        };
+        for _ in 0..ATTEMPTS {
+            let mode = match read(site, &path).await? {
+                None => PutMode::Create,
+                Some((found, version)) if found.token == note.token => {
+                    return Ok((Self { site: site.clone(), note, version, is_lost: false }, lock));
+                }
+                // The holder was a process of this machine that did not keep its lock file: it is gone.
+                Some((found, version)) if found.is_over() || lock.is_some() && found.machine == note.machine => {
+                    PutMode::Update(version)
+                }
+                Some((found, _)) => return Err(busy(collection, found.holder)),
+            };
+            note.until_ms = now_ms() + millis(LASTS);
+            match site.store.put_opts(&path, note.bytes().into(), mode.into()).await {
+                Ok(written) => {
+                    let version = written.into();
+                    return Ok((Self { site: site.clone(), note, version, is_lost: false }, lock));
+                }
+                // Another writer was first, or this write was repeated.
+                Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
+                Err(source) => return Err(failed("take the lease of a collection", source)),
+            }
+        }
+        Err(busy(collection, "another process".to_owned()))
+    }
+
+    async fn renew(&mut self) {
+        let note = Note { until_ms: now_ms() + millis(LASTS), ..self.note.clone() };
+        if self.write(&note).await {
+            self.note = note;
+        }
+    }
+
+    async fn release(&mut self) {
+        let note = Note { until_ms: 0, ..self.note.clone() };
+        self.write(&note).await;
+        self.is_lost = true;
+    }
+
+    /// Writes the lease if it is still this one. Failures other than its loss pass: the lease lasts for a while.
+    async fn write(&mut self, note: &Note) -> bool {
+        let path = path_of(&self.site, &self.note.collection);
+        for _ in 0..2 {
+            if self.is_lost {
+                break;
+            }
+            let mode = PutMode::Update(self.version.clone());
+            match self.site.store.put_opts(&path, note.bytes().into(), mode.into()).await {
+                Ok(written) => {
+                    self.version = written.into();
+                    return true;
+                }
+                Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. }) => {
+                    match read(&self.site, &path).await {
+                        // Its own write, whose answer was lost.
+                        Ok(Some((found, version))) if found.token == note.token => self.version = version,
+                        Ok(_) => self.is_lost = true,
+                        Err(_) => break,
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+        false
+    }
+}
+
+impl Note {
+    fn is_over(&self) -> bool {
+        self.until_ms.saturating_add(millis(CLOCKS_DIFFER)) <= now_ms() || self.until_ms == 0
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// Reads a lease. One that is damaged is over.
+async fn read(site: &Site, path: &Path) -> Result<Option<(Note, UpdateVersion)>, IndexError> {
+    let action = "read the lease of a collection";
+    let found = match site.store.get(path).await {
+        Ok(found) => found,
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(source) => return Err(failed(action, source)),
+    };
+    let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+    let bytes = found.bytes().await.map_err(|source| failed(action, source))?;
+    let damaged =
+        || Note { collection: String::new(), holder: String::new(), machine: None, token: String::new(), until_ms: 0 };
+    Ok(Some((serde_json::from_slice(&bytes).unwrap_or_else(|_| damaged()), version)))
+}
+
+fn path_of(site: &Site, collection: &str) -> Path {
+    site.base.clone().join(FOLDER).join(format!("{}.json", key(collection)))
+}
+
+/// Returns a name that is valid for files and objects.
+fn key(collection: &str) -> String {
+    match collection {
+        WHOLE => "index".to_owned(),
+        name => blake3::hash(name.as_bytes()).to_hex()[..16].to_owned(),
+    }
+}
+
+/// Takes the lock file of this machine. Returns `None` if there can be none, as in a home folder that is read-only.
+fn take_lock(site: &Site, collection: &str) -> Result<Option<FileLock>, IndexError> {
+    let Some(folder) = site.local.as_ref().filter(|folder| create_private(folder).is_ok()) else { return Ok(None) };
+    match FileLock::take(&folder.join(format!("{}.lock", key(collection)))) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(FileLockError::Held { holder, .. }) => Err(busy(collection, holder)),
+        Err(FileLockError::File { .. }) => Ok(None),
+    }
+}
+
+fn machine(site: &Site) -> Option<String> {
+    let secret = secret_in(&site.local.as_ref()?.join("machine"), true).ok()?;
+    Some(hex(&secret[..8]))
+}
+
+fn host() -> String {
+    let of_variable = || ["HOSTNAME", "COMPUTERNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    let name = std::fs::read_to_string("/etc/hostname").ok().or_else(of_variable).unwrap_or_default();
+    match name.trim() {
+        "" => "another machine".to_owned(),
+        name => format!("`{name}`"),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn busy(collection: &str, holder: String) -> IndexError {
+    match collection {
+        WHOLE => IndexError::Busy { holder },
+        name => IndexError::CollectionBusy { collection: name.to_owned(), holder },
+    }
+}
+
+fn failed(action: &'static str, source: Error) -> IndexError {
+    IndexError::Store { action, source: Box::new(source) }
+}
+
+fn now_ms() -> u64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn now_text() -> String {
+    jiff::Timestamp::now().strftime("%FT%TZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    fn site(local: Option<&tempfile::TempDir>) -> Site {
+        Site {
+            store: Arc::new(InMemory::new()),
+            base: Path::from("team/index"),
+            local: local.map(|folder| folder.path().join("store")),
+        }
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// Makes the lease of a collection one that ran out this long ago.
+    async fn age(site: &Site, collection: &str, ago: Duration) {
+        let path = path_of(site, collection);
+        let (note, _) = read(site, &path).await.unwrap().unwrap();
+        let note = Note { until_ms: now_ms() - millis(ago), ..note };
+        site.store.put(&path, note.bytes().into()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn one_machine_holds_a_collection_and_another_machine_another() {
+        let ours = site(None);
+        let first = Leases::take(&ours, &names(&["docs", "wiki"])).await.unwrap();
+        let _other = Leases::take(&ours, &names(&["handbook"])).await.unwrap();
+        let error = Leases::take(&ours, &names(&["a", "wiki"])).await.unwrap_err();
+        assert!(error.to_string().starts_with("collection `wiki` is being written by process"), "{error}");
+        let _free = Leases::take(&ours, &names(&["a"])).await.expect("what was taken before the failure is released");
+        first.check().await.unwrap();
+        first.release().await;
+        Leases::take(&ours, &names(&["wiki"])).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn lease_of_a_killed_writer_is_taken_over_when_it_ran_out_and_the_loser_notices() {
+        let ours = site(None);
+        let killed = Leases::take(&ours, &names(&["docs"])).await.unwrap();
+        age(&ours, "docs", Duration::from_secs(1)).await;
+        Leases::take(&ours, &names(&["docs"])).await.expect_err("clocks may differ");
+        age(&ours, "docs", CLOCKS_DIFFER).await;
+        let _next = Leases::take(&ours, &names(&["docs"])).await.unwrap();
+        killed.held.lock().await[0].note.until_ms = 1;
+        assert!(matches!(killed.check().await, Err(IndexError::LeaseLost { collection }) if collection == "docs"));
+    }
+
+    #[tokio::test]
+    async fn same_machine_takes_over_at_once_what_its_killed_process_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = site(Some(&folder));
+        let killed = Leases::take(&ours, &names(&["docs"])).await.unwrap();
+        Leases::take(&ours, &names(&["docs"])).await.expect_err("it is alive");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let theirs = Site { local: Some(elsewhere.path().to_owned()), ..ours.clone() };
+        drop(killed);
+        Leases::take(&theirs, &names(&["docs"])).await.expect_err("another machine cannot know");
+        Leases::take(&ours, &names(&["docs"])).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn damaged_lease_is_taken_over() {
+        let ours = site(None);
+        ours.store.put(&path_of(&ours, "docs"), b"{\"half".to_vec().into()).await.unwrap();
+        Leases::take(&ours, &names(&["docs"])).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn renewal_finds_its_own_write_whose_answer_was_lost() {
+        let ours = site(None);
+        let leases = Leases::take(&ours, &names(&["docs"])).await.unwrap();
+        // The same lease with a new version.
+        age(&ours, "docs", Duration::ZERO).await;
+        let mut held = leases.held.lock().await;
+        let before = held[0].note.until_ms;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        held[0].renew().await;
+        assert!(!held[0].is_lost && held[0].note.until_ms > before);
+    }
+}
