@@ -555,7 +555,11 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let known = self.shown.len();
         let passages = found.passages.into_iter().take(most);
         let places: Vec<_> = passages.map(|passage| self.place_of(passage, false)).collect();
-        self.shown[known..].iter_mut().for_each(|shown| shown.is_unlikely = is_unlikely);
+        for (place, _) in &places {
+            // Found by a better search as well, it is likely after all.
+            let shown = &mut self.shown[*place];
+            shown.is_unlikely = is_unlikely && (*place >= known || shown.is_unlikely);
+        }
         let mut said = match number {
             0 => "nothing found".to_owned(),
             _ if is_unlikely && number > most => {

@@ -436,6 +436,28 @@ async fn tools_a_node_was_not_given_are_refused() {
 }
 
 #[tokio::test]
+async fn search_without_an_answer_shows_few_passages_and_none_of_them_is_listed_for_reading() {
+    let node = node();
+    let files = [("a.md", "The lock is old."), ("b.md", "A lock of hair."), ("c.md", "Locks of a canal.")];
+    let further = async |support| {
+        let source = ScriptedSource::of(&files).judging(support, false);
+        let caller = Scripted::by_key(vec![
+            ("n2/step/1", step(&json!([search("lock")]), false)),
+            ("n2/step/2", step(&json!([]), true)),
+        ]);
+        let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
+        (branch.further.len(), caller.tasks()[1].clone())
+    };
+    let (number, shown) = further(Support::None).await;
+    assert!(
+        number == 0 && shown.contains("3 passages, none of which seems relevant; the first 2 are shown"),
+        "{shown}"
+    );
+    assert!(shown.contains("lock of hair") && !shown.contains("canal"), "{shown}");
+    assert_eq!(further(Support::Weak).await.0, 3);
+}
+
+#[tokio::test]
 async fn worker_sees_its_task_and_nothing_else() {
     let node = node();
     let caller = Scripted::by_key(usual("It is held while writing."));

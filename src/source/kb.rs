@@ -489,6 +489,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn quoted_words_that_no_note_has_in_that_order_are_searched_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = source(&folder, &[("a/garden.md", GARDEN), ("a/water.md", WATER)], &Scope::default()).await;
+        let found = source.search("Why does it say \"the Kestrel pump\"?", 1).await.unwrap();
+        assert!(found.passages[0].text.contains("The pump is a Kestrel."), "{found:?}");
+        assert!(found.notes[0].starts_with("no file has the quoted words in that order"), "{:?}", found.notes);
+        let found = source.search("Why does it say \"a Kestrel\"?", 1).await.unwrap();
+        assert!(found.passages.len() == 1 && found.notes.is_empty(), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn passage_that_repeats_another_leaves_room_for_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("a/1.md", WATER), ("a/2.md", WATER), ("a/3.md", "# Pumps\n\nA pump has a seal.\n")];
+        let source = source(&folder, &files, &Scope::default()).await;
+        let found = source.search("Kestrel pump", 2).await.unwrap().passages;
+        let texts: Vec<_> = found.iter().map(|passage| passage.text.trim()).collect();
+        assert!(texts[0].contains("Kestrel") && texts[1].contains("A pump has a seal."), "{texts:?}");
+    }
+
+    #[tokio::test]
     async fn notes_without_links_are_shown_as_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let source = source(&folder, &[("a/x.md", WATER)], &Scope::default()).await;

@@ -476,6 +476,11 @@ mod tests {
         };
         assert_eq!(file(Some("2024-05-01")).provenance(), "ops/backup.md (2024-05-01) › Backups › How long");
         assert_eq!(file(None).provenance(), "ops/backup.md › Backups › How long");
+        let mut unnamed = file(None);
+        if let Place::Kb { title, .. } = &mut unnamed {
+            "backup".clone_into(title);
+        }
+        assert_eq!(unnamed.names(), "Backups › How long", "the path says the name of the file");
         let page = |url: &str, fetched_at: Option<u64>| Place::Web {
             url: url.into(),
             title: "Cells".into(),
