@@ -81,7 +81,7 @@ fn dry_run_requests_only_brief_and_plan_and_estimates_the_rest() {
     let run = world.dr(["ask", "--dry-run", QUESTION]).succeeded();
     let forms: Vec<_> = server.requests().iter().map(|request| request.form().unwrap().to_owned()).collect();
     assert_eq!(forms, ["brief", "plan"]);
-    for line in ["  calls   ", "  tokens  ", "  cost    $0", "  time    ", "  limits  200000 tokens, $10.0000, 60 min"]
+    for line in ["  calls   ", "  tokens  ", "  cost    $0", "  time    ", "  limits  240000 tokens, $10.0000, 60 min"]
     {
         assert!(run.stdout.lines().any(|shown| shown.starts_with(line)), "no `{line}` in {run}");
     }
