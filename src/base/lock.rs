@@ -72,7 +72,7 @@ impl FileLock {
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
         }
-        let note = format!("process {} since {}", std::process::id(), jiff::Timestamp::now().strftime("%FT%TZ"));
+        let note = this_process();
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
         Ok(Self { _file: file })
     }
@@ -143,6 +143,11 @@ fn note(file: &mut File) -> String {
         Ok(_) if !note.is_empty() => note,
         _ => ANOTHER.to_owned(),
     }
+}
+
+/// Names this process, as the holder of a lock.
+pub(crate) fn this_process() -> String {
+    format!("process {} since {}", std::process::id(), jiff::Timestamp::now().strftime("%FT%TZ"))
 }
 
 #[cfg(test)]

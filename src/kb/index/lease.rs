@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
@@ -15,8 +15,9 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::IndexError;
+use crate::base::clock::{Clock, SystemClock};
 use crate::base::folder::{create_private, secret_in};
-use crate::base::lock::{FileLock, FileLockError};
+use crate::base::lock::{FileLock, FileLockError, this_process};
 
 /// Folder of the leases, beside the tables.
 const FOLDER: &str = "leases";
@@ -166,7 +167,7 @@ impl Held {
         let lock = take_lock(site, collection)?;
         let mut note = Note {
             collection: collection.to_owned(),
-            holder: format!("process {} since {} on {}", std::process::id(), now_text(), host()),
+            holder: format!("{} on {}", this_process(), host()),
             machine: machine(site),
             token: hex(&rand::random::<[u8; 16]>()),
             until_ms: 0,
@@ -315,15 +316,11 @@ fn failed(action: &'static str, source: Error) -> IndexError {
 }
 
 fn now_ms() -> u64 {
-    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    SystemClock.now().0
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn now_text() -> String {
-    jiff::Timestamp::now().strftime("%FT%TZ").to_string()
 }
 
 #[cfg(test)]
