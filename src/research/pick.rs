@@ -29,11 +29,11 @@ use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::source::{Passage, Place};
 
-/// Most units picked for one question.
-const MAX_UNITS: usize = 3;
+/// Most texts picked for one question. Consecutive units are one text.
+const MAX_TEXTS: usize = 3;
 
 /// Lines of all picked units together; the first may have more.
-const MAX_LINES: usize = 26;
+const MAX_LINES: usize = 30;
 
 /// Lines of a section that is shown whole where its steps are asked for.
 const SHORT_SECTION: usize = 12;
@@ -48,8 +48,8 @@ const SAYS_MOST: f32 = 0.75;
 const LEAST_WORDS: usize = 3;
 
 /// A further unit is left out if its score is lower than the best by more than this: the best is then six times as likely
-/// to answer (scores are log odds). Of 108 questions on four folders that no weight was fitted to, 65 get all of their
-/// answer with it, 61 with 1.2 in a tenth fewer words, and 69 with four units and 2.6, in a quarter more.
+/// to answer (scores are log odds). Of 108 questions on four folders, each left out of the fit, 79 get all of their
+/// answer with it, and 75 with 1.2 in a tenth fewer words.
 const MARGIN: f32 = 1.8;
 
 /// Score of a unit beside a hit, relative to that of the hit.
@@ -206,6 +206,19 @@ impl Candidate<'_> {
         names.join(". ")
     }
 
+    /// Returns whether another unit stands right before or after this one. One that is shown in part does not count.
+    fn touches(&self, other: &Self) -> bool {
+        let is_short = |own: &Self| own.unit.pieces.len() <= MAX_PIECES && lines_in(own.text()) <= MAX_LINES;
+        let (a, b) = (&self.unit.range, &other.unit.range);
+        let between = if a.start < b.start { a.end..b.start } else { b.end..a.start };
+        let is_blank = |text: &str| text.trim().is_empty();
+        std::ptr::eq(self.reading, other.reading)
+            && self.unit.section == other.unit.section
+            && is_short(self)
+            && is_short(other)
+            && self.reading.document.text.get(between).is_some_and(is_blank)
+    }
+
     /// Sets the headings of a place in this unit. A document that was read whole has those of the first passage found
     /// in it.
     fn name_headings(&self, place: &mut Place) {
@@ -252,6 +265,7 @@ pub(crate) fn pick(
     if sought.asked == AnswerKind::Steps {
         widen(&mut kept, &steps);
     }
+    join(&mut kept);
     for (_, candidate) in &mut kept {
         name_subject(candidate, &weights, splitter);
     }
@@ -325,14 +339,21 @@ fn candidates<'a>(
         }
     }
     let weights = rarity(&candidates, &stems);
+    let mut sections: HashMap<(usize, usize), HashSet<String>> = HashMap::new();
     for candidate in &mut candidates {
-        let about = splitter.stems(&candidate.headings());
-        let words = share(&weights, &candidate.words, &about);
-        candidate.about = about.into_iter().filter(|stem| weights.contains_key(stem)).collect();
+        candidate.about = splitter.stems(&candidate.headings());
+        candidate.about.retain(|stem| weights.contains_key(stem));
+        let section = sections.entry((candidate.rank, candidate.unit.section)).or_default();
+        section.extend(candidate.words.union(&candidate.about).cloned());
+    }
+    for candidate in &mut candidates {
+        let words = share(&weights, &candidate.words, &candidate.about);
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
         let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
+        let section = &sections[&(candidate.rank, candidate.unit.section)];
+        candidate.features.section = share(&weights, section, &HashSet::new());
     }
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
@@ -519,10 +540,14 @@ fn margin(candidates: &[Candidate<'_>], sought: &Sought, weights: &Weights, spli
 fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
     let least = candidates.first().map_or(0.0, |best| best.features.score() - margin);
     let mut kept: Vec<Candidate<'_>> = Vec::new();
-    let mut lines = 0;
+    let (mut lines, mut texts) = (0, 0);
     for candidate in candidates {
-        if kept.len() == MAX_UNITS || candidate.features.score() < least {
+        if candidate.features.score() < least {
             break;
+        }
+        let continues = kept.iter().any(|better| better.touches(&candidate));
+        if texts == MAX_TEXTS && !continues {
+            continue;
         }
         let is_same = |better: &Candidate<'_>| {
             let is_one =
@@ -538,9 +563,29 @@ fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
             continue;
         }
         lines += own;
+        texts += usize::from(!continues);
         kept.push(candidate);
     }
     kept
+}
+
+/// Joins units that follow each other in a document, which are read as one text. The sentence of the better one stays.
+fn join(kept: &mut Vec<(String, Candidate<'_>)>) {
+    let mut at = 0;
+    while at < kept.len() {
+        let touches = |next: &usize| kept[at].1.touches(&kept[*next].1);
+        let Some(next) = (at + 1..kept.len()).find(touches) else {
+            at += 1;
+            continue;
+        };
+        let joined = kept.remove(next).1.unit;
+        let unit = &mut kept[at].1.unit;
+        if joined.range.start < unit.range.start {
+            unit.heading = joined.heading;
+        }
+        unit.range = unit.range.start.min(joined.range.start)..unit.range.end.max(joined.range.end);
+        unit.pieces.clear();
+    }
 }
 
 /// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks:
