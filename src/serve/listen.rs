@@ -11,6 +11,7 @@ use super::app::App;
 use super::gate::{PageCheck, check};
 use super::{api, page};
 use crate::base::folder::secret_in;
+use crate::base::hex::hex;
 use crate::mcp;
 
 /// The page could not be served.
@@ -62,7 +63,7 @@ impl PageServer {
         let failed = |source| mcp::ServeError::Listen { address, source };
         let port = listener.local_addr().map_err(failed)?.port();
         let secret = secret_in(&token, true).map_err(|source| PageServerError::Token { path: token, source })?;
-        let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = hex(&secret);
         Ok(Self { listener, gate: PageCheck::new(port, token), app })
     }
 

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::store::{ModelSource, ModelStore, ModelStoreError, is_commit};
 use crate::base::environment::{Environment, KeyError};
+use crate::base::hex::hex;
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
 
 /// The hub, unless [`ADDRESS`] names a mirror.
@@ -263,11 +264,10 @@ impl FileHash {
 
 impl fmt::Display for FileHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes: &[u8] = match self {
-            Self::Sha256(bytes) => bytes,
-            Self::Git(bytes) => bytes,
-        };
-        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&match self {
+            Self::Sha256(bytes) => hex(bytes),
+            Self::Git(bytes) => hex(bytes),
+        })
     }
 }
 
