@@ -27,7 +27,6 @@ pub enum FixtureError {
     /// The file could not be read.
     #[error("failed to read `{path}`")]
     File {
-        /// The file.
         path: PathBuf,
         /// The error from the file system.
         #[source]
@@ -35,10 +34,7 @@ pub enum FixtureError {
     },
     /// The content does not have the format described above.
     #[error("`{path}` has no queries with lists of pages")]
-    Form {
-        /// The file.
-        path: PathBuf,
-    },
+    Form { path: PathBuf },
 }
 
 impl FixtureProvider {
