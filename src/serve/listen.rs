@@ -53,10 +53,6 @@ pub(crate) struct PageServer {
 impl PageServer {
     /// Begins to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user, which
     /// is made if it is missing: pages that are open continue after the server was started anew.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the port is taken, or there is no token.
     pub(crate) async fn at(port: u16, token: PathBuf, app: App) -> Result<Self, PageServerError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = mcp::bind(address).await?;
@@ -73,10 +69,6 @@ impl PageServer {
     }
 
     /// Serves until the app stops. Runs are then stopped, and noted as stopped.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no more connections can be accepted.
     pub(crate) async fn serve(self) -> Result<(), PageServerError> {
         let Self { listener, gate, app } = self;
         let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
