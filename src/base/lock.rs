@@ -95,10 +95,6 @@ impl FileLock {
     }
 
     /// Repeats an attempt to take or share a lock that is held for moments only. Blocks for up to `patience`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the last attempt.
     pub(crate) fn wait(
         patience: Duration,
         attempt: impl Fn() -> Result<Self, FileLockError>,

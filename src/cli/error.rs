@@ -28,7 +28,6 @@ pub(crate) enum CliError {
     File {
         /// `read`, `write`, `enter` or `find`.
         action: &'static str,
-        /// The file.
         path: String,
         #[source]
         source: std::io::Error,

@@ -222,10 +222,6 @@ impl Trust {
     }
 
     /// Trusts a folder: its `.dr` and the key in its `.env` are used from now on. Returns its full path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder does not exist, or the note cannot be written.
     pub(crate) fn add(&self, folder: &Path) -> Result<PathBuf, TrustError> {
         let (folder, dr) = both(folder)?;
         if !is_absent(&dr) {
@@ -246,10 +242,6 @@ impl Trust {
     }
 
     /// Stops trusting a folder and its `.dr`. Returns its full path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder does not exist, or the note cannot be removed.
     pub(crate) fn revoke(&self, folder: &Path) -> Result<PathBuf, TrustError> {
         let (folder, dr) = both(folder)?;
         self.remove(&[&folder.to_string_lossy()])?;

@@ -128,10 +128,6 @@ impl Background {
 
     /// Asks a question and waits for the answer, and first for its turn. The run stops in order when `cancelled` is, or
     /// all runs are.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::ask`].
     pub(crate) async fn ask(
         &self,
         engine: &Engine,
@@ -270,19 +266,11 @@ impl Background {
     }
 
     /// Returns how far a run is, with its events after number `since`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::status`].
     pub(crate) async fn status(&self, engine: &Engine, run: &str, since: u64) -> Result<RunStatus, EngineError> {
         Ok(self.as_known_here(engine.status(run, since).await?))
     }
 
     /// Returns a run with its findings, costs and outgoing texts so far.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::view`].
     pub(crate) async fn view(&self, engine: &Engine, run: &str) -> Result<RunView, EngineError> {
         let view = engine.view(run).await?;
         Ok(RunView { status: self.as_known_here(view.status), ..view })

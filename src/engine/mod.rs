@@ -211,19 +211,11 @@ impl Engine {
     }
 
     /// Trusts a folder that came from elsewhere: its `.dr` and a key in its `.env` are used. Returns its full path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder does not exist, or this cannot be noted.
     pub(crate) fn trust(folder: &Path) -> Result<PathBuf, EngineError> {
         Ok(Paths::find()?.trust().add(folder)?)
     }
 
     /// Reverses [`Self::trust`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::trust`].
     pub(crate) fn revoke_trust(folder: &Path) -> Result<PathBuf, EngineError> {
         Ok(Paths::find()?.trust().revoke(folder)?)
     }

@@ -296,10 +296,6 @@ impl Engine {
     }
 
     /// Downloads an embedder if its files are missing.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be downloaded.
     pub(super) async fn fetch_embedder(
         &self,
         choice: &EmbedderChoice,

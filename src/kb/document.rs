@@ -66,11 +66,7 @@ pub(crate) struct Document {
 pub(crate) enum SkipReason {
     /// The file exceeds [`MAX_DOCUMENT_BYTES`].
     #[error("{bytes} bytes, above the limit of {limit}")]
-    TooLarge {
-        /// Size of the file.
-        bytes: u64,
-        limit: u64,
-    },
+    TooLarge { bytes: u64, limit: u64 },
 
     /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]

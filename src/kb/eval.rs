@@ -42,7 +42,6 @@ pub enum EvalError {
     NotIndexed {
         /// Number of judged files that are missing.
         missing: usize,
-        /// Number of judged files.
         judged: usize,
         /// Path of the first missing file.
         first: String,

@@ -92,10 +92,6 @@ impl From<crate::engine::RequestError> for ToolError {
 }
 
 /// Refuses an argument of more than `most` bytes.
-///
-/// # Errors
-///
-/// Returns [`ToolError::Arguments`].
 pub(super) fn check_length(tool: &'static str, name: &'static str, text: &str, most: usize) -> Result<(), ToolError> {
     if text.len() <= most {
         return Ok(());

@@ -231,10 +231,6 @@ impl Drop for Grace {
 
 impl Orchestrator {
     /// Starts a run by recording its first event.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the run cannot be recorded.
     pub async fn start(
         run: RunId,
         question: Question,
@@ -385,10 +381,6 @@ impl Orchestrator {
 
     /// Asks the user for clarification if the question is ambiguous in a way that matters. A stopped run does not wait for
     /// the answer.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a model cannot be reached.
     pub(crate) async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
         if self.state.phase != Phase::ASKED || self.state.clarification.is_some() {
             return Ok(());

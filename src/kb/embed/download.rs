@@ -150,10 +150,6 @@ pub(crate) struct Hub {
 
 impl Hub {
     /// Returns the hub that the variables name.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for an address or key that cannot be used. Nothing is sent.
     pub(crate) fn of(environment: &Environment) -> Result<Self, DownloadError> {
         let address = environment.get(ADDRESS).unwrap_or(HUB).parse()?;
         let key = environment.get(KEY).map(|_| environment.key(KEY)).transpose()?;

@@ -31,7 +31,6 @@ pub enum ModelStoreError {
     Lacks {
         /// The file, relative to the folder.
         file: String,
-        /// The folder given.
         folder: PathBuf,
     },
     /// Another process fetches a model.

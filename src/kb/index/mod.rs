@@ -480,10 +480,6 @@ impl Index {
 
     /// Reads everything that a search or an update could read. Returns how many documents lack some of their chunks,
     /// which no error shows: a damaged table may open at an earlier version.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first error of the storage engine.
     pub(crate) async fn verify(&self) -> Result<usize, IndexError> {
         let action = "read the chunks";
         let mut chunks: HashMap<DocumentId, u32> = HashMap::new();

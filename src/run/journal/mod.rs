@@ -153,7 +153,6 @@ pub enum JournalError {
     /// The database file could not be created or copied.
     #[error("failed to create `{path}`")]
     File {
-        /// The file.
         path: PathBuf,
         /// The error of the file system.
         #[source]
@@ -168,7 +167,6 @@ pub enum JournalError {
     /// A newer `dr` wrote the journal.
     #[error("journal has format {found}, but this version of dr supports up to {known}")]
     TooNew {
-        /// The format of the file.
         found: usize,
         /// The newest format this version reads.
         known: usize,

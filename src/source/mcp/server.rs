@@ -89,10 +89,6 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Lists the tools, starting the server if necessary.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the server cannot be reached.
     pub(crate) async fn tools(&self) -> Result<Vec<ListedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let tools = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?.tools.clone();
@@ -122,10 +118,6 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Lists the tools. The first use of an allowed tool accepts its description.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::accept`].
     pub(crate) async fn offered(&self) -> Result<Vec<ListedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
