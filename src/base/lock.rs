@@ -39,7 +39,6 @@ pub enum FileLockError {
         /// The lock file.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 }

@@ -29,7 +29,6 @@ pub(crate) enum CliError {
         /// `read`, `write`, `enter` or `find`.
         action: &'static str,
         path: String,
-        #[source]
         source: std::io::Error,
     },
     /// Standard output could not be written.

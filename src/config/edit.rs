@@ -34,7 +34,6 @@ pub enum EditError {
         /// The file.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
     /// The file is not TOML, or has something else in the place of a table.

@@ -95,7 +95,6 @@ pub enum TrustError {
         /// The file or folder.
         path: PathBuf,
         /// The error of the file system.
-        #[source]
         source: Error,
     },
 }

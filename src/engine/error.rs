@@ -108,7 +108,6 @@ pub enum EngineError {
         action: &'static str,
         /// The folder or file.
         path: PathBuf,
-        #[source]
         source: std::io::Error,
     },
     /// Settings of models.
@@ -119,11 +118,7 @@ pub enum EngineError {
     NoWayOut { reason: &'static str, hint: &'static str },
     /// The folder for runs is read-only. A run with models must be stored, so that paid replies are not lost.
     #[error("folder `{folder}` is not writable, and a run with a model must be stored there")]
-    CannotKeep {
-        folder: PathBuf,
-        #[source]
-        source: Box<Self>,
-    },
+    CannotKeep { folder: PathBuf, source: Box<Self> },
     /// A `local_only` collection would be sent to a model on another machine.
     #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
     NotLocal { collection: String, role: Role, endpoint: String },

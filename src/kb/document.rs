@@ -106,7 +106,6 @@ pub(crate) enum SkipReason {
     #[error("failed to read")]
     Unreadable {
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 }

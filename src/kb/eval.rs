@@ -26,7 +26,6 @@ pub enum EvalError {
         /// Line number, from 1.
         line: usize,
         /// The error from the JSON parser.
-        #[source]
         source: serde_json::Error,
     },
 

@@ -25,11 +25,7 @@ pub(crate) enum ServeError {
     Offline,
     /// The address is taken, or not one of this machine.
     #[error("failed to listen at {address}")]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: std::io::Error,
-    },
+    Listen { address: SocketAddr, source: std::io::Error },
 }
 
 impl ServeError {

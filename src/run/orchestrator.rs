@@ -127,7 +127,6 @@ pub enum RunError {
         /// The failed step.
         step: &'static str,
         /// Why it failed.
-        #[source]
         source: CallError,
     },
     /// A source that everything depends on failed.
@@ -136,7 +135,6 @@ pub enum RunError {
         /// The failed step.
         step: &'static str,
         /// Why it failed.
-        #[source]
         source: StepError,
     },
     /// A given plan is invalid.

@@ -167,7 +167,6 @@ pub enum RecallError {
     Table {
         action: &'static str,
         /// The error of the storage engine.
-        #[source]
         source: Box<lancedb::Error>,
     },
     /// A column is missing or of another type.

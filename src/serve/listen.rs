@@ -18,11 +18,7 @@ use crate::mcp;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageServerError {
     #[error("failed to store the token of the page in `{path}`")]
-    Token {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    Token { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Socket(#[from] mcp::ServeError),
 }

@@ -83,11 +83,7 @@ pub enum DownloadError {
     #[error("redirect from {address} has no valid target")]
     Redirects { address: String },
     #[error("no reply from {address}")]
-    NoReply {
-        address: String,
-        #[source]
-        source: reqwest::Error,
-    },
+    NoReply { address: String, source: reqwest::Error },
     #[error("no data from {address} before the timeout")]
     Silent { address: String },
     #[error("response from {address} lacks `x-repo-commit` or a hash")]
@@ -101,11 +97,7 @@ pub enum DownloadError {
     #[error(transparent)]
     Store(#[from] ModelStoreError),
     #[error("failed to write `{path}`")]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
     #[error("interrupted")]
     Cancelled,
 }

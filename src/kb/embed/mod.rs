@@ -400,7 +400,6 @@ pub enum EmbedError {
         /// Name of the embedder.
         model: String,
         /// The error from the library that runs it.
-        #[source]
         source: Cause,
     },
 
@@ -410,7 +409,6 @@ pub enum EmbedError {
         /// Name of the embedder.
         model: String,
         /// The error from the library that runs it.
-        #[source]
         source: Cause,
     },
 
@@ -444,7 +442,6 @@ pub enum EmbedError {
         /// The server.
         address: String,
         /// The last failure, after all retries.
-        #[source]
         source: Box<EmbeddingServerError>,
     },
 }

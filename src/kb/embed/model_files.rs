@@ -33,7 +33,6 @@ pub enum ModelFilesError {
     Unreadable {
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 
@@ -42,7 +41,6 @@ pub enum ModelFilesError {
     Malformed {
         path: PathBuf,
         /// The error from the parser.
-        #[source]
         source: super::Cause,
     },
 

@@ -35,7 +35,6 @@ pub enum RuntimeError {
     Unloadable {
         path: PathBuf,
         /// The error from the loader.
-        #[source]
         source: LoadDynamicError,
     },
 
@@ -44,7 +43,6 @@ pub enum RuntimeError {
     Start {
         path: PathBuf,
         /// The error from the library.
-        #[source]
         source: ort::Error,
     },
 }

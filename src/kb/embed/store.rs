@@ -42,7 +42,6 @@ pub enum ModelStoreError {
         /// The file or folder.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 }

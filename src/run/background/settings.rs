@@ -82,7 +82,6 @@ pub enum DeepResearchError {
     BadAddress {
         /// `endpoint` or `tool server`.
         what: &'static str,
-        #[source]
         source: ParseBaseUrlError,
     },
     /// There is no model to start a job with.

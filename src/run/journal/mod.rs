@@ -147,7 +147,6 @@ pub enum JournalError {
         /// What was attempted: `open`, `read`, `write to`, `migrate`.
         action: &'static str,
         /// The error of SQLite.
-        #[source]
         source: rusqlite::Error,
     },
     /// The database file could not be created or copied.
@@ -155,7 +154,6 @@ pub enum JournalError {
     File {
         path: PathBuf,
         /// The error of the file system.
-        #[source]
         source: std::io::Error,
     },
     /// Another process repairs the journal, or has it open when it is to be repaired.

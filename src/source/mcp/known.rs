@@ -44,7 +44,6 @@ pub(super) enum Known {
 pub struct KnownToolsError {
     action: &'static str,
     path: PathBuf,
-    #[source]
     source: std::io::Error,
 }
 

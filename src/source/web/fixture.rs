@@ -29,7 +29,6 @@ pub enum FixtureError {
     File {
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
     /// The content does not have the format described above.
