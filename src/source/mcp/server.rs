@@ -141,10 +141,10 @@ impl<Q: ?Sized> Server<Q> {
     /// fails or reports an error.
     pub(crate) async fn call(&self, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError>
     where
-        Q: Words,
+        Q: AsRef<str> + Sync,
     {
         let refused = |reason: String| SourceError::Refused { reason };
-        let arguments = tool.arguments(arguments.words()).await.map_err(refused)?;
+        let arguments = tool.arguments(arguments.as_ref()).await.map_err(refused)?;
         let said = serde_json::Value::Object(arguments.clone()).to_string();
         let mut connected = self.connected.lock().await;
         let result = async {
@@ -261,23 +261,6 @@ impl<Q: ?Sized> Server<Q> {
 async fn close(connected: Option<Connected>) {
     if let Some(Connected { connection, .. }) = connected {
         connection.close().await;
-    }
-}
-
-/// Text that can be the arguments of a call.
-pub(crate) trait Words: Send + Sync {
-    fn words(&self) -> &str;
-}
-
-impl Words for str {
-    fn words(&self) -> &str {
-        self
-    }
-}
-
-impl Words for crate::base::outbound::Outbound {
-    fn words(&self) -> &str {
-        self.as_str()
     }
 }
 
