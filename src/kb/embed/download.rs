@@ -228,26 +228,24 @@ impl FileHash {
 
     /// Returns the name of a file in its place.
     fn of_same_kind(self, path: &Path) -> std::io::Result<Self> {
-        let mut file = File::open(path)?;
-        let mut block = vec![0; BLOCK];
+        let file = File::open(path)?;
         match self {
-            Self::Sha256(_) => {
-                let mut hasher = sha2::Sha256::new();
-                while let count @ 1.. = file.read(&mut block)? {
-                    hasher.update(&block[..count]);
-                }
-                Ok(Self::Sha256(hasher.finalize().into()))
-            }
+            Self::Sha256(_) => Ok(Self::Sha256(with_file(sha2::Sha256::new(), file)?.finalize().into())),
             Self::Git(_) => {
-                let mut hasher = sha1::Sha1::new();
-                hasher.update(format!("blob {}\0", file.metadata()?.len()));
-                while let count @ 1.. = file.read(&mut block)? {
-                    hasher.update(&block[..count]);
-                }
-                Ok(Self::Git(hasher.finalize().into()))
+                let hasher = sha1::Sha1::new_with_prefix(format!("blob {}\0", file.metadata()?.len()));
+                Ok(Self::Git(with_file(hasher, file)?.finalize().into()))
             }
         }
     }
+}
+
+/// Adds the contents of a file to a hash.
+fn with_file<D: sha2::Digest>(mut hasher: D, mut file: File) -> std::io::Result<D> {
+    let mut block = vec![0; BLOCK];
+    while let count @ 1.. = file.read(&mut block)? {
+        hasher.update(&block[..count]);
+    }
+    Ok(hasher)
 }
 
 impl fmt::Display for FileHash {
