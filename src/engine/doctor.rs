@@ -133,11 +133,11 @@ impl Engine {
         };
         let mut stats = None;
         if let Some(index) = &index {
-            let found = undamaged(async {
+            let found = undamaged(Box::pin(async {
                 let (known, incomplete) = (index.stats().await?, index.verify().await?);
                 // Kept even if a later check finds damage.
                 self.index_checks(index, stats.insert(known), incomplete).await
-            });
+            }));
             match found.await {
                 Ok(found) => checks.extend(found),
                 Err(damage) => checks.push(damaged_index(damage)),
