@@ -114,20 +114,17 @@ pub(crate) struct Values {
 
 /// The table `[collections.NAME]`: what a collection is, and who may receive its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct CollectionOptions {
     /// Whether only models on the user's own machines may see its texts.
-    #[serde(default)]
     pub(crate) local_only: bool,
     /// Whether texts made from it may leave this machine.
-    #[serde(default)]
     pub(crate) allow_egress: bool,
     /// Formats that are read beside Markdown and plain text.
     pub(crate) include: Option<Include>,
     /// Where its documents are published.
     pub(crate) url: Option<String>,
     /// A sentence for each folder, for readers of its passages.
-    #[serde(default)]
     about: BTreeMap<String, String>,
 }
 
@@ -144,7 +141,7 @@ pub(crate) struct Paths {
     pub(crate) data: PathBuf,
 }
 
-/// Resolved settings.
+/// Resolved settings. Reading a table of them fails if it cannot be used, and sends and starts nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The value of every setting.
@@ -360,10 +357,6 @@ impl Settings {
     }
 
     /// Returns the configured access to the web, restricted to pages of `dates`. `None` offline.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn web(&self, pages: PathBuf, dates: DateRange) -> Result<Option<WebAccess>, ConfigError> {
         if self.is_offline() { Ok(None) } else { self.web_as_set(pages, dates).map(Some) }
     }
@@ -380,10 +373,6 @@ impl Settings {
     }
 
     /// Returns the server that embeds with `endpoint:MODEL`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn embedding(&self, model: &str) -> Result<EndpointSettings, EndpointSettingsError> {
         let million = Usage { input_tokens: 1_000_000, ..Usage::default() };
         let price = self.prices().find(model).map(|price| price.cost_nanos(&million));
@@ -415,10 +404,6 @@ impl Settings {
     }
 
     /// Returns the reranker, if one is configured.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn reranker(&self) -> Result<Option<Reranker>, ConfigError> {
         let here = |choice| CrossEncoder::new(choice, self.paths.store(), self.paths.data.clone(), self.values.threads);
         let reranker = self.values.rerank.resolve(&self.environment, Arc::new(SystemClock), here);
@@ -426,10 +411,6 @@ impl Settings {
     }
 
     /// Returns the settings of background jobs. `None` without an endpoint for them, or offline.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn deep_research(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
         if self.is_offline() { Ok(None) } else { self.deep_research_as_set() }
     }
@@ -449,10 +430,6 @@ impl Settings {
     }
 
     /// Returns the settings of the user's own tool servers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings that cannot be used. Nothing is started or sent.
     pub(crate) fn servers(&self) -> Result<Vec<ServerSettings>, ConfigError> {
         let resolved = |(name, options): (&String, &McpOptions)| {
             let settings = ServerSettings::resolve(name, options, &self.environment);
@@ -474,10 +451,6 @@ impl Settings {
     }
 
     /// Checks the settings of web, background jobs and servers, even offline, where a missing key is not an error.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn check_outside(&self) -> Result<(), ConfigError> {
         let web = self.web_as_set(PathBuf::new(), DateRange::default()).map(drop);
         let servers = self.servers().map(drop);

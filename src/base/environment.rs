@@ -47,16 +47,10 @@ pub enum KeyError {
     BadName,
     /// The variable is not set.
     #[error("`{variable}` is not set")]
-    NotSet {
-        /// Its name.
-        variable: String,
-    },
+    NotSet { variable: String },
     /// The key cannot be sent in a header.
     #[error("`{variable}` has characters that cannot be sent")]
-    Unsendable {
-        /// Name of the variable.
-        variable: String,
-    },
+    Unsendable { variable: String },
 }
 
 impl KeyError {
@@ -127,10 +121,6 @@ impl Environment {
     }
 
     /// Returns the key in the variable that settings name, if they name one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::key`].
     pub(crate) fn key_in(&self, variable: Option<&str>) -> Result<Option<Secret>, KeyError> {
         variable.map(|variable| self.key(variable)).transpose()
     }

@@ -39,7 +39,6 @@ pub enum FileLockError {
         /// The lock file.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 }
@@ -95,10 +94,6 @@ impl FileLock {
     }
 
     /// Repeats an attempt to take or share a lock that is held for moments only. Blocks for up to `patience`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the last attempt.
     pub(crate) fn wait(
         patience: Duration,
         attempt: impl Fn() -> Result<Self, FileLockError>,

@@ -4,6 +4,8 @@ pub mod id;
 
 pub mod outbound;
 
+pub(crate) mod hex;
+
 pub mod clock;
 
 pub mod lock;

@@ -28,9 +28,7 @@ pub(crate) enum CliError {
     File {
         /// `read`, `write`, `enter` or `find`.
         action: &'static str,
-        /// The file.
         path: String,
-        #[source]
         source: std::io::Error,
     },
     /// Standard output could not be written.

@@ -78,7 +78,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::FutureExt;
 use tracing::Instrument;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -167,38 +167,6 @@ enum Command {
 }
 
 impl Command {
-    /// Returns its name, for the log.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Index(_) => "index",
-            Self::Watch(_) => "watch",
-            Self::Search(_) => "search",
-            Self::Get(_) => "get",
-            Self::Open(_) => "open",
-            Self::Links(_) => "links",
-            Self::Ask(_) => "ask",
-            Self::Plan(_) => "plan",
-            Self::Resume(_) => "resume",
-            Self::Replay(_) => "replay",
-            Self::Recall(_) => "recall",
-            Self::Verify(_) => "verify",
-            Self::Runs(_) => "runs",
-            Self::Show(_) => "show",
-            Self::Export(_) => "export",
-            Self::Rm(_) => "rm",
-            Self::Serve(_) => "serve",
-            Self::Mcp(_) => "mcp",
-            Self::Eval(_) => "eval",
-            Self::Doctor(_) => "doctor",
-            Self::Config(_) => "config",
-            Self::Model(_) => "model",
-            Self::Trust(_) => "trust",
-            Self::Completions(_) => "completions",
-            Self::Man(_) => "man",
-            Self::ExtractDocument(_) => "extract-document",
-        }
-    }
-
     /// Returns the format of messages on stderr.
     fn events(&self) -> EventFormat {
         match self {
@@ -247,8 +215,12 @@ pub fn run() -> ExitCode {
     if completions::answered() {
         return Exit::Done.into();
     }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|mut matches| {
+        let name = matches.subcommand_name().unwrap_or_default().to_owned();
+        Ok((name, Cli::from_arg_matches_mut(&mut matches)?))
+    });
+    let (name, cli) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help may be piped into a reader that closes early, which is not a usage error.
             let _ = error.print();
@@ -275,7 +247,7 @@ pub fn run() -> ExitCode {
     start_log(traces.as_ref());
     let events = cli.command.events();
     let panic_place = note_panics();
-    let span = tracing::info_span!("command", name = cli.command.name(), exit = tracing::field::Empty);
+    let span = tracing::info_span!("command", name, exit = tracing::field::Empty);
     let command = async {
         tracing::debug!("command started");
         dispatch(&mut ui, cli, traces.as_ref()).await

@@ -60,10 +60,6 @@ impl Ui {
     }
 
     /// Writes data to stdout, with a final newline.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if stdout is closed.
     pub(crate) fn print(&mut self, text: &str) -> std::io::Result<()> {
         self.out.write_all(text.as_bytes())?;
         if !text.ends_with('\n') {
@@ -73,10 +69,6 @@ impl Ui {
     }
 
     /// Writes bytes to stdout as they are.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if stdout is closed.
     #[expect(clippy::unused_self, reason = "the terminal is reached through `Ui` alone")]
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         // Not through `out`, which would remove escape sequences that are part of the data.

@@ -34,7 +34,6 @@ pub enum EditError {
         /// The file.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
     /// The file is not TOML, or has something else in the place of a table.
@@ -50,10 +49,6 @@ pub enum EditError {
 impl Settings {
     /// Writes a setting to the file of the project, or to the user's own file if a project may not set it. The
     /// value in force here stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for a file that cannot be read, understood or written.
     pub(crate) fn write(&mut self, project: &Path, name: &'static str, value: &str) -> Result<Written, EditError> {
         let is_trusted = self.paths.trust().is_trusted(project);
         let is_open = |setting: &&super::setting::Setting| {

@@ -206,10 +206,6 @@ pub(super) fn found(value: &Value, is_in_table: bool) -> String {
 }
 
 /// Parses a span of time such as `90s`, `15m` or `1h 30m`.
-///
-/// # Errors
-///
-/// Returns a message for the user.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: Result<jiff::SignedDuration, _> = text.parse();
     let parsed = parsed.map_err(|_| format!("`{text}` is not a time (for example `90s`, `15m`, `1h 30m`)"))?;
@@ -217,10 +213,6 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses an amount of dollars; `inf` means no limit.
-///
-/// # Errors
-///
-/// Returns a message for the user.
 pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     match text.parse() {
         // Also refuses `nan`, which is not comparable.

@@ -9,6 +9,10 @@
 //! note also has the owner and whether others can write, so that a change of either is noticed. Windows has no such
 //! numbers; only path and id are compared there.
 //!
+//! Owner and mode are compared with those at the time of trust, and not demanded as OpenSSH's `StrictModes` does: with
+//! the umask 002 of many systems, every folder of a user can be written to by a group. Git's `safe.directory` looks at
+//! the owner alone. A sticky bit is no excuse: others could still create a `.env`.
+//!
 //! An index that the user names and that is in no `.dr` (`--index`) needs no note: its path did not come with a folder,
 //! and its runs are in the user's data folder. Its owner and mode are checked all the same, see [`Trust::check_named`].
 
@@ -91,7 +95,6 @@ pub enum TrustError {
         /// The file or folder.
         path: PathBuf,
         /// The error of the file system.
-        #[source]
         source: Error,
     },
 }
@@ -129,7 +132,10 @@ impl Trust {
     pub(super) fn is_trusted(&self, folder: &Path) -> bool {
         let Ok(folder) = folder.canonicalize() else { return false };
         let note = self.read(&[&folder.to_string_lossy()]);
-        note.is_some_and(|note| Access::of(&folder).is_ok_and(|access| access.owner == note.access.owner))
+        note.is_some_and(|note| {
+            let is_opened = |access: Access| access.is_open && !note.access.is_open;
+            Access::of(&folder).is_ok_and(|access| access.owner == note.access.owner && !is_opened(access))
+        })
     }
 
     /// Checks that a `.dr` may be used. One that is missing or empty may be: it contains nothing to trust.
@@ -215,10 +221,6 @@ impl Trust {
     }
 
     /// Trusts a folder: its `.dr` and the key in its `.env` are used from now on. Returns its full path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder does not exist, or the note cannot be written.
     pub(crate) fn add(&self, folder: &Path) -> Result<PathBuf, TrustError> {
         let (folder, dr) = both(folder)?;
         if !is_absent(&dr) {
@@ -239,10 +241,6 @@ impl Trust {
     }
 
     /// Stops trusting a folder and its `.dr`. Returns its full path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder does not exist, or the note cannot be removed.
     pub(crate) fn revoke(&self, folder: &Path) -> Result<PathBuf, TrustError> {
         let (folder, dr) = both(folder)?;
         self.remove(&[&folder.to_string_lossy()])?;
@@ -366,3 +364,29 @@ fn close(dr: &Path) {
 
 #[cfg(not(unix))]
 fn close(_: &Path) {}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn folder_that_others_can_write_to_is_trusted_only_if_they_could_when_the_user_trusted_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let trust = Trust::new(&folder.path().join("data"));
+        let project = folder.path().join("project");
+        std::fs::create_dir(&project).unwrap();
+        let mode = |mode| set_permissions(&project, Permissions::from_mode(mode)).unwrap();
+        mode(0o755);
+        trust.add(&project).unwrap();
+        for (later, is_trusted) in [(0o755, true), (0o775, false), (0o757, false), (0o1777, false), (0o700, true)] {
+            mode(later);
+            assert_eq!(trust.is_trusted(&project), is_trusted, "{later:o}");
+        }
+        mode(0o775);
+        trust.add(&project).unwrap();
+        assert!(trust.is_trusted(&project));
+    }
+}

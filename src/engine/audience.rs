@@ -39,10 +39,6 @@ impl Engine {
     }
 
     /// Refuses a collection that may not be shown to the audience.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`EngineError::LocalOnly`].
     pub(super) fn check_served(&self, collection: &str) -> Result<(), EngineError> {
         if self.serves(collection) {
             return Ok(());
@@ -91,10 +87,6 @@ impl Engine {
     }
 
     /// Lists the stored runs whose reports the audience may see, newest first.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the journal cannot be read.
     pub(crate) async fn served_runs(&self) -> Result<Vec<RunSummary>, EngineError> {
         let mut runs = self.runs().await?.runs;
         runs.retain(|run| run.problem.is_none());

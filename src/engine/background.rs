@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::observer::{Doing, Observer, RunEvent};
 use super::run::Begun;
 use super::stored::{Asked, Replayed};
-use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, RunStatus, RunView, Standing};
+use super::{AskRequest, Engine, EngineError, Planned, ResumeRequest, RunStatus, RunView, Standing};
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
 
@@ -112,14 +112,6 @@ impl Drop for OutcomePublisher {
     }
 }
 
-/// The report of a run.
-#[derive(Debug)]
-pub(crate) struct RunReport {
-    pub(crate) report: Report,
-    /// The run to resume, if it has not ended.
-    pub(crate) resumable: Option<String>,
-}
-
 impl Background {
     /// Returns a set of runs that all stop when `stop` is cancelled.
     pub(crate) fn new(stop: CancellationToken) -> Self {
@@ -128,17 +120,13 @@ impl Background {
 
     /// Asks a question and waits for the answer, and first for its turn. The run stops in order when `cancelled` is, or
     /// all runs are.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::ask`].
     pub(crate) async fn ask(
         &self,
         engine: &Engine,
         request: AskRequest,
         observer: Observer,
         cancelled: CancellationToken,
-    ) -> Result<RunReport, EngineError> {
+    ) -> Result<Asked, EngineError> {
         // Waits for a slot, unlike `start`: this caller waits for the answer anyway.
         let slot = tokio::select! {
             slot = Arc::clone(&self.slots).acquire_owned() => slot.map_err(|_| EngineError::Cancelled)?,
@@ -172,7 +160,7 @@ impl Background {
         if let Some(ending) = ending {
             ending.note(&asked);
         }
-        asked?.map(RunReport::from).ok_or(EngineError::Cancelled)
+        asked?.ok_or(EngineError::Cancelled)
     }
 
     /// Plans a run. It stops when the future is dropped, or all runs are stopped.
@@ -270,19 +258,11 @@ impl Background {
     }
 
     /// Returns how far a run is, with its events after number `since`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::status`].
     pub(crate) async fn status(&self, engine: &Engine, run: &str, since: u64) -> Result<RunStatus, EngineError> {
         Ok(self.as_known_here(engine.status(run, since).await?))
     }
 
     /// Returns a run with its findings, costs and outgoing texts so far.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::view`].
     pub(crate) async fn view(&self, engine: &Engine, run: &str) -> Result<RunView, EngineError> {
         let view = engine.view(run).await?;
         Ok(RunView { status: self.as_known_here(view.status), ..view })
@@ -308,10 +288,10 @@ impl Background {
     ///
     /// Returns [`EngineError::StillRunning`] or [`EngineError::RunFailed`]; for a run that was not started here, as
     /// [`Engine::status`].
-    pub(crate) async fn report(&self, engine: &Engine, run: &str) -> Result<RunReport, EngineError> {
+    pub(crate) async fn report(&self, engine: &Engine, run: &str) -> Result<Asked, EngineError> {
         // Not read from the journal, where a run by rules that answered in the place of this one has another id.
         match self.outcome_of(run).as_deref() {
-            Some(Ok(Some(asked))) => return Ok(RunReport::from(asked.clone())),
+            Some(Ok(Some(asked))) => return Ok(asked.clone()),
             Some(Err(reason)) => {
                 return Err(EngineError::RunFailed { run: run.to_owned(), reason: reason.clone() });
             }
@@ -322,7 +302,7 @@ impl Background {
             return Err(EngineError::StillRunning { run: run_id });
         }
         let Replayed { report, .. } = engine.replay(Some(&run_id)).await?;
-        Ok(RunReport { report, resumable: (state == Standing::Open).then_some(run_id) })
+        Ok(Asked { report, resumable: run_id.parse().ok().filter(|_| state == Standing::Open) })
     }
 
     /// Stops a run that was started here, and waits until it has noted where it is.
@@ -397,11 +377,5 @@ async fn stoppable(
             Ok(asked) => asked.map(Some),
             Err(_) => Ok(None),
         },
-    }
-}
-
-impl From<Asked> for RunReport {
-    fn from(Asked { report, resumable }: Asked) -> Self {
-        Self { report, resumable: resumable.map(|run| run.to_string()) }
     }
 }

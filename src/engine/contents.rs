@@ -44,10 +44,6 @@ pub(crate) struct DocumentEntry {
 
 impl Engine {
     /// Lists the collections of the index by name, those included that the audience may not see.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the index cannot be read.
     pub(crate) async fn list_collections(&self) -> Result<Vec<CollectionEntry>, EngineError> {
         let index = self.open_index().await?;
         // Starts with all collections at 0: one without documents is listed, too.
@@ -73,10 +69,6 @@ impl Engine {
     }
 
     /// Lists the documents that the audience may see, by collection and path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the index cannot be read.
     pub(crate) async fn documents(&self) -> Result<Vec<DocumentEntry>, EngineError> {
         let rows = self.open_index().await?.documents(None).await?;
         let mut documents: Vec<_> = rows
@@ -91,10 +83,6 @@ impl Engine {
 
     /// Returns the base addresses of the collections: where each is published, else its folder on this machine.
     /// Clients on other machines do not see its folders, and get an address that [`document_address`] makes.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the index cannot be read.
     pub(crate) async fn addresses(&self) -> Result<Addresses, EngineError> {
         let index = self.open_index().await?;
         let root = |name: &String| {
@@ -113,10 +101,6 @@ impl Engine {
 impl Engine {
     /// Returns the document and lines that an address of [`Self::addresses`] names, and any other selector as it is. An
     /// address is compared with those of the collections and becomes no path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the index cannot be read.
     pub(super) async fn resolved(&self, selector: &Selector) -> Result<Selector, EngineError> {
         match selector {
             Selector::Path { path, lines: None } if path.contains("://") => {

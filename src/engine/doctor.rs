@@ -133,20 +133,14 @@ impl Engine {
         };
         let mut stats = None;
         if let Some(index) = &index {
-            let found = caught(async { Ok::<_, EngineError>((index.stats().await?, index.verify().await?)) }).await;
-            let found = match found {
-                Ok(Ok((found, incomplete))) => {
-                    // Kept even if a later check finds damage.
-                    stats = Some(found);
-                    caught(self.index_checks(index, stats.as_ref().unwrap_or(&IndexStats::default()), incomplete)).await
-                }
-                Ok(Err(error)) => Ok(Err(error)),
-                Err(panic) => Err(panic),
-            };
-            match found {
-                Ok(Ok(found)) => checks.extend(found),
-                Ok(Err(error)) => checks.push(damaged_index(with_causes(&error))),
-                Err(panic) => checks.push(damaged_index(panic)),
+            let found = undamaged(Box::pin(async {
+                let (known, incomplete) = (index.stats().await?, index.verify().await?);
+                // Kept even if a later check finds damage.
+                self.index_checks(index, stats.insert(known), incomplete).await
+            }));
+            match found.await {
+                Ok(found) => checks.extend(found),
+                Err(damage) => checks.push(damaged_index(damage)),
             }
         }
         checks.push(self.embedder_check(index.as_ref()).await);
@@ -331,12 +325,9 @@ impl Engine {
                 details(&store, id.clone()).await?;
                 Ok::<_, EngineError>(store.export(&id).await?)
             };
-            let problem = match caught(read).await {
-                Ok(Ok(_)) => continue,
-                Ok(Err(error)) => with_causes(&error),
-                Err(panic) => panic,
-            };
-            checks.push(Check::trouble("run", format!("`{id}`: {problem}"), mend.clone()));
+            if let Err(problem) = undamaged(read).await {
+                checks.push(Check::trouble("run", format!("`{id}`: {problem}"), mend.clone()));
+            }
         }
         match store.journal().broken_jobs().await {
             Ok(0) => {}
@@ -434,6 +425,11 @@ impl Engine {
 fn described(embedder: &dyn Embedder, place: &str) -> String {
     let (name, dimension) = (embedder.name(), embedder.dimension());
     format!("{name}{place}, {dimension} dimensions, {}", embedder.fingerprint())
+}
+
+/// Returns what was read, or why it cannot be: an error, or a panic that damage has caused.
+async fn undamaged<T>(read: impl Future<Output = Result<T, EngineError>>) -> Result<T, String> {
+    caught(read).await?.map_err(|error| with_causes(&error))
 }
 
 fn damaged_index(problem: String) -> Check {

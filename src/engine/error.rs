@@ -68,11 +68,7 @@ pub enum EngineError {
     /// The folder of a collection is outside the project. An index that was shipped with the project may not make `dr`
     /// read other folders.
     #[error("collection `{collection}` is indexed from `{root}`, which is outside this project")]
-    RootOutside {
-        collection: String,
-        /// Its folder.
-        root: PathBuf,
-    },
+    RootOutside { collection: String, root: PathBuf },
     /// A folder in the project is a symbolic link out of it, which may have come with the project.
     #[error("`{link}` is a symbolic link to `{real}`, which is outside this project")]
     LinkOutside {
@@ -85,10 +81,7 @@ pub enum EngineError {
     },
     /// The index is on the network, and `dr` is offline.
     #[error("index `{uri}` is on the network, and `dr` is offline")]
-    RemoteOffline {
-        /// Address of the index.
-        uri: String,
-    },
+    RemoteOffline { uri: String },
     /// A collection that is not in the index.
     #[error("no collection `{name}` in the index")]
     NoCollection {
@@ -115,7 +108,6 @@ pub enum EngineError {
         action: &'static str,
         /// The folder or file.
         path: PathBuf,
-        #[source]
         source: std::io::Error,
     },
     /// Settings of models.
@@ -123,42 +115,19 @@ pub enum EngineError {
     Models(#[from] ModelsError),
     /// The request is restricted to the web, which cannot be searched.
     #[error("web cannot be searched: {reason}")]
-    NoWayOut {
-        reason: &'static str,
-        /// What the user can do.
-        hint: &'static str,
-    },
+    NoWayOut { reason: &'static str, hint: &'static str },
     /// The folder for runs is read-only. A run with models must be stored, so that paid replies are not lost.
     #[error("folder `{folder}` is not writable, and a run with a model must be stored there")]
-    CannotKeep {
-        folder: PathBuf,
-        #[source]
-        source: Box<Self>,
-    },
+    CannotKeep { folder: PathBuf, source: Box<Self> },
     /// A `local_only` collection would be sent to a model on another machine.
     #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
-    NotLocal {
-        collection: String,
-        /// Role of the model.
-        role: Role,
-        /// Endpoint of the model.
-        endpoint: String,
-    },
+    NotLocal { collection: String, role: Role, endpoint: String },
     /// A `local_only` collection would be sent to an embedding server on another machine.
     #[error("collection `{collection}` is for local models only, and the embedder `{embedder}` is at `{address}`")]
-    EmbedderNotLocal {
-        collection: String,
-        /// Name of the embedder.
-        embedder: String,
-        /// Address of its server.
-        address: String,
-    },
+    EmbedderNotLocal { collection: String, embedder: String, address: String },
     /// The cost is limited, and the price of the embedder is unknown.
     #[error("price of the embedder `{embedder}` is not known, and the cost is limited")]
-    EmbedderUnpriced {
-        /// Name of the embedder.
-        embedder: String,
-    },
+    EmbedderUnpriced { embedder: String },
     /// A `local_only` collection would be shown to clients on other machines.
     #[error("collection `{collection}` is for this machine only, and this server answers other machines")]
     LocalOnly { collection: String },
@@ -193,7 +162,6 @@ pub enum EngineError {
     /// A run was started with another model.
     #[error("run was started with `{was}` as its {role}, and `{now}` is set now")]
     OtherModel {
-        /// Role of the model.
         role: Role,
         /// The model then.
         was: String,

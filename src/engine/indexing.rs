@@ -277,10 +277,6 @@ impl Engine {
     }
 
     /// Returns the collection that was indexed from `folder`, if any.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder or the index does not exist.
     pub(crate) async fn collection_of(&self, folder: &Path) -> Result<Option<String>, EngineError> {
         let index = Index::open(&self.location).await?;
         Ok(self.known_name(&self.named_root(folder)?, Some(index.manifest())))

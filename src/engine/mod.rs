@@ -82,7 +82,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::audience::Audience;
-pub(crate) use self::background::{RunReport, WatchedRun};
+pub(crate) use self::background::WatchedRun;
 pub(crate) use self::contents::{CollectionEntry, DOCUMENTS, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
@@ -107,7 +107,7 @@ pub(crate) use self::service::Service;
 pub(crate) use self::status::{EventEntry, NodeStanding};
 pub(crate) use self::status::{RunStatus, RunView, Standing};
 pub use self::stored::report_of;
-pub(crate) use self::stored::{RunDetails, RunGroup, RunSummary, StoredRuns};
+pub(crate) use self::stored::{Asked, RunDetails, RunGroup, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
 pub(crate) use self::watch::{IndexWatch, WatchEvent, WatchRequest};
 pub(crate) use crate::kb::embed::{Downloading, EmbedderChoice, Fetching, Published};
@@ -211,19 +211,11 @@ impl Engine {
     }
 
     /// Trusts a folder that came from elsewhere: its `.dr` and a key in its `.env` are used. Returns its full path.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder does not exist, or this cannot be noted.
     pub(crate) fn trust(folder: &Path) -> Result<PathBuf, EngineError> {
         Ok(Paths::find()?.trust().add(folder)?)
     }
 
     /// Reverses [`Self::trust`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::trust`].
     pub(crate) fn revoke_trust(folder: &Path) -> Result<PathBuf, EngineError> {
         Ok(Paths::find()?.trust().revoke(folder)?)
     }

@@ -86,29 +86,13 @@ pub enum LocalModelError {
     #[error("`{model}` is not on this machine, and `dr` is offline")]
     Offline { model: String },
     #[error("failed to download `{model}`")]
-    Download {
-        model: String,
-        #[source]
-        source: DownloadError,
-    },
+    Download { model: String, source: DownloadError },
     #[error("files of `{model}` cannot be used")]
-    Take {
-        model: String,
-        #[source]
-        source: ModelStoreError,
-    },
+    Take { model: String, source: ModelStoreError },
     #[error("`{model}` is on this machine, but cannot be used")]
-    Embedder {
-        model: String,
-        #[source]
-        source: EmbedError,
-    },
+    Embedder { model: String, source: EmbedError },
     #[error("`{model}` is on this machine, but cannot be used")]
-    Reranker {
-        model: String,
-        #[source]
-        source: CrossEncoderError,
-    },
+    Reranker { model: String, source: CrossEncoderError },
     #[error("setting was not written")]
     Setting(#[from] EditError),
 }
@@ -296,10 +280,6 @@ impl Engine {
     }
 
     /// Downloads an embedder if its files are missing.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be downloaded.
     pub(super) async fn fetch_embedder(
         &self,
         choice: &EmbedderChoice,

@@ -49,10 +49,6 @@ pub(crate) struct SectionText {
 
 impl Engine {
     /// Returns the context of each hit, whole.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::links`].
     pub(crate) async fn neighbourhoods(&self, hits: &[Hit]) -> Result<Vec<Neighbourhood>, EngineError> {
         let neighbours = self.neighbours().await?;
         let mut found = Vec::new();
@@ -65,10 +61,6 @@ impl Engine {
 
     /// Returns the context of each hit for a result that has at most about `most` tokens of it. Lines and documents that
     /// an earlier hit has shown are not repeated. Of a section that is too long, the lines from the passage on are kept.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::links`].
     pub(crate) async fn neighbourhoods_within(
         &self,
         hits: &[Hit],
@@ -98,10 +90,6 @@ impl Engine {
     }
 
     /// Returns the outline of a document and the notes that it is linked with, with at most about `most` tokens.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::links`].
     pub(crate) async fn neighbourhood_within(
         &self,
         document: &DocumentId,
@@ -111,10 +99,6 @@ impl Engine {
     }
 
     /// Reads outlines and links of the whole index, from which the context of any document is derived.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::links`].
     pub(crate) async fn neighbours(&self) -> Result<Neighbours, EngineError> {
         Ok(Neighbours(self.link_map().await?))
     }

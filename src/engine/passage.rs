@@ -168,32 +168,20 @@ pub enum GetError {
     /// The file has fewer lines.
     #[error("`{path}` has {lines} lines, not {wanted}")]
     BeyondEnd {
-        /// The file.
         path: String,
-        /// Number of its lines.
         lines: usize,
         /// The first requested line.
         wanted: u32,
     },
     /// The PDF has no such page, or no text on it.
     #[error("`{path}` has no text on page {page}")]
-    NoSuchPage {
-        /// The file.
-        path: String,
-        page: u32,
-    },
+    NoSuchPage { path: String, page: u32 },
     /// The file has been removed since it was indexed.
     #[error("`{path}` is gone since it was indexed")]
-    Gone {
-        /// The file.
-        path: String,
-    },
+    Gone { path: String },
     /// The file has changed since it was indexed, so line numbers are no longer valid.
     #[error("`{path}` has changed since it was indexed")]
-    Changed {
-        /// The file.
-        path: String,
-    },
+    Changed { path: String },
 }
 
 impl Excerpt {

@@ -23,10 +23,6 @@ pub(crate) struct Quoted {
 impl Engine {
     /// Reads the document of a passage. Returns the byte range of the passage as well, unless a whole document is
     /// named.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::get`].
     pub(crate) async fn in_document(
         &self,
         selector: &Selector,
@@ -42,10 +38,6 @@ impl Engine {
     }
 
     /// Finds a quote of a stored run in its document; `None` if the run has no such quote.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no such run, or it cannot be read.
     pub(crate) async fn quoted(&self, run: &str, evidence: &str) -> Result<Option<Quoted>, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(Some(run)).await?;

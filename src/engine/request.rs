@@ -133,10 +133,7 @@ pub enum RequestError {
     Required(RequiredError),
     /// The output schema is not a JSON Schema.
     #[error("output schema is not a JSON Schema: {reason}")]
-    Schema {
-        /// Why it is invalid.
-        reason: String,
-    },
+    Schema { reason: String },
     /// A plan has neither nodes nor a brief.
     #[error("plan has no nodes")]
     EmptyPlan,
@@ -151,7 +148,6 @@ pub enum RequestError {
     Days {
         /// The first day.
         since: String,
-        /// The last day.
         until: String,
     },
     /// A limit exceeds that of the settings.
@@ -168,12 +164,7 @@ pub enum RequestError {
     NoAmount { name: &'static str },
     /// A path pattern is not a glob.
     #[error("`{glob}` is not a glob: {reason}")]
-    Glob {
-        /// The pattern.
-        glob: String,
-        /// Why it is invalid.
-        reason: String,
-    },
+    Glob { glob: String, reason: String },
 }
 
 impl RequestError {
@@ -211,10 +202,6 @@ impl AskRequest {
     }
 
     /// Validates the request as far as possible without an index, and joins each of its texts into one line.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for the first invalid part.
     pub(crate) fn checked(mut self) -> Result<Self, RequestError> {
         self.run.required = question::required(&self.run.required).map_err(RequestError::Required)?;
         check_scope(&self.run.scope)?;

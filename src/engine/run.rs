@@ -123,10 +123,6 @@ impl Engine {
     }
 
     /// Carries out a run that was begun.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::ask`].
     pub(super) async fn carry_out(&self, begun: BegunRun, ask_back: Option<AskBack<'_>>) -> Result<Asked, EngineError> {
         let BegunRun { run, request, observer, stop } = begun;
         let (id, by_rules) = (run.id().clone(), run.state().settings.by_rules);
@@ -162,10 +158,6 @@ impl Engine {
     }
 
     /// Plans a run without executing it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::ask`].
     pub(crate) async fn plan(
         &self,
         request: AskRequest,

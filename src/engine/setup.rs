@@ -198,10 +198,6 @@ impl Engine {
 
     /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it uses none
     /// and tells the observer.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the run cannot be recorded.
     pub(super) async fn start(
         &self,
         request: &AskRequest,

@@ -116,10 +116,6 @@ impl Engine {
     }
 
     /// Returns a stored run with its findings, costs and outgoing texts so far.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::status`].
     pub(crate) async fn view(&self, run: &str) -> Result<RunView, EngineError> {
         let stored = self.stored(run).await?;
         // No event has a later number.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Engine, EngineError, create_folder};
@@ -36,18 +37,20 @@ const RUNS: &str = "runs";
 const PAGE_TOKENS: &str = "page-tokens";
 
 /// A run in a list.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunEntry", description = "")]
 pub(crate) struct RunSummary {
+    #[schemars(with = "String")]
     pub(crate) id: RunId,
     pub(crate) question: String,
-    /// Start time, in UTC.
+    /// Start, in UTC.
     pub(crate) started: String,
-    /// Why it ended, or that it has not ended yet.
+    /// Why it ended, or `open`, `running` or `broken`.
     pub(crate) state: String,
     pub(crate) nodes: usize,
     /// Active time.
     pub(crate) seconds: f64,
-    /// Cost in dollars; `None` if a price is unknown.
+    /// Null if a price is not known.
     pub(crate) cost_usd: Option<f64>,
     /// Why it is broken.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,14 +86,16 @@ impl RunGroup {
     }
 }
 
-/// The stored runs.
-#[derive(Clone, Debug, Default)]
+/// The runs, newest first.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "RunList")]
 pub(crate) struct StoredRuns {
-    /// The runs, newest first.
     pub(crate) runs: Vec<RunSummary>,
     /// Why there may be more.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) damage: Option<String>,
     /// What the user can do if there are none.
+    #[serde(skip)]
     pub(crate) hint: Option<String>,
 }
 
@@ -241,10 +246,6 @@ impl Engine {
     }
 
     /// Reads everything a stored run has; `None` is the newest run.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::replay`].
     pub(crate) async fn show(&self, name: Option<&str>) -> Result<RunDetails, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
@@ -252,10 +253,6 @@ impl Engine {
     }
 
     /// Returns a stored run as JSON lines: events, calls with their raw replies, egress. `None` is the newest run.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::replay`].
     pub(crate) async fn export(&self, name: Option<&str>) -> Result<String, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
@@ -264,10 +261,6 @@ impl Engine {
     }
 
     /// Lists the stored runs, newest first. A run that cannot be read is listed as broken.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the journal cannot be opened.
     pub(crate) async fn runs(&self) -> Result<StoredRuns, EngineError> {
         let store = match self.known_runs() {
             Err(EngineError::Store(error @ StoreError::Empty { .. })) => {
@@ -386,10 +379,6 @@ pub(super) fn is_read_only(error: &EngineError) -> bool {
 }
 
 /// Makes the report of a run, only from its journal. For an unfinished run it covers the findings so far.
-///
-/// # Errors
-///
-/// Returns an error if the journal cannot be read.
 pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<Report, StoreError> {
     let usage = usage_of(store.journal(), run).await?;
     let mut draft = match &state.phase {

@@ -126,7 +126,6 @@ pub enum VerifyError {
         /// `read` or `update`.
         action: &'static str,
         path: String,
-        #[source]
         source: std::io::Error,
     },
     #[error("failed to {action} `{path}`")]
@@ -134,7 +133,6 @@ pub enum VerifyError {
         /// `read` or `update`.
         action: &'static str,
         path: String,
-        #[source]
         source: SavedError,
     },
     #[error("note `{path}` was made by an earlier version and has no quotes, and its run is not stored here")]

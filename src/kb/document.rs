@@ -66,11 +66,7 @@ pub(crate) struct Document {
 pub(crate) enum SkipReason {
     /// The file exceeds [`MAX_DOCUMENT_BYTES`].
     #[error("{bytes} bytes, above the limit of {limit}")]
-    TooLarge {
-        /// Size of the file.
-        bytes: u64,
-        limit: u64,
-    },
+    TooLarge { bytes: u64, limit: u64 },
 
     /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]
@@ -110,7 +106,6 @@ pub(crate) enum SkipReason {
     #[error("failed to read")]
     Unreadable {
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 }

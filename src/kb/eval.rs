@@ -26,7 +26,6 @@ pub enum EvalError {
         /// Line number, from 1.
         line: usize,
         /// The error from the JSON parser.
-        #[source]
         source: serde_json::Error,
     },
 
@@ -42,7 +41,6 @@ pub enum EvalError {
     NotIndexed {
         /// Number of judged files that are missing.
         missing: usize,
-        /// Number of judged files.
         judged: usize,
         /// Path of the first missing file.
         first: String,

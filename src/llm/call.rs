@@ -117,7 +117,6 @@ pub enum CallError {
     Journal {
         /// The error of the journal.
         reason: String,
-        /// What the user can do about it.
         hint: Option<String>,
     },
 }

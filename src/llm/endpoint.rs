@@ -31,10 +31,6 @@ impl ModelEndpoint {
     /// `OPENAI_API_KEY` is sent to OpenAI and to the address in `OPENAI_BASE_URL`, because users set those two
     /// together. Any other address gets a key only through `key_env`, so that a key never reaches an address it was not
     /// made for.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for an address or a key that cannot be used.
     pub(crate) fn resolve(
         base_url: Option<&str>,
         key_env: Option<&str>,

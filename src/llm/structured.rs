@@ -42,10 +42,7 @@ pub(crate) enum StructuredError {
 
     /// The last reply was invalid, too.
     #[error("reply cannot be used: {complaint}")]
-    Invalid {
-        /// The complaint about the last reply.
-        complaint: String,
-    },
+    Invalid { complaint: String },
 
     /// The schema itself is invalid.
     #[error("invalid schema: {reason}")]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::cut::{Rest, cut};
 use super::failure::ToolError;
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
-use crate::engine::{RunReport, Service};
+use crate::engine::{Asked, Service};
 use crate::render::{self, ReportFormat};
 
 /// Tokens of all quotes in a result. The report beside them may have twice as many.
@@ -64,7 +64,7 @@ impl AnswerResult {
     /// Makes the answer of a run, its report from line `from` on.
     pub(super) async fn of(
         service: &Service,
-        RunReport { report, resumable }: RunReport,
+        Asked { report, resumable }: Asked,
         from: usize,
         notes: Vec<String>,
     ) -> Result<Self, ToolError> {

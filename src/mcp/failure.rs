@@ -25,11 +25,7 @@ pub(crate) enum ServeError {
     Offline,
     /// The address is taken, or not one of this machine.
     #[error("failed to listen at {address}")]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: std::io::Error,
-    },
+    Listen { address: SocketAddr, source: std::io::Error },
 }
 
 impl ServeError {
@@ -92,10 +88,6 @@ impl From<crate::engine::RequestError> for ToolError {
 }
 
 /// Refuses an argument of more than `most` bytes.
-///
-/// # Errors
-///
-/// Returns [`ToolError::Arguments`].
 pub(super) fn check_length(tool: &'static str, name: &'static str, text: &str, most: usize) -> Result<(), ToolError> {
     if text.len() <= most {
         return Ok(());

@@ -136,10 +136,6 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Begins to listen at the address of a gate.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the address cannot be used.
     pub(crate) async fn at(gate: BearerCheck) -> Result<Self, ServeError> {
         Ok(Self { listener: bind(gate.address).await?, gate })
     }
@@ -151,10 +147,6 @@ impl Listening {
     }
 
     /// Serves until `stop` is cancelled. Runs are then stopped, and noted as stopped.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no more connections can be accepted.
     pub(crate) async fn serve(self, server: &ToolHandler, stop: CancellationToken) -> Result<(), ServeError> {
         let Self { listener, gate } = self;
         let address = gate.address;
@@ -167,10 +159,6 @@ impl Listening {
 }
 
 /// Serves until `stop` is cancelled, and then for as long as open requests take, up to [`PATIENCE`].
-///
-/// # Errors
-///
-/// Returns an error if no more connections can be accepted.
 pub(crate) async fn serve_until(stop: CancellationToken, listener: TcpListener, routes: Router) -> std::io::Result<()> {
     let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
     let late = async {

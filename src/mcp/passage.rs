@@ -135,10 +135,6 @@ pub(super) async fn read(
 }
 
 /// Parses the name of a passage.
-///
-/// # Errors
-///
-/// Returns [`ToolError::Arguments`] for a text that is none.
 pub(super) fn selector(tool: &'static str, id: &str) -> Result<Selector, ToolError> {
     check_length(tool, "id", id, MAX_ID_BYTES)?;
     id.parse().map_err(|error: ParseSelectorError| {

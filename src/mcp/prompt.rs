@@ -19,10 +19,6 @@ pub(super) fn list() -> ListPromptsResult {
 }
 
 /// Returns a prompt for the user's question.
-///
-/// # Errors
-///
-/// Returns an error for another prompt, or without a question.
 pub(super) fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
     if request.name != RESEARCH {
         return Err(ErrorData::invalid_params("no such prompt", None));

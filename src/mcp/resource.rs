@@ -64,10 +64,6 @@ pub(super) async fn list(service: &Service, cursor: Option<&str>) -> Result<List
 }
 
 /// Reads a document or a report. A text longer than a result may be is cut, with a note at its end.
-///
-/// # Errors
-///
-/// Returns an error for an address that names neither.
 pub(super) async fn contents(service: &Service, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let unknown = || ErrorData::resource_not_found(format!("no resource `{}`", shortened(uri)), None);
     let text = if uri.starts_with(DOCUMENTS) {

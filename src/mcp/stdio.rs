@@ -20,10 +20,6 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 ///
 /// `gone` stops the runs of `server`. It is cancelled at the end of stdin, when the protocol would otherwise work on an
 /// answer that no client reads.
-///
-/// # Errors
-///
-/// Returns an error if the client does not speak the protocol.
 pub(crate) async fn serve_stdio(
     server: &ToolHandler,
     gone: CancellationToken,

@@ -44,10 +44,6 @@ pub(crate) fn report(report: &Report) -> Result<String, RenderError> {
 }
 
 /// Returns the report as the contents of a page that has [`STYLE`].
-///
-/// # Errors
-///
-/// As [`report`].
 pub(crate) fn body(report: &Report) -> Result<String, RenderError> {
     rendered("report_body.html", report)
 }

@@ -109,7 +109,6 @@ pub enum SavedError {
 #[derive(Deserialize)]
 struct JsonReport {
     schema_version: u32,
-    #[serde(default)]
     run_id: Option<String>,
     evidence: Vec<JsonEvidence>,
 }
@@ -124,9 +123,7 @@ struct JsonEvidence {
 /// The fields of the front matter of a note that a check needs.
 #[derive(Deserialize)]
 struct NoteFields {
-    #[serde(default)]
     run_id: Option<String>,
-    #[serde(default)]
     sources: Option<Vec<NoteSource>>,
 }
 
@@ -135,23 +132,14 @@ struct NoteFields {
 struct NoteSource {
     id: String,
     quote: String,
-    #[serde(default)]
     collection: Option<String>,
-    #[serde(default)]
     path: Option<Spanned<String>>,
-    #[serde(default)]
     line_start: Option<Spanned<u32>>,
-    #[serde(default)]
     line_end: Option<Spanned<u32>>,
-    #[serde(default)]
     content_hash: Option<String>,
-    #[serde(default)]
     url: Option<String>,
-    #[serde(default)]
     server: Option<String>,
-    #[serde(default)]
     tool: Option<String>,
-    #[serde(default)]
     arguments: Option<String>,
 }
 

@@ -76,10 +76,6 @@ pub(crate) async fn clarify(caller: &dyn Caller, question: &Question) -> Result<
 }
 
 /// Writes the brief.
-///
-/// # Errors
-///
-/// Returns an error if the model gives no usable reply.
 pub(crate) async fn brief(
     caller: &dyn Caller,
     key: &CallKey,

@@ -60,10 +60,6 @@ pub(super) struct DigestDraft {
 /// Digests a page for a question. `ranked` are its pieces, best first; as many are read as the prompt has room for.
 ///
 /// Returns `None` if the model finds nothing relevant or names no existing piece.
-///
-/// # Errors
-///
-/// Returns an error if the call was not made or got no usable reply.
 pub(crate) async fn digest(
     caller: &dyn Caller,
     key: &CallKey,

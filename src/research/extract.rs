@@ -88,10 +88,6 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
 }
 
 /// Searches, and picks the units that answer best. Picks none if the results do not support an answer.
-///
-/// # Errors
-///
-/// Returns an error if the source or the picker fails.
 pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     node: &NodeId,
     question: &Question,

@@ -39,10 +39,6 @@ struct NodeLine {
 }
 
 /// Plans the first round. A plan that fails `check` is sent back for one repair.
-///
-/// # Errors
-///
-/// Returns an error if no reply passes `check`.
 pub(crate) async fn plan(
     caller: &dyn Caller,
     key: &CallKey,
@@ -73,10 +69,6 @@ pub(crate) async fn plan(
 ///
 /// The summary in the prompt may contain internal text, and so may the questions of the returned nodes. Text for the
 /// web is therefore worded from their aspects instead, see [`super::outward`].
-///
-/// # Errors
-///
-/// Returns an error if no reply passes `check`.
 #[expect(clippy::too_many_arguments, reason = "each is a noun of its own")]
 pub(crate) async fn replan(
     caller: &dyn Caller,

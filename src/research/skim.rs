@@ -81,10 +81,6 @@ struct AnswerDraft {
 
 /// Asks the model which unit answers which aspect. Returns `None` if there are no units or no usable reply: work on the
 /// nodes then begins without.
-///
-/// # Errors
-///
-/// Returns an error if the run must stop.
 pub(crate) async fn skim(
     caller: &dyn Caller,
     brief: &Brief,
@@ -114,10 +110,6 @@ pub(crate) fn questions(brief: &Brief) -> Vec<Question> {
 
 /// Returns the best units of a knowledge base for the question and each aspect: the best of each first, then the second
 /// of each, and so on. `root` is the node that searches are recorded for.
-///
-/// # Errors
-///
-/// Returns an error if the run must stop.
 pub(crate) async fn units(
     root: &NodeId,
     brief: &Brief,

@@ -566,10 +566,6 @@ impl<'a> Writer<'a> {
 }
 
 /// Converts an answer to the caller's schema. The result has no ids of evidence, which mean nothing outside the report.
-///
-/// # Errors
-///
-/// Returns an error if no reply matches the schema or the call is refused.
 pub(crate) async fn output(
     caller: &dyn Caller,
     key: &CallKey,

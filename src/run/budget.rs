@@ -205,11 +205,15 @@ impl Charge {
     }
 
     fn saturating_sub(self, other: Self) -> Self {
+        self.with_each(other, u64::saturating_sub)
+    }
+
+    fn with_each(self, other: Self, combined: fn(u64, u64) -> u64) -> Self {
         Self {
-            cost_nanos: self.cost_nanos.saturating_sub(other.cost_nanos),
-            tokens: self.tokens.saturating_sub(other.tokens),
-            calls: self.calls.saturating_sub(other.calls),
-            unpriced_calls: self.unpriced_calls.saturating_sub(other.unpriced_calls),
+            cost_nanos: combined(self.cost_nanos, other.cost_nanos),
+            tokens: combined(self.tokens, other.tokens),
+            calls: combined(self.calls, other.calls),
+            unpriced_calls: combined(self.unpriced_calls, other.unpriced_calls),
         }
     }
 }
@@ -217,10 +221,7 @@ impl Charge {
 impl std::ops::AddAssign for Charge {
     /// Adds, saturating at the largest values.
     fn add_assign(&mut self, other: Self) {
-        self.cost_nanos = self.cost_nanos.saturating_add(other.cost_nanos);
-        self.tokens = self.tokens.saturating_add(other.tokens);
-        self.calls = self.calls.saturating_add(other.calls);
-        self.unpriced_calls = self.unpriced_calls.saturating_add(other.unpriced_calls);
+        *self = self.with_each(other, u64::saturating_add);
     }
 }
 

@@ -99,10 +99,6 @@ impl Cache {
 
     /// Records the answer that a node had before its run was interrupted, unless an answer to the lookup is on record.
     /// Returns the one on record.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the journal fails.
     pub(crate) async fn keep<T>(&self, lookup: &Lookup, answer: T) -> Result<T, JournalError>
     where
         T: Serialize + DeserializeOwned,

@@ -124,10 +124,6 @@ impl Ledger {
     }
 
     /// Like [`Self::open_holding`], for a call of which only the worst case is known.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::open_holding`].
     pub(crate) async fn open(
         &self,
         call: &Call,

@@ -127,7 +127,6 @@ pub enum RunError {
         /// The failed step.
         step: &'static str,
         /// Why it failed.
-        #[source]
         source: CallError,
     },
     /// A source that everything depends on failed.
@@ -136,7 +135,6 @@ pub enum RunError {
         /// The failed step.
         step: &'static str,
         /// Why it failed.
-        #[source]
         source: StepError,
     },
     /// A given plan is invalid.
@@ -231,10 +229,6 @@ impl Drop for Grace {
 
 impl Orchestrator {
     /// Starts a run by recording its first event.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the run cannot be recorded.
     pub async fn start(
         run: RunId,
         question: Question,
@@ -385,10 +379,6 @@ impl Orchestrator {
 
     /// Asks the user for clarification if the question is ambiguous in a way that matters. A stopped run does not wait for
     /// the answer.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a model cannot be reached.
     pub(crate) async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
         if self.state.phase != Phase::ASKED || self.state.clarification.is_some() {
             return Ok(());

@@ -165,10 +165,8 @@ pub enum RecallError {
     /// The table failed.
     #[error("failed to {action} the research memory")]
     Table {
-        /// What was attempted.
         action: &'static str,
         /// The error of the storage engine.
-        #[source]
         source: Box<lancedb::Error>,
     },
     /// A column is missing or of another type.
@@ -371,10 +369,6 @@ impl Recall {
     }
 
     /// Reads the memory of all embedders as a whole.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for a damaged table.
     pub(crate) async fn verify(runs: &Path) -> Result<(), RecallError> {
         steady(async {
             for table in tables(runs).await? {

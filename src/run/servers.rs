@@ -18,7 +18,7 @@ use crate::base::id::RunId;
 use crate::base::line::counted;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
-use crate::source::mcp::{ListedTool, Server, Words};
+use crate::source::mcp::{ListedTool, Server};
 use crate::source::{OfferedTool, Passage, Place, SourceError, SourceFile};
 use crate::traces::attach;
 
@@ -68,7 +68,7 @@ pub(crate) struct NodeServers<Q: ?Sized> {
 }
 
 /// Arguments that a run may send.
-pub(crate) trait Arguments: Words {
+pub(crate) trait Arguments: AsRef<str> + Send + Sync {
     /// Checks and records the arguments before they leave, if they do.
     fn release(
         &self,
@@ -195,7 +195,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let known = self.shared.servers.iter().find(is_its);
         let known = known.ok_or_else(|| refused(format!("there is no server for `{tool}`")))?;
         // Parsed and serialised again, so that arguments that differ only in spacing are one call on record.
-        let said = serde_json::Value::Object(offered.arguments(arguments.words()).await.map_err(refused)?);
+        let said = serde_json::Value::Object(offered.arguments(arguments.as_ref()).await.map_err(refused)?);
         // The offered name, which the user chose, and not the text that the model wrote.
         attach::word("name", offered.name.as_str());
         attach::text("arguments", || said.to_string());

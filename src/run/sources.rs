@@ -65,10 +65,6 @@ impl RunSources {
     }
 
     /// Returns the knowledge base for the worker of a node, with the tools of internal servers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the run must stop.
     pub(crate) async fn inside_with_servers(&self, node: &NodeId) -> Result<Inside, SourceError> {
         let servers = match &self.internal_servers {
             Some(servers) => Some(servers.of_node(node).await?),
@@ -78,10 +74,6 @@ impl RunSources {
     }
 
     /// Returns the tools of public servers, for the worker of a node.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the run must stop.
     pub(crate) async fn public_tools(&self, node: &NodeId) -> Result<Option<NodeServers<Outbound>>, SourceError> {
         match &self.public_servers {
             Some(servers) => servers.of_node(node).await.map(Some),

@@ -48,7 +48,6 @@ pub enum StoreError {
         /// Id of the run.
         run: RunId,
         /// The event that does not fit.
-        #[source]
         source: FoldError,
     },
     /// The events of this run cannot be read from the journal.
@@ -57,7 +56,6 @@ pub enum StoreError {
         /// Id of the run.
         run: RunId,
         /// The error of the journal.
-        #[source]
         source: JournalError,
     },
     /// The run is removed, and its text is still in a file of the journal.
@@ -66,7 +64,6 @@ pub enum StoreError {
         /// Id the run had.
         run: RunId,
         /// The error of the journal.
-        #[source]
         source: JournalError,
     },
     /// The id matches no run.
@@ -101,7 +98,6 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
         /// The error of the file system.
-        #[source]
         source: std::io::Error,
     },
 }

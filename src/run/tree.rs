@@ -78,15 +78,12 @@ pub enum FoldError {
     Order {
         /// The number that should be next.
         expected: u64,
-        /// The number found.
         found: u64,
     },
     /// The event cannot follow from the state it meets.
     #[error("event {seq} (`{name}`) does not fit the run: {reason}")]
     Unfit {
-        /// Its number.
         seq: u64,
-        /// Its kind.
         name: &'static str,
         /// Why it does not fit.
         reason: String,

@@ -11,17 +11,14 @@ use super::app::App;
 use super::gate::{PageCheck, check};
 use super::{api, page};
 use crate::base::folder::secret_in;
+use crate::base::hex::hex;
 use crate::mcp;
 
 /// The page could not be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageServerError {
     #[error("failed to store the token of the page in `{path}`")]
-    Token {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    Token { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Socket(#[from] mcp::ServeError),
 }
@@ -52,17 +49,13 @@ pub(crate) struct PageServer {
 impl PageServer {
     /// Begins to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user, which
     /// is made if it is missing: pages that are open continue after the server was started anew.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the port is taken, or there is no token.
     pub(crate) async fn at(port: u16, token: PathBuf, app: App) -> Result<Self, PageServerError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = mcp::bind(address).await?;
         let failed = |source| mcp::ServeError::Listen { address, source };
         let port = listener.local_addr().map_err(failed)?.port();
         let secret = secret_in(&token, true).map_err(|source| PageServerError::Token { path: token, source })?;
-        let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = hex(&secret);
         Ok(Self { listener, gate: PageCheck::new(port, token), app })
     }
 
@@ -72,10 +65,6 @@ impl PageServer {
     }
 
     /// Serves until the app stops. Runs are then stopped, and noted as stopped.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no more connections can be accepted.
     pub(crate) async fn serve(self) -> Result<(), PageServerError> {
         let Self { listener, gate, app } = self;
         let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));

@@ -16,47 +16,12 @@ use super::form::{Body, InPath, Parameters};
 use super::question::{RunLimits, StartedRun};
 use super::search::PassageReply;
 use crate::engine::{
-    Amounts, EgressKind, Finding, ResumeRequest, RunStatus, RunSummary, RunView, SourceHint, UsageTable,
+    Amounts, EgressKind, Finding, ResumeRequest, RunStatus, RunView, SourceHint, StoredRuns, UsageTable,
 };
 use crate::render::{self, ReportFormat};
 
-/// The runs, newest first.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RunList {
-    runs: Vec<RunEntry>,
-    /// Why there may be more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    damage: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct RunEntry {
-    id: String,
-    question: String,
-    /// Start, in UTC.
-    started: String,
-    /// Why it ended, or `open`, `running` or `broken`.
-    state: String,
-    nodes: usize,
-    /// Active time.
-    seconds: f64,
-    /// Null if a price is not known.
-    cost_usd: Option<f64>,
-    /// Why it is broken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-}
-
-impl From<RunSummary> for RunEntry {
-    fn from(run: RunSummary) -> Self {
-        let RunSummary { id, question, started, state, nodes, seconds, cost_usd, problem } = run;
-        Self { id: id.to_string(), question, started, state, nodes, seconds, cost_usd, problem }
-    }
-}
-
-pub(super) async fn list(State(app): State<App>) -> Result<Json<RunList>, Failure> {
-    let stored = app.engine.runs().await?;
-    Ok(Json(RunList { runs: stored.runs.into_iter().map(RunEntry::from).collect(), damage: stored.damage }))
+pub(super) async fn list(State(app): State<App>) -> Result<Json<StoredRuns>, Failure> {
+    Ok(Json(app.engine.runs().await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -45,10 +45,6 @@ struct Links {
 
 impl KbSource {
     /// Returns a source restricted by the filters of `options`; their limit is ignored.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the index cannot be read.
     pub(crate) async fn new(searcher: Searcher, options: SearchOptions, about: &About) -> Result<Self, IndexError> {
         let index = searcher.index();
         let documents = index.documents(None).await?;

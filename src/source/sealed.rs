@@ -34,7 +34,6 @@ struct Sealed<T> {
 pub(crate) struct SealedFolderError {
     path: PathBuf,
     /// The error from the file system.
-    #[source]
     source: std::io::Error,
 }
 

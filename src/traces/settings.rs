@@ -80,7 +80,6 @@ pub(crate) enum NotExported {
     Address {
         /// The variable that has it.
         variable: &'static str,
-        #[source]
         source: ParseBaseUrlError,
     },
     /// The exporter could not be set up.

@@ -40,10 +40,6 @@ impl BertTokens {
     }
 
     /// Parses the bytes of a `tokenizer.json`, ignoring its truncation and padding.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ReadTokenizerError`] if the bytes are not such a file.
     pub(crate) fn from_bytes(json: &[u8]) -> Result<Self, ReadTokenizerError> {
         let mut tokenizer = Tokenizer::from_bytes(json).map_err(ReadTokenizerError)?;
         tokenizer.with_truncation(None).map_err(ReadTokenizerError)?;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::store::{ModelSource, ModelStore, ModelStoreError, is_commit};
 use crate::base::environment::{Environment, KeyError};
+use crate::base::hex::hex;
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
 
 /// The hub, unless [`ADDRESS`] names a mirror.
@@ -82,11 +83,7 @@ pub enum DownloadError {
     #[error("redirect from {address} has no valid target")]
     Redirects { address: String },
     #[error("no reply from {address}")]
-    NoReply {
-        address: String,
-        #[source]
-        source: reqwest::Error,
-    },
+    NoReply { address: String, source: reqwest::Error },
     #[error("no data from {address} before the timeout")]
     Silent { address: String },
     #[error("response from {address} lacks `x-repo-commit` or a hash")]
@@ -100,11 +97,7 @@ pub enum DownloadError {
     #[error(transparent)]
     Store(#[from] ModelStoreError),
     #[error("failed to write `{path}`")]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
     #[error("interrupted")]
     Cancelled,
 }
@@ -149,10 +142,6 @@ pub(crate) struct Hub {
 
 impl Hub {
     /// Returns the hub that the variables name.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for an address or key that cannot be used. Nothing is sent.
     pub(crate) fn of(environment: &Environment) -> Result<Self, DownloadError> {
         let address = environment.get(ADDRESS).unwrap_or(HUB).parse()?;
         let key = environment.get(KEY).map(|_| environment.key(KEY)).transpose()?;
@@ -239,35 +228,32 @@ impl FileHash {
 
     /// Returns the name of a file in its place.
     fn of_same_kind(self, path: &Path) -> std::io::Result<Self> {
-        let mut file = File::open(path)?;
-        let mut block = vec![0; BLOCK];
+        let file = File::open(path)?;
         match self {
-            Self::Sha256(_) => {
-                let mut hasher = sha2::Sha256::new();
-                while let count @ 1.. = file.read(&mut block)? {
-                    hasher.update(&block[..count]);
-                }
-                Ok(Self::Sha256(hasher.finalize().into()))
-            }
+            Self::Sha256(_) => Ok(Self::Sha256(with_file(sha2::Sha256::new(), file)?.finalize().into())),
             Self::Git(_) => {
-                let mut hasher = sha1::Sha1::new();
-                hasher.update(format!("blob {}\0", file.metadata()?.len()));
-                while let count @ 1.. = file.read(&mut block)? {
-                    hasher.update(&block[..count]);
-                }
-                Ok(Self::Git(hasher.finalize().into()))
+                let hasher = sha1::Sha1::new_with_prefix(format!("blob {}\0", file.metadata()?.len()));
+                Ok(Self::Git(with_file(hasher, file)?.finalize().into()))
             }
         }
     }
 }
 
+/// Adds the contents of a file to a hash.
+fn with_file<D: sha2::Digest>(mut hasher: D, mut file: File) -> std::io::Result<D> {
+    let mut block = vec![0; BLOCK];
+    while let count @ 1.. = file.read(&mut block)? {
+        hasher.update(&block[..count]);
+    }
+    Ok(hasher)
+}
+
 impl fmt::Display for FileHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes: &[u8] = match self {
-            Self::Sha256(bytes) => bytes,
-            Self::Git(bytes) => bytes,
-        };
-        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&match self {
+            Self::Sha256(bytes) => hex(bytes),
+            Self::Git(bytes) => hex(bytes),
+        })
     }
 }
 

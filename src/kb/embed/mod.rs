@@ -112,10 +112,6 @@ pub trait Embedder: Send + Sync {
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
     /// Returns the unit vector of a query, to compare with those of passages.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::embed_passages`].
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
     /// Returns whether [`Self::compare`] compares tokens. The weights of [`super::search::Support`] were fitted to an
@@ -126,10 +122,6 @@ pub trait Embedder: Send + Sync {
 
     /// Compares the words of a question with the parts of each text, such as its sentences: by token vectors if the
     /// model gives any, else by the vectors of the question and of each part.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::embed_passages`].
     fn compare(&self, question: &[&str], texts: &[Vec<&str>]) -> Result<Vec<Matches>, EmbedError> {
         // One vector for the whole question, since this embedder gives none of its tokens.
         let asked = self.embed_query(&question.join(" "))?;
@@ -408,7 +400,6 @@ pub enum EmbedError {
         /// Name of the embedder.
         model: String,
         /// The error from the library that runs it.
-        #[source]
         source: Cause,
     },
 
@@ -418,7 +409,6 @@ pub enum EmbedError {
         /// Name of the embedder.
         model: String,
         /// The error from the library that runs it.
-        #[source]
         source: Cause,
     },
 
@@ -452,7 +442,6 @@ pub enum EmbedError {
         /// The server.
         address: String,
         /// The last failure, after all retries.
-        #[source]
         source: Box<EmbeddingServerError>,
     },
 }

@@ -14,22 +14,15 @@ use super::family::Family;
 pub enum ModelFilesError {
     /// The path does not lead to a folder.
     #[error("no folder `{folder}`")]
-    NoFolder {
-        /// The path as given.
-        folder: PathBuf,
-    },
+    NoFolder { folder: PathBuf },
 
     /// Neither the folder nor its `onnx` subfolder has an ONNX file.
     #[error("no ONNX model in `{folder}`")]
-    NoModel {
-        /// The folder of the model.
-        folder: PathBuf,
-    },
+    NoModel { folder: PathBuf },
 
     /// The folder has several ONNX files, none of them called `model.onnx`.
     #[error("{count} ONNX models in `{folder}` and none is `model.onnx`")]
     SeveralModels {
-        /// The folder of the model.
         folder: PathBuf,
         /// Number of ONNX files.
         count: usize,
@@ -38,20 +31,16 @@ pub enum ModelFilesError {
     /// A file is missing or cannot be read.
     #[error("failed to read `{path}`")]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 
     /// A file is not a JSON object.
     #[error("`{path}` is malformed")]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// The error from the parser.
-        #[source]
         source: super::Cause,
     },
 

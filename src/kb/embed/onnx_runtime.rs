@@ -28,30 +28,21 @@ pub enum RuntimeError {
 
     /// The library is older than the API that `dr` uses.
     #[error("ONNX Runtime at `{path}` is {found}, but 1.{OLDEST_MINOR} or newer is needed")]
-    TooOld {
-        /// The library.
-        path: PathBuf,
-        /// The version it reports.
-        found: String,
-    },
+    TooOld { path: PathBuf, found: String },
 
     /// The file is not a shared library for this machine, or not ONNX Runtime.
     #[error("`{path}` cannot be loaded as ONNX Runtime")]
     Unloadable {
-        /// The library.
         path: PathBuf,
         /// The error from the loader.
-        #[source]
         source: LoadDynamicError,
     },
 
     /// The library loaded but failed to initialise.
     #[error("ONNX Runtime at `{path}` failed to start")]
     Start {
-        /// The library.
         path: PathBuf,
         /// The error from the library.
-        #[source]
         source: ort::Error,
     },
 }

@@ -31,7 +31,6 @@ pub enum ModelStoreError {
     Lacks {
         /// The file, relative to the folder.
         file: String,
-        /// The folder given.
         folder: PathBuf,
     },
     /// Another process fetches a model.
@@ -43,7 +42,6 @@ pub enum ModelStoreError {
         /// The file or folder.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 }

@@ -45,10 +45,6 @@ impl WordPiece {
     }
 
     /// Returns the tokens of `text`, without `[CLS]` and `[SEP]`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the text cannot be normalised.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         let mut rest = text;

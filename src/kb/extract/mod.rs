@@ -144,7 +144,6 @@ pub struct Extracted {
     /// Title on one line; empty if the file has none.
     pub title: String,
     /// Day of publication, `YYYY-MM-DD`.
-    #[serde(default)]
     pub published: Option<String>,
     /// Markdown. Lines end at `\n` and have no white space at their end.
     pub text: String,

@@ -11,12 +11,13 @@ use std::time::Duration;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, interval_at, sleep};
 
 use super::IndexError;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::folder::{create_private, secret_in};
+use crate::base::hex::hex;
 use crate::base::lock::{FileLock, FileLockError, this_process};
 
 /// Folder of the leases, beside the tables.
@@ -61,19 +62,21 @@ struct Note {
     until_ms: u64,
 }
 
-/// Leases that a writer holds. Renewed by a task until they are released or dropped.
+/// Leases that a writer holds. A task owns and renews them until they are released or dropped.
 #[derive(Debug)]
 pub(super) struct Leases {
-    held: Arc<Mutex<Vec<Held>>>,
-    renewal: JoinHandle<()>,
+    names: Vec<String>,
+    /// The task ends when this is closed.
+    requests: mpsc::Sender<Request>,
     /// Released by the system if the process is killed.
     _locks: Vec<FileLock>,
 }
 
-impl Drop for Leases {
-    fn drop(&mut self) {
-        self.renewal.abort();
-    }
+/// What a writer asks of the task that owns its leases.
+#[derive(Debug)]
+enum Request {
+    Check(oneshot::Sender<Result<(), IndexError>>),
+    Release(oneshot::Sender<()>),
 }
 
 #[derive(Debug)]
@@ -95,8 +98,8 @@ impl Leases {
         names.sort();
         names.dedup();
         let (mut held, mut locks) = (Vec::new(), Vec::new());
-        for name in names {
-            match Held::take(site, &name).await {
+        for name in &names {
+            match Held::take(site, name).await {
                 Ok((lease, lock)) => {
                     held.push(lease);
                     locks.extend(lock);
@@ -109,26 +112,18 @@ impl Leases {
                 }
             }
         }
-        let held = Arc::new(Mutex::new(held));
-        let renewed = Arc::clone(&held);
-        let renewal = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(RENEWED_EVERY).await;
-                for lease in renewed.lock().await.iter_mut() {
-                    lease.renew().await;
-                }
-            }
-        });
-        Ok(Self { held, renewal, _locks: locks })
+        let (requests, received) = mpsc::channel(1);
+        tokio::spawn(keep(held, received, RENEWED_EVERY));
+        Ok(Self { names, requests, _locks: locks })
     }
 
     /// As [`Self::take`], but waits for up to `patience` for a lease that others hold for a moment.
     pub(super) async fn wait(site: &Site, collection: &str, patience: Duration) -> Result<Self, IndexError> {
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         loop {
             match Self::take(site, &[collection.to_owned()]).await {
                 Err(IndexError::CollectionBusy { .. } | IndexError::Busy { .. }) if started.elapsed() < patience => {
-                    tokio::time::sleep(Duration::from_millis(300 + rand::random::<u64>() % 400)).await;
+                    sleep(Duration::from_millis(300 + rand::random::<u64>() % 400)).await;
                 }
                 done => return done,
             }
@@ -141,24 +136,60 @@ impl Leases {
     ///
     /// Returns [`IndexError::LeaseLost`] if one ran out, for example while the machine slept, and was not renewed.
     pub(super) async fn check(&self) -> Result<(), IndexError> {
-        for lease in self.held.lock().await.iter_mut() {
-            if lease.note.until_ms <= now_ms() {
-                lease.renew().await;
-            }
-            if lease.is_lost || lease.note.until_ms <= now_ms() {
-                return Err(IndexError::LeaseLost { collection: lease.note.collection.clone() });
-            }
-        }
-        Ok(())
+        // Without the task, they are not renewed any more.
+        let lost = || Err(IndexError::LeaseLost { collection: self.names.join(", ") });
+        self.ask(Request::Check).await.unwrap_or_else(lost)
     }
 
     /// Releases the leases, so that the next writer does not wait until they run out.
     pub(super) async fn release(self) {
-        self.renewal.abort();
-        for lease in self.held.lock().await.iter_mut() {
-            lease.release().await;
+        self.ask(Request::Release).await;
+    }
+
+    /// Returns the answer of the task, or `None` if it has ended.
+    async fn ask<T>(&self, request: fn(oneshot::Sender<T>) -> Request) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(request(answer)).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+/// Renews leases and answers requests about them, until they are released or their writer is gone.
+async fn keep(mut held: Vec<Held>, mut requests: mpsc::Receiver<Request>, every: Duration) {
+    let mut renewals = interval_at(Instant::now() + every, every);
+    loop {
+        tokio::select! {
+            _ = renewals.tick() => {
+                for lease in &mut held {
+                    lease.renew().await;
+                }
+            }
+            request = requests.recv() => match request {
+                // A writer that does not wait for the answer any more is gone, which the next request tells.
+                Some(Request::Check(answer)) => drop(answer.send(check(&mut held).await)),
+                Some(Request::Release(answer)) => {
+                    for lease in &mut held {
+                        lease.release().await;
+                    }
+                    let _ = answer.send(());
+                    return;
+                }
+                None => return,
+            },
         }
     }
+}
+
+async fn check(held: &mut [Held]) -> Result<(), IndexError> {
+    for lease in held {
+        if lease.note.until_ms <= now_ms() {
+            lease.renew().await;
+        }
+        if lease.is_lost || lease.note.until_ms <= now_ms() {
+            return Err(IndexError::LeaseLost { collection: lease.note.collection.clone() });
+        }
+    }
+    Ok(())
 }
 
 impl Held {
@@ -300,10 +331,6 @@ fn host() -> String {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn busy(collection: &str, holder: String) -> IndexError {
     match collection {
         WHOLE => IndexError::Busy { holder },
@@ -365,13 +392,14 @@ mod tests {
     #[tokio::test]
     async fn lease_of_a_killed_writer_is_taken_over_when_it_ran_out_and_the_loser_notices() {
         let ours = site(None);
-        let killed = Leases::take(&ours, &names(&["docs"])).await.unwrap();
+        let mut killed = Held::take(&ours, "docs").await.unwrap().0;
         age(&ours, "docs", Duration::from_secs(1)).await;
         Leases::take(&ours, &names(&["docs"])).await.expect_err("clocks may differ");
         age(&ours, "docs", CLOCKS_DIFFER).await;
         let _next = Leases::take(&ours, &names(&["docs"])).await.unwrap();
-        killed.held.lock().await[0].note.until_ms = 1;
-        assert!(matches!(killed.check().await, Err(IndexError::LeaseLost { collection }) if collection == "docs"));
+        killed.note.until_ms = 1;
+        let checked = check(&mut [killed]).await;
+        assert!(matches!(checked, Err(IndexError::LeaseLost { collection }) if collection == "docs"));
     }
 
     #[tokio::test]
@@ -397,13 +425,29 @@ mod tests {
     #[tokio::test]
     async fn renewal_finds_its_own_write_whose_answer_was_lost() {
         let ours = site(None);
-        let leases = Leases::take(&ours, &names(&["docs"])).await.unwrap();
+        let mut held = Held::take(&ours, "docs").await.unwrap().0;
         // The same lease with a new version.
         age(&ours, "docs", Duration::ZERO).await;
-        let mut held = leases.held.lock().await;
-        let before = held[0].note.until_ms;
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        held[0].renew().await;
-        assert!(!held[0].is_lost && held[0].note.until_ms > before);
+        let before = held.note.until_ms;
+        sleep(Duration::from_millis(2)).await;
+        held.renew().await;
+        assert!(!held.is_lost && held.note.until_ms > before);
+    }
+
+    #[tokio::test]
+    async fn leases_are_renewed_until_their_writer_is_gone_and_then_left_to_run_out() {
+        let ours = site(None);
+        let until = async || read(&ours, &path_of(&ours, "docs")).await.unwrap().unwrap().0.until_ms;
+        let (requests, received) = mpsc::channel(1);
+        let held = Held::take(&ours, "docs").await.unwrap().0;
+        let taken = until().await;
+        let task = tokio::spawn(keep(vec![held], received, Duration::from_millis(2)));
+        let leases = Leases { names: names(&["docs"]), requests, _locks: Vec::new() };
+        while until().await <= taken {
+            leases.check().await.unwrap();
+        }
+        drop(leases);
+        task.await.unwrap();
+        assert!(until().await > taken, "not released");
     }
 }

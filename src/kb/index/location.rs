@@ -63,7 +63,6 @@ pub enum LocationError {
         /// The path as given.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 }

@@ -46,24 +46,15 @@ pub(crate) struct EmbedderRecord {
 pub enum ManifestError {
     /// Written by a newer `dr`.
     #[error("index has format {found}, but this `dr` reads up to {SCHEMA_VERSION}")]
-    TooNew {
-        /// The stored version.
-        found: u32,
-    },
+    TooNew { found: u32 },
 
     /// Written by an older `dr`.
     #[error("index has format {found}, but this `dr` reads format {SCHEMA_VERSION} or later")]
-    TooOld {
-        /// The stored version.
-        found: u32,
-    },
+    TooOld { found: u32 },
 
     /// An entry is missing or malformed.
     #[error("entry `{key}` of the index manifest is missing or malformed")]
-    Entry {
-        /// Key of the entry.
-        key: &'static str,
-    },
+    Entry { key: &'static str },
 }
 
 const COLLECTION_PREFIX: &str = "collection/";

@@ -99,7 +99,6 @@ pub enum IndexError {
         /// The location of the index.
         location: String,
         /// The error of the manifest.
-        #[source]
         source: ManifestError,
     },
 
@@ -134,7 +133,6 @@ pub enum IndexError {
         /// Number of attempts.
         attempts: u64,
         /// The last conflict.
-        #[source]
         source: Box<lancedb::Error>,
     },
 
@@ -148,7 +146,6 @@ pub enum IndexError {
         /// The operation.
         action: &'static str,
         /// The error of the store.
-        #[source]
         source: Box<object_store::Error>,
     },
 
@@ -162,7 +159,6 @@ pub enum IndexError {
         /// The folder.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 
@@ -172,7 +168,6 @@ pub enum IndexError {
         /// The operation, for example `add chunks`.
         action: &'static str,
         /// The error from the storage engine.
-        #[source]
         source: Box<lancedb::Error>,
     },
 
@@ -182,7 +177,6 @@ pub enum IndexError {
         /// The operation.
         action: &'static str,
         /// The error from Arrow.
-        #[source]
         source: arrow::error::ArrowError,
     },
 
@@ -201,7 +195,6 @@ pub enum IndexError {
         /// The file.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
 
@@ -480,10 +473,6 @@ impl Index {
 
     /// Reads everything that a search or an update could read. Returns how many documents lack some of their chunks,
     /// which no error shows: a damaged table may open at an earlier version.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first error of the storage engine.
     pub(crate) async fn verify(&self) -> Result<usize, IndexError> {
         let action = "read the chunks";
         let mut chunks: HashMap<DocumentId, u32> = HashMap::new();

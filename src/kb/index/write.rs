@@ -53,16 +53,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// storage engine rejects a commit that conflicts with one of theirs, which is then made again.
 pub(crate) struct IndexWriter {
     index: Index,
-    /// Collections that are written; `None` for all.
-    own: Option<Vec<String>>,
-    leases: Option<Leases>,
-    /// The lease on creating or rebuilding the index.
-    whole: Option<Leases>,
+    hold: Hold,
     /// Documents of these collections that have chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
     /// Whether tables of an earlier generation are kept for its readers.
     has_old_generation: bool,
-    _lock: Option<FileLock>,
 }
 
 /// The new row of a document and all its chunks.
@@ -130,14 +125,15 @@ impl IndexWriter {
     }
 
     async fn over(index: Index, hold: Hold) -> Result<Self, IndexError> {
-        let Hold { own, leases, whole, lock } = hold;
-        let chunked = index.chunked_documents(&filter_of(own.as_deref())).await?;
-        Ok(Self { index, own, leases, whole, chunked, has_old_generation: false, _lock: lock })
+        let chunked = index.chunked_documents(&hold.own()).await?;
+        Ok(Self { index, hold, chunked, has_old_generation: false })
     }
 
     /// Lets writers of other collections open the index, once the manifest names the collections of this one.
     pub(crate) async fn begin(&mut self) {
-        if let Some(whole) = self.whole.take() {
+        if let Hold::Shared { whole, .. } = &mut self.hold
+            && let Some(whole) = whole.take()
+        {
             whole.release().await;
         }
     }
@@ -145,14 +141,14 @@ impl IndexWriter {
     /// Lets other writers write the collections of this one.
     pub(crate) async fn close(mut self) {
         self.begin().await;
-        if let Some(leases) = self.leases.take() {
+        if let Hold::Shared { leases, .. } = self.hold {
             leases.release().await;
         }
     }
 
     /// Returns a filter for the collections that are written: all of them, except on an object store.
     pub(crate) fn own(&self) -> Filter {
-        filter_of(self.own.as_deref())
+        self.hold.own()
     }
 
     /// Makes a commit. On an object store, it is made on the latest version of the tables, and again on a later one if
@@ -166,11 +162,11 @@ impl IndexWriter {
     where
         F: Future<Output = Result<T, IndexError>>,
     {
-        let Some(leases) = &self.leases else { return work().await };
+        let Hold::Shared { leases, whole, .. } = &self.hold else { return work().await };
         let mut attempts = 1;
         loop {
             leases.check().await?;
-            if let Some(whole) = &self.whole {
+            if let Some(whole) = whole {
                 whole.check().await?;
             }
             self.index.refresh().await?;
@@ -267,7 +263,7 @@ impl IndexWriter {
         let action = "write the index manifest";
         let mut attempts = 1;
         loop {
-            if let Some(leases) = &self.leases {
+            if let Hold::Shared { leases, .. } = &self.hold {
                 leases.check().await?;
             }
             let table = self.index.tables.open(MANIFEST_TABLE).execute().await.during(action)?;
@@ -280,7 +276,7 @@ impl IndexWriter {
             let changed = change(stored.clone())?;
             let saved = if changed == stored { Ok(()) } else { overwrite_manifest(&table, &changed).await };
             match saved {
-                Err(IndexError::Storage { source, .. }) if self.leases.is_some() && is_conflict(&source) => {
+                Err(IndexError::Storage { source, .. }) if self.hold.is_shared() && is_conflict(&source) => {
                     if attempts == ATTEMPTS {
                         return Err(IndexError::Contended { action, attempts, source }.into());
                     }
@@ -473,30 +469,43 @@ pub(crate) fn writer(folder: &Path) -> Option<String> {
 }
 
 /// What keeps other writers away.
-struct Hold {
-    own: Option<Vec<String>>,
-    leases: Option<Leases>,
-    whole: Option<Leases>,
-    lock: Option<FileLock>,
+enum Hold {
+    /// From the whole index; the lock is that of a local one.
+    Alone { _lock: Option<FileLock> },
+    /// From some collections of an index on an object store.
+    Shared {
+        collections: Vec<String>,
+        leases: Leases,
+        /// The lease on creating or rebuilding the index, until that is done.
+        whole: Option<Leases>,
+    },
 }
 
 impl Hold {
     async fn take(location: &IndexLocation, collections: &[String]) -> Result<Self, IndexError> {
-        let lock = take_lock(location)?;
-        let Some(site) = site(location).await? else { return Ok(Self { own: None, leases: None, whole: None, lock }) };
+        let Some(site) = site(location).await? else { return Ok(Self::Alone { _lock: take_lock(location)? }) };
         let whole = Leases::wait(&site, WHOLE, PATIENCE).await?;
         match Leases::take(&site, collections).await {
-            Ok(leases) => Ok(Self { own: Some(collections.to_vec()), leases: Some(leases), whole: Some(whole), lock }),
+            Ok(leases) => Ok(Self::Shared { collections: collections.to_vec(), leases, whole: Some(whole) }),
             Err(error) => {
                 whole.release().await;
                 Err(error)
             }
         }
     }
-}
 
-fn filter_of(collections: Option<&[String]>) -> Filter {
-    Filter { collections: collections.map(<[String]>::to_vec).unwrap_or_default(), ..Filter::default() }
+    fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+
+    /// Returns a filter for the collections that are held.
+    fn own(&self) -> Filter {
+        let collections = match self {
+            Self::Alone { .. } => Vec::new(),
+            Self::Shared { collections, .. } => collections.clone(),
+        };
+        Filter { collections, ..Filter::default() }
+    }
 }
 
 /// Returns whether a commit was rejected because of one of another writer.

@@ -322,10 +322,8 @@ struct Listed {
 struct ListedModel {
     id: String,
     /// Stated by llama.cpp.
-    #[serde(default)]
     meta: Option<Value>,
     /// Stated by vLLM.
-    #[serde(default)]
     max_model_len: Option<u64>,
 }
 

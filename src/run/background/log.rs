@@ -30,10 +30,6 @@ pub(crate) struct JobEntry {
 }
 
 /// Returns the jobs of a run, oldest first.
-///
-/// # Errors
-///
-/// Returns an error if the journal cannot be read.
 pub(crate) async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEntry>, JournalError> {
     Ok(journal.job_calls(run).await?.into_iter().map(JobEntry::of).collect())
 }

@@ -128,10 +128,6 @@ pub struct DeepResearch {
 
 impl DeepResearch {
     /// Connects to the provider that the settings name.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no client can be set up for its address.
     pub(crate) fn new(
         settings: DeepResearchSettings,
         prices: PriceTable,

@@ -87,10 +87,7 @@ pub(crate) struct ModelChoice {
 pub(crate) enum JobError {
     /// The request to start a job was sent, but no reply with a job id arrived: the job may be running and billed.
     #[error("no reply to the request for a background job, which may be running: {reason}")]
-    OutcomeUnknown {
-        /// Why the reply is missing.
-        reason: String,
-    },
+    OutcomeUnknown { reason: String },
 
     /// The account may not use reasoning summaries, so no job was started. The same request without them may succeed.
     #[error("account is not allowed to use reasoning summaries: {reason}")]
@@ -105,10 +102,7 @@ pub(crate) enum JobError {
 
     /// A poll or a cancellation got no answer. The job is unaffected.
     #[error("no reply to a request about a background job: {reason}")]
-    NoAnswer {
-        /// Why the reply is missing.
-        reason: String,
-    },
+    NoAnswer { reason: String },
 }
 
 impl JobError {

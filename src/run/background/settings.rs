@@ -82,8 +82,6 @@ pub enum DeepResearchError {
     BadAddress {
         /// `endpoint` or `tool server`.
         what: &'static str,
-        /// Why it is invalid.
-        #[source]
         source: ParseBaseUrlError,
     },
     /// There is no model to start a job with.
@@ -103,12 +101,7 @@ pub enum DeepResearchError {
     },
     /// There are too many hosts.
     #[error("`{field}` has {count} hosts (expected at most 100)")]
-    TooManyDomains {
-        /// Name of the list.
-        field: &'static str,
-        /// Number of hosts in it.
-        count: usize,
-    },
+    TooManyDomains { field: &'static str, count: usize },
     /// The label of a tool server is invalid.
     #[error("`{label}` is not the label of a tool server (expected letters, digits, `_` and `-`)")]
     BadLabel {

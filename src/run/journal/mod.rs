@@ -147,16 +147,13 @@ pub enum JournalError {
         /// What was attempted: `open`, `read`, `write to`, `migrate`.
         action: &'static str,
         /// The error of SQLite.
-        #[source]
         source: rusqlite::Error,
     },
     /// The database file could not be created or copied.
     #[error("failed to create `{path}`")]
     File {
-        /// The file.
         path: PathBuf,
         /// The error of the file system.
-        #[source]
         source: std::io::Error,
     },
     /// Another process repairs the journal, or has it open when it is to be repaired.
@@ -168,7 +165,6 @@ pub enum JournalError {
     /// A newer `dr` wrote the journal.
     #[error("journal has format {found}, but this version of dr supports up to {known}")]
     TooNew {
-        /// The format of the file.
         found: usize,
         /// The newest format this version reads.
         known: usize,

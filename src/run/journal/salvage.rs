@@ -55,24 +55,40 @@ const MAX_SCATTERED: usize = 2_000_000;
 type Mend = (&'static str, fn(&Row<'_>, &str) -> bool, String);
 
 /// Returns the mends of an unreadable call, in the order they are made: later ones rely on earlier ones. Each value is the
-/// strictest that the rest of the row supports. The call stays charged, counts as internal, and serves the same request again if its reply is left.
+/// strictest that the rest of the journal supports. The call stays charged, counts as internal, and serves the same
+/// request again if its reply is left.
+///
+/// A call must not become cheaper than it may have been. Its worst case fitted the limits the run had at the time, so
+/// the largest limit the run ever had bounds it. A run without that limit cannot exceed it; the largest worst case of
+/// its other calls is the best estimate left.
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
 fn mends() -> [Mend; 16] {
-    // By key, since the role may be the column that cannot be read.
-    let is_job = format!("key = node || '/{JOB_STEP}'");
     let owner = "CASE WHEN key GLOB 'n[1-9]*/*' AND NOT substr(key, 2, instr(key, '/') - 2) GLOB '*[^0-9]*'
         THEN substr(key, 1, instr(key, '/') - 1) END";
+    let most = |column: &str, limit: &str| {
+        format!(
+            "SELECT max(amount) FROM (
+                SELECT {column} AS amount FROM calls AS other WHERE other.run = calls.run
+                UNION ALL SELECT CAST(coalesce(body ->> '$.settings.limits.{limit}', body ->> '$.limits.{limit}') AS INTEGER)
+                FROM events WHERE events.run = calls.run AND body ->> 'type' IN ('started', 'resumed')
+            ) WHERE amount >= 0"
+        )
+    };
     let value = |sql: &str| sql.to_owned();
     [
         ("node", is_plain::<Option<NodeId>>, value(owner)),
-        ("role", is_plain::<Role>, format!("iif({is_job}, 'researcher', 'worker')")),
+        ("role", is_plain::<Role>, format!("iif(key = node || '/{JOB_STEP}', 'researcher', 'worker')")),
         ("purpose", is_plain::<Purpose>, value("'research'")),
         ("label", is_plain::<Label>, value("'internal'")),
         ("counted_tokens", is_plain::<u64>, value("0")),
-        ("worst_tokens", is_plain::<u64>, value("counted_tokens")),
-        ("worst_cost", is_plain::<Option<u64>>, value("NULL")),
+        (
+            "worst_tokens",
+            is_plain::<u64>,
+            format!("max(counted_tokens, coalesce(({}), 0))", most("worst_tokens", "tokens")),
+        ),
+        ("worst_cost", is_plain::<Option<u64>>, format!("({})", most("worst_cost", "cost_nanos"))),
         ("cost", is_plain::<Option<u64>>, value("worst_cost")),
         ("sent_at", is_plain::<Moment>, value("0")),
         ("ended_at", is_plain::<Option<Moment>>, value("NULL")),
@@ -85,7 +101,8 @@ fn mends() -> [Mend; 16] {
             "outcome",
             is_outcome,
             format!(
-                "CASE WHEN reply IS NOT NULL THEN 'replied' WHEN job IS NULL AND {is_job} THEN 'unknown' ELSE 'damaged' END"
+                "CASE WHEN reply IS NOT NULL THEN 'replied'
+                 WHEN job IS NULL AND key = node || '/{JOB_STEP}' THEN 'unknown' ELSE 'damaged' END"
             ),
         ),
     ]
@@ -310,9 +327,9 @@ impl Salvage {
     /// Copies the rows of a table that belong to a run which was kept.
     fn table(&mut self, name: &'static str) -> Result<(), JournalError> {
         let known = columns(&self.damaged, name);
-        let wanted = columns(&self.fresh, name);
-        let columns: Vec<&str> =
-            wanted.iter().map(String::as_str).filter(|name| known.iter().any(|k| k == name)).collect();
+        let mut wanted = columns(&self.fresh, name);
+        wanted.retain(|column| known.iter().any(|known| known.name == column.name));
+        let columns: Vec<&str> = wanted.iter().map(|column| column.name.as_str()).collect();
         let Some(of_run) = columns.iter().position(|name| *name == "run") else { return Ok(()) };
         let marks: Vec<_> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
         let sql = format!("INSERT INTO {name} ({}) VALUES ({})", columns.join(", "), marks.join(", "));
@@ -324,7 +341,11 @@ impl Salvage {
             // The key is the first column of the result.
             let values: Option<Vec<Value>> = (1..=columns.len()).map(|at| value(row, at)).collect();
             match values {
-                Some(values) if matches!(&values[of_run], Value::Text(run) if self.kept.contains(run)) => {
+                Some(mut values) if matches!(&values[of_run], Value::Text(run) if self.kept.contains(run)) => {
+                    if name == "calls" {
+                        // All of them, since they were charged.
+                        values = values.into_iter().zip(&wanted).map(|(value, column)| column.fit(value)).collect();
+                    }
                     // A value of the wrong type is refused by the table.
                     unreadable += usize::from(insert.execute(params_from_iter(values)).is_err());
                 }
@@ -538,10 +559,34 @@ fn plain_json(value: Value) -> serde_json::Value {
     }
 }
 
-fn columns(connection: &Connection, table: &str) -> Vec<String> {
+/// A column as its table declares it.
+struct Column {
+    name: String,
+    is_number: bool,
+    may_be_null: bool,
+}
+
+impl Column {
+    /// Returns the value if the column accepts it, else one that [`Journal::drop_unreadable`] finds.
+    fn fit(&self, value: Value) -> Value {
+        match value {
+            Value::Null if self.may_be_null => Value::Null,
+            Value::Integer(_) if self.is_number => value,
+            Value::Text(_) if !self.is_number => value,
+            _ if self.is_number => Value::Integer(-1),
+            _ => Value::Text(String::new()),
+        }
+    }
+}
+
+fn columns(connection: &Connection, table: &str) -> Vec<Column> {
     let read = || {
         let mut statement = connection.prepare(&format!("PRAGMA table_info({table})"))?;
-        statement.query_map([], |row| row.get(1))?.collect::<rusqlite::Result<_>>()
+        let column = |row: &Row<'_>| {
+            let is_number = row.get::<_, String>(2)? == "INTEGER";
+            Ok(Column { name: row.get(1)?, is_number, may_be_null: !row.get::<_, bool>(3)? })
+        };
+        statement.query_map([], column)?.collect::<rusqlite::Result<_>>()
     };
     read().unwrap_or_default()
 }
@@ -655,8 +700,10 @@ pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::budget::BudgetLimits;
     use crate::run::journal::tests::{call, started};
     use crate::run::journal::{Call, CallKind, CallOutcome, CallRow, LockedRun};
+    use crate::run::ledger::charged_tokens;
 
     /// Creates a journal at `path` with a run, as a killed process leaves it: with everything in its log.
     async fn killed(path: &Path, run: &RunId) {
@@ -718,8 +765,15 @@ mod tests {
             let reply = Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: json!({ "a": 1 }) };
             locked.end_call(id, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
         }
-        journal.damage(sql).await;
         drop((locked, journal));
+        let database = || {
+            let database = Connection::open(&path).unwrap();
+            database.pragma_update(None, "writable_schema", true).unwrap();
+            database
+        };
+        // Damage knows no types.
+        database().execute_batch("UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', ')')").unwrap();
+        database().execute_batch(sql).unwrap();
         let lost = Journal::salvage(&path, |_| true).unwrap().lost;
         (Journal::open(&path).unwrap().calls(&run).await.unwrap(), lost)
     }
@@ -748,6 +802,29 @@ mod tests {
                 assert!(column == "cost" || call.charged_cost() == Some(42), "{column}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn call_whose_worst_case_is_lost_is_charged_no_less_than_it_may_have_cost() {
+        let limits = BudgetLimits::default();
+        for (value, id) in [("-1", "1, 2"), ("'much'", "1, 2"), ("x'00'", "1, 2"), ("-1", "2")] {
+            let (calls, lost) = repaired(&format!(
+                "UPDATE calls SET usage = '{{', cost = {value}, worst_tokens = {value}, worst_cost = {value} WHERE id IN ({id})"
+            ))
+            .await;
+            assert_eq!(lost.len(), id.split(',').count(), "{value}: {lost:?}");
+            let [prompt, job] = &calls[..] else { panic!("a call was dropped: {lost:?}") };
+            assert_eq!(job.charged_cost(), limits.cost_nanos, "{value}");
+            if id != "2" {
+                assert_eq!((prompt.charged_cost(), Some(charged_tokens(prompt))), (limits.cost_nanos, limits.tokens));
+            }
+        }
+        let unlimited = "UPDATE events SET body = json_set(body, '$.settings.limits.cost_nanos', null,
+            '$.settings.limits.tokens', null);";
+        let damage = "UPDATE calls SET cost = -1, usage = '{', worst_cost = -1, worst_tokens = -1 WHERE id = 1";
+        let (calls, _) = repaired(&format!("{unlimited} {damage}")).await;
+        let charged = (calls[0].charged_cost(), charged_tokens(&calls[0]));
+        assert_eq!(charged, (Some(99), 6), "the job's worst case, and the tokens of the prompt itself");
     }
 
     #[tokio::test]

@@ -31,10 +31,7 @@ use crate::research::node::{NodeId, NodeStatus, Tree};
 pub(crate) enum Lost {
     /// The worker panicked.
     #[error("worker panicked: {message}")]
-    Panicked {
-        /// Message of the panic.
-        message: String,
-    },
+    Panicked { message: String },
     /// The worker was aborted.
     #[error("worker was stopped")]
     Cancelled,

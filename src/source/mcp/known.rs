@@ -44,7 +44,6 @@ pub(super) enum Known {
 pub struct KnownToolsError {
     action: &'static str,
     path: PathBuf,
-    #[source]
     source: std::io::Error,
 }
 
@@ -70,10 +69,6 @@ impl KnownTools {
     }
 
     /// Accepts the descriptions of a server's tools. A record that cannot be read is replaced.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the record cannot be written.
     pub(super) fn accept(&self, server: &str, tools: &[(&str, &ContentHash)]) -> Result<(), KnownToolsError> {
         let mut record = self.read(server).unwrap_or_default();
         record.tools.extend(tools.iter().map(|(name, hash)| ((*name).to_owned(), (*hash).clone())));

@@ -89,10 +89,6 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Lists the tools, starting the server if necessary.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the server cannot be reached.
     pub(crate) async fn tools(&self) -> Result<Vec<ListedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let tools = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?.tools.clone();
@@ -122,10 +118,6 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Lists the tools. The first use of an allowed tool accepts its description.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::accept`].
     pub(crate) async fn offered(&self) -> Result<Vec<ListedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
@@ -149,10 +141,10 @@ impl<Q: ?Sized> Server<Q> {
     /// fails or reports an error.
     pub(crate) async fn call(&self, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError>
     where
-        Q: Words,
+        Q: AsRef<str> + Sync,
     {
         let refused = |reason: String| SourceError::Refused { reason };
-        let arguments = tool.arguments(arguments.words()).await.map_err(refused)?;
+        let arguments = tool.arguments(arguments.as_ref()).await.map_err(refused)?;
         let said = serde_json::Value::Object(arguments.clone()).to_string();
         let mut connected = self.connected.lock().await;
         let result = async {
@@ -269,23 +261,6 @@ impl<Q: ?Sized> Server<Q> {
 async fn close(connected: Option<Connected>) {
     if let Some(Connected { connection, .. }) = connected {
         connection.close().await;
-    }
-}
-
-/// Text that can be the arguments of a call.
-pub(crate) trait Words: Send + Sync {
-    fn words(&self) -> &str;
-}
-
-impl Words for str {
-    fn words(&self) -> &str {
-        self
-    }
-}
-
-impl Words for crate::base::outbound::Outbound {
-    fn words(&self) -> &str {
-        self.as_str()
     }
 }
 

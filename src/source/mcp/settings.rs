@@ -111,17 +111,9 @@ pub enum McpSettingsError {
     #[error("server `{name}` has no label")]
     Label { name: String },
     #[error("invalid address of server `{name}`")]
-    Address {
-        name: String,
-        #[source]
-        source: ParseBaseUrlError,
-    },
+    Address { name: String, source: ParseBaseUrlError },
     #[error("no key for server `{name}`")]
-    Key {
-        name: String,
-        #[source]
-        source: KeyError,
-    },
+    Key { name: String, source: KeyError },
     #[error("`environment` of server `{name}` has an entry that is not the name of a variable")]
     Variable { name: String },
 }

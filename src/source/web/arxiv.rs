@@ -4,20 +4,19 @@ use std::time::Duration;
 
 use roxmltree::{Document, Node};
 
-use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery};
+use super::polite::Pace;
+use super::provider::{Endpoint, WebError, WebHit, WebQuery};
 use super::work::ScholarlyWork;
-use crate::base::http::{BaseUrl, HttpError};
 use crate::base::word::WordSplitter;
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "arxiv";
 
 /// Its public address.
-const ADDRESS: &str = "https://export.arxiv.org";
+pub(super) const ADDRESS: &str = "https://export.arxiv.org";
 
 /// Its terms of use: one request every three seconds, over one connection.
-static PACE: Pace = Pace::new(Duration::from_secs(3));
+pub(super) static PACE: Pace = Pace::new(Duration::from_secs(3));
 
 /// Most results per search.
 const MAX_RESULTS: usize = 25;
@@ -25,33 +24,16 @@ const MAX_RESULTS: usize = 25;
 /// Most words of a query.
 const MAX_WORDS: usize = 12;
 
-/// Client for arXiv.
-#[derive(Clone, Debug)]
-pub(crate) struct Arxiv(Endpoint);
-
-impl Arxiv {
-    /// Returns a client. `None` as the address selects the public one.
-    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
-        Ok(Self(Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?))
-    }
-}
-
-impl EngineApi for Arxiv {
-    fn endpoint(&self) -> &Endpoint {
-        &self.0
-    }
-
-    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
-        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-        let words = [("search_query", asked(query)), ("max_results", limit), ("sortBy", "relevance".into())];
-        let reply = self.0.send_text(self.0.get("/api/query").query(&words)).await?;
-        // Without document types, so an entity cannot expand.
-        let document = Document::parse(&reply).ok();
-        let feed = document.as_ref().map(Document::root_element).filter(|root| root.tag_name().name() == "feed");
-        let feed = feed.ok_or_else(|| self.0.bad_reply("not Atom"))?;
-        let entries = feed.children().filter(|node| node.tag_name().name() == "entry");
-        Ok(entries.filter_map(|entry| read(&entry).hit()).collect())
-    }
+pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+    let words = [("search_query", asked(query)), ("max_results", limit), ("sortBy", "relevance".into())];
+    let reply = endpoint.send_text(endpoint.get("/api/query").query(&words)).await?;
+    // Without document types, so an entity cannot expand.
+    let document = Document::parse(&reply).ok();
+    let feed = document.as_ref().map(Document::root_element).filter(|root| root.tag_name().name() == "feed");
+    let feed = feed.ok_or_else(|| endpoint.bad_reply("not Atom"))?;
+    let entries = feed.children().filter(|node| node.tag_name().name() == "entry");
+    Ok(entries.filter_map(|entry| read(&entry).hit()).collect())
 }
 
 /// Returns the query in the engine's language: any of the words, best matches first, within the dates.

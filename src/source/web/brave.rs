@@ -1,10 +1,11 @@
 //! Brave Search: an engine with its own index, with a key.
 
 use jiff::civil::{Date, date};
+use reqwest::header::HeaderName;
 use serde_json::Value;
 
-use super::provider::{DateRange, Endpoint, EngineApi, WebError, WebHit, WebQuery, cut, hit, without_markup};
-use crate::base::http::{BaseUrl, HttpError, Secret};
+use super::provider::{DateRange, Endpoint, WebError, WebHit, WebQuery, cut, hit, without_markup};
+use crate::base::http::Secret;
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "brave";
@@ -13,7 +14,7 @@ pub(super) const NAME: &str = "brave";
 pub(super) const VARIABLE: &str = "BRAVE_API_KEY";
 
 /// Its public address.
-const ADDRESS: &str = "https://api.search.brave.com";
+pub(super) const ADDRESS: &str = "https://api.search.brave.com";
 
 /// Most results per search, set by Brave.
 const MAX_RESULTS: usize = 20;
@@ -28,44 +29,21 @@ const MAX_QUERY_WORDS: usize = 50;
 const FIRST_DAY: Date = date(1990, 1, 1);
 const LAST_DAY: Date = date(2100, 1, 1);
 
-/// Client for Brave Search or a compatible API.
-#[derive(Clone, Debug)]
-pub(crate) struct Brave {
-    endpoint: Endpoint,
-    key: Secret,
-}
-
-impl Brave {
-    /// Returns a client. `None` as the address selects Brave's public one.
-    pub(crate) fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
-        Ok(Self { endpoint: Endpoint::keyed(NAME, key.clone(), address, ADDRESS)?, key })
+pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    let words: Vec<_> = query.text.as_str().split_whitespace().take(MAX_QUERY_WORDS).collect();
+    let count = query.limit.clamp(1, MAX_RESULTS).to_string();
+    let mut asked =
+        vec![("q", cut(&words.join(" "), MAX_QUERY_CHARS)), ("count", count), ("text_decorations", "false".to_owned())];
+    asked.extend(freshness(query.dates).map(|dates| ("freshness", dates)));
+    let request = endpoint.get("/res/v1/web/search").query(&asked);
+    let request = endpoint.signed(request, HeaderName::from_static("x-subscription-token"), Secret::header);
+    let reply = endpoint.send(request).await?;
+    // Without results, Brave omits the list.
+    if reply.is_object() && reply["web"].is_null() {
+        return Ok(Vec::new());
     }
-}
-
-impl EngineApi for Brave {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
-        let words: Vec<_> = query.text.as_str().split_whitespace().take(MAX_QUERY_WORDS).collect();
-        let count = query.limit.clamp(1, MAX_RESULTS).to_string();
-        let mut asked = vec![
-            ("q", cut(&words.join(" "), MAX_QUERY_CHARS)),
-            ("count", count),
-            ("text_decorations", "false".to_owned()),
-        ];
-        asked.extend(freshness(query.dates).map(|dates| ("freshness", dates)));
-        let request = self.endpoint.get("/res/v1/web/search").query(&asked);
-        let request = request.header("X-Subscription-Token", self.key.header());
-        let reply = self.endpoint.send(request).await?;
-        // Without results, Brave omits the list.
-        if reply.is_object() && reply["web"].is_null() {
-            return Ok(Vec::new());
-        }
-        let entries = self.endpoint.list(&reply, "/web/results")?;
-        Ok(entries.iter().filter_map(read).collect())
-    }
+    let entries = endpoint.list(&reply, "/web/results")?;
+    Ok(entries.iter().filter_map(read).collect())
 }
 
 fn read(entry: &Value) -> Option<WebHit> {

@@ -5,18 +5,17 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, without_markup};
+use super::provider::{Endpoint, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
-use crate::base::http::{BaseUrl, HttpError};
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "crossref";
 
 /// Its public address.
-const ADDRESS: &str = "https://api.crossref.org";
+pub(super) const ADDRESS: &str = "https://api.crossref.org";
 
 /// Its public pool allows one request a second for lists.
-static PACE: Pace = Pace::new(Duration::from_secs(1));
+pub(super) static PACE: Pace = Pace::new(Duration::from_secs(1));
 
 /// Most results per search.
 const MAX_RESULTS: usize = 20;
@@ -24,43 +23,22 @@ const MAX_RESULTS: usize = 20;
 /// The fields that are read; a whole record has lists of references.
 const FIELDS: &str = "DOI,title,author,container-title,issued,abstract";
 
-/// Client for Crossref.
-#[derive(Clone, Debug)]
-pub(crate) struct Crossref {
-    endpoint: Endpoint,
-    contact: Option<Contact>,
-}
-
-impl Crossref {
-    /// Returns a client. `None` as the address selects the public one.
-    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
-        let endpoint = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
-        Ok(Self { endpoint, contact: contact.cloned() })
-    }
-}
-
-impl EngineApi for Crossref {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
-        let mut words = vec![
-            ("query", query.text.as_str().to_owned()),
-            ("rows", query.limit.clamp(1, MAX_RESULTS).to_string()),
-            ("select", FIELDS.to_owned()),
-        ];
-        let since = query.dates.since.map(|day| format!("from-pub-date:{day}"));
-        let until = query.dates.until.map(|day| format!("until-pub-date:{day}"));
-        let dates: Vec<_> = since.into_iter().chain(until).collect();
-        words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
-        // Crossref asks for it, and may limit requests without.
-        let mail = self.contact.as_ref().and_then(Contact::mail);
-        words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
-        let reply = self.endpoint.send(self.endpoint.get("/works").query(&words)).await?;
-        let entries = self.endpoint.list(&reply, "/message/items")?;
-        Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
-    }
+pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    let mut words = vec![
+        ("query", query.text.as_str().to_owned()),
+        ("rows", query.limit.clamp(1, MAX_RESULTS).to_string()),
+        ("select", FIELDS.to_owned()),
+    ];
+    let since = query.dates.since.map(|day| format!("from-pub-date:{day}"));
+    let until = query.dates.until.map(|day| format!("until-pub-date:{day}"));
+    let dates: Vec<_> = since.into_iter().chain(until).collect();
+    words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+    // Crossref asks for it, and may limit requests without.
+    let mail = endpoint.contact().and_then(Contact::mail);
+    words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
+    let reply = endpoint.send(endpoint.get("/works").query(&words)).await?;
+    let entries = endpoint.list(&reply, "/message/items")?;
+    Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
 }
 
 fn read(entry: &Value) -> ScholarlyWork {

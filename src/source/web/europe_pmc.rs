@@ -4,48 +4,30 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, without_markup};
+use super::polite::Pace;
+use super::provider::{Endpoint, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
-use crate::base::http::{BaseUrl, HttpError};
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "europepmc";
 
 /// Its public address.
-const ADDRESS: &str = "https://www.ebi.ac.uk";
+pub(super) const ADDRESS: &str = "https://www.ebi.ac.uk";
 
 /// It allows ten requests a second and asks for restraint.
-static PACE: Pace = Pace::new(Duration::from_millis(200));
+pub(super) static PACE: Pace = Pace::new(Duration::from_millis(200));
 
 /// Most results per search.
 const MAX_RESULTS: usize = 25;
 
-/// Client for Europe PMC.
-#[derive(Clone, Debug)]
-pub(crate) struct EuropePmc(Endpoint);
-
-impl EuropePmc {
-    /// Returns a client. `None` as the address selects the public one.
-    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
-        Ok(Self(Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?))
-    }
-}
-
-impl EngineApi for EuropePmc {
-    fn endpoint(&self) -> &Endpoint {
-        &self.0
-    }
-
-    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
-        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-        let words = [("query", asked(query)), ("format", "json".into()), ("resultType", "core".into())];
-        let path = "/europepmc/webservices/rest/search";
-        let request = self.0.get(path).query(&words).query(&[("pageSize", limit)]);
-        let reply = self.0.send(request).await?;
-        let entries = self.0.list(&reply, "/resultList/result")?;
-        Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
-    }
+pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+    let words = [("query", asked(query)), ("format", "json".into()), ("resultType", "core".into())];
+    let path = "/europepmc/webservices/rest/search";
+    let request = endpoint.get(path).query(&words).query(&[("pageSize", limit)]);
+    let reply = endpoint.send(request).await?;
+    let entries = endpoint.list(&reply, "/resultList/result")?;
+    Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
 }
 
 /// Returns the query in the engine's language, in which brackets, quotes and colons mean something.

@@ -1,9 +1,10 @@
 //! Exa: a semantic search engine, with a key.
 
+use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, hit};
-use crate::base::http::{BaseUrl, HttpError, Secret};
+use super::provider::{Endpoint, WebError, WebHit, WebQuery, hit};
+use crate::base::http::Secret;
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "exa";
@@ -12,7 +13,7 @@ pub(super) const NAME: &str = "exa";
 pub(super) const VARIABLE: &str = "EXA_API_KEY";
 
 /// Its public address.
-const ADDRESS: &str = "https://api.exa.ai";
+pub(super) const ADDRESS: &str = "https://api.exa.ai";
 
 /// Most results per search; Exa charges more beyond that.
 const MAX_RESULTS: usize = 25;
@@ -20,42 +21,23 @@ const MAX_RESULTS: usize = 25;
 /// Characters requested from the beginning of a page, used if it has no highlights.
 const TEXT_CHARS: usize = 1_000;
 
-/// Client for Exa or a compatible API.
-#[derive(Clone, Debug)]
-pub(crate) struct Exa {
-    endpoint: Endpoint,
-    key: Secret,
-}
-
-impl Exa {
-    /// Returns a client. `None` as the address selects Exa's public one.
-    pub(crate) fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
-        Ok(Self { endpoint: Endpoint::keyed(NAME, key.clone(), address, ADDRESS)?, key })
+pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    let mut body = json!({
+        "query": query.text,
+        "numResults": query.limit.clamp(1, MAX_RESULTS),
+        "contents": { "highlights": true, "text": { "maxCharacters": TEXT_CHARS } },
+    });
+    if let Some(day) = query.dates.since {
+        body["startPublishedDate"] = format!("{day}T00:00:00.000Z").into();
     }
-}
-
-impl EngineApi for Exa {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    if let Some(day) = query.dates.until {
+        body["endPublishedDate"] = format!("{day}T23:59:59.999Z").into();
     }
-
-    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
-        let mut body = json!({
-            "query": query.text,
-            "numResults": query.limit.clamp(1, MAX_RESULTS),
-            "contents": { "highlights": true, "text": { "maxCharacters": TEXT_CHARS } },
-        });
-        if let Some(day) = query.dates.since {
-            body["startPublishedDate"] = format!("{day}T00:00:00.000Z").into();
-        }
-        if let Some(day) = query.dates.until {
-            body["endPublishedDate"] = format!("{day}T23:59:59.999Z").into();
-        }
-        let request = self.endpoint.post("/search").header("x-api-key", self.key.header()).json(&body);
-        let reply = self.endpoint.send(request).await?;
-        let entries = self.endpoint.list(&reply, "/results")?;
-        Ok(entries.iter().filter_map(read).collect())
-    }
+    let request =
+        endpoint.signed(endpoint.post("/search"), HeaderName::from_static("x-api-key"), Secret::header).json(&body);
+    let reply = endpoint.send(request).await?;
+    let entries = endpoint.list(&reply, "/results")?;
+    Ok(entries.iter().filter_map(read).collect())
 }
 
 /// Parses one result. Highlights take precedence over the beginning of the page.

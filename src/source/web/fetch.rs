@@ -69,45 +69,29 @@ pub(crate) enum FetchError {
     TooManyRedirects,
     /// The site disallows the page for programs.
     #[error("`robots.txt` of `{origin}` disallows the page")]
-    Robots {
-        /// Origin of the site.
-        origin: String,
-    },
+    Robots { origin: String },
     /// The rules of the site are unknown, so the page is not fetched.
     #[error("`robots.txt` of `{origin}` cannot be read")]
-    RobotsUnknown {
-        /// Origin of the site.
-        origin: String,
-    },
+    RobotsUnknown { origin: String },
     /// The server returned an error.
     #[error("server returned status {status}")]
     Status {
-        /// HTTP status code.
         status: u16,
         /// Value of `Retry-After`.
         retry_after: Option<Duration>,
     },
     /// The time limit was exceeded.
     #[error("page did not arrive within {millis} ms")]
-    TimedOut {
-        /// The limit.
-        millis: u128,
-    },
+    TimedOut { millis: u128 },
     /// No connection, or it was interrupted.
     #[error("failed to fetch the page: {reason}")]
     Unreachable { reason: String },
     /// The page exceeds the size limit.
     #[error("page is larger than {max_bytes} bytes")]
-    TooLarge {
-        /// The limit.
-        max_bytes: usize,
-    },
+    TooLarge { max_bytes: usize },
     /// The page is not text.
     #[error("page has type `{found}`, which is not supported")]
-    ContentType {
-        /// Its media type.
-        found: String,
-    },
+    ContentType { found: String },
     /// The content encoding is not supported, or the compressed data is invalid.
     #[error("page is encoded as `{found}` and cannot be decoded")]
     Packed {

@@ -27,18 +27,13 @@ pub enum FixtureError {
     /// The file could not be read.
     #[error("failed to read `{path}`")]
     File {
-        /// The file.
         path: PathBuf,
         /// The error from the file system.
-        #[source]
         source: std::io::Error,
     },
     /// The content does not have the format described above.
     #[error("`{path}` has no queries with lists of pages")]
-    Form {
-        /// The file.
-        path: PathBuf,
-    },
+    Form { path: PathBuf },
 }
 
 impl FixtureProvider {

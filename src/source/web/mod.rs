@@ -81,12 +81,12 @@ pub(crate) use self::fetch::{FetchOptions, Fetcher, html_text};
 pub(crate) use self::fixture::{FixtureError, FixtureProvider};
 pub(crate) use self::links::{PageLink, links_on};
 pub(crate) use self::pages::{PageStore, WebPage};
+#[cfg(test)]
+pub(crate) use self::provider::Endpoint;
 use self::provider::WebError;
 pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
 pub(crate) use self::relevant::{joined, relevant};
 pub(crate) use self::search_engine::SearchEngine;
-#[cfg(test)]
-pub(crate) use self::searxng::SearxNg;
 pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
 pub(crate) use self::url::{WebUrl, named_in};
 use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 
-use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, without_markup};
+use super::polite::Pace;
+use super::provider::{Endpoint, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
-use crate::base::http::{BaseUrl, HttpError, Secret};
+use crate::base::http::Secret;
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "openalex";
@@ -17,10 +18,10 @@ pub(super) const NAME: &str = "openalex";
 pub(super) const VARIABLE: &str = "OPENALEX_API_KEY";
 
 /// Its public address.
-const ADDRESS: &str = "https://api.openalex.org";
+pub(super) const ADDRESS: &str = "https://api.openalex.org";
 
 /// It allows many requests a second and limits their number by the day.
-static PACE: Pace = Pace::new(Duration::from_millis(100));
+pub(super) static PACE: Pace = Pace::new(Duration::from_millis(100));
 
 /// Most results per search.
 const MAX_RESULTS: usize = 25;
@@ -32,46 +33,18 @@ const FIELDS: &str =
 /// Most words of an abstract.
 const MAX_WORDS: u64 = 2_000;
 
-/// Client for `OpenAlex`.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenAlex {
-    endpoint: Endpoint,
-    key: Option<Secret>,
-}
-
-impl OpenAlex {
-    /// Returns a client. `None` as the address selects the public one.
-    pub(crate) fn new(
-        key: Option<Secret>,
-        address: Option<BaseUrl>,
-        contact: Option<&Contact>,
-    ) -> Result<Self, HttpError> {
-        let endpoint = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
-        Ok(Self { endpoint: endpoint.hiding(key.clone()), key })
-    }
-}
-
-impl EngineApi for OpenAlex {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
-        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-        let mut words =
-            vec![("search", query.text.as_str().to_owned()), ("per_page", limit), ("select", FIELDS.to_owned())];
-        let since = query.dates.since.map(|day| format!("from_publication_date:{day}"));
-        let until = query.dates.until.map(|day| format!("to_publication_date:{day}"));
-        let dates: Vec<_> = since.into_iter().chain(until).collect();
-        words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
-        let mut request = self.endpoint.get("/works").query(&words);
-        if let Some(key) = &self.key {
-            request = request.header(reqwest::header::AUTHORIZATION, key.bearer());
-        }
-        let reply = self.endpoint.send(request).await?;
-        let entries = self.endpoint.list(&reply, "/results")?;
-        Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
-    }
+pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+    let mut words =
+        vec![("search", query.text.as_str().to_owned()), ("per_page", limit), ("select", FIELDS.to_owned())];
+    let since = query.dates.since.map(|day| format!("from_publication_date:{day}"));
+    let until = query.dates.until.map(|day| format!("to_publication_date:{day}"));
+    let dates: Vec<_> = since.into_iter().chain(until).collect();
+    words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+    let request = endpoint.signed(endpoint.get("/works").query(&words), AUTHORIZATION, Secret::bearer);
+    let reply = endpoint.send(request).await?;
+    let entries = endpoint.list(&reply, "/results")?;
+    Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
 }
 
 fn read(entry: &Value) -> ScholarlyWork {

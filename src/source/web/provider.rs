@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::civil::Date;
-use reqwest::header::{HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::Value;
 
 use super::polite::{Contact, Pace, agent};
+use super::search_engine::SearchEngine;
 use super::url::WebUrl;
 use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::clock::{Clock, SystemClock};
@@ -71,37 +72,27 @@ pub(crate) enum WebError {
     /// The engine is unreachable or failing; a retry may succeed.
     #[error("`{provider}` does not answer: {reason}")]
     Transient {
-        /// Name of the engine.
         provider: &'static str,
         /// The wait the engine asks for before a retry.
         retry_after: Option<Duration>,
-        /// What failed.
         reason: String,
     },
     /// The engine limits the rate of requests.
     #[error("rate limit of `{provider}` exceeded")]
     RateLimited {
-        /// Name of the engine.
         provider: &'static str,
         /// The wait the engine asks for before a retry.
         retry_after: Option<Duration>,
     },
     /// The engine rejected the key.
     #[error("`{provider}` rejected the key")]
-    Authentication {
-        /// Name of the engine.
-        provider: &'static str,
-    },
+    Authentication { provider: &'static str },
     /// The quota of the account is exhausted.
     #[error("quota of the `{provider}` account is exhausted")]
-    Quota {
-        /// Name of the engine.
-        provider: &'static str,
-    },
+    Quota { provider: &'static str },
     /// The answer cannot be parsed.
     #[error("answer of `{provider}` cannot be parsed: {reason}")]
     BadReply {
-        /// Name of the engine.
         provider: &'static str,
         /// Why it cannot be parsed.
         reason: String,
@@ -109,7 +100,6 @@ pub(crate) enum WebError {
     /// The engine rejected the request.
     #[error("`{provider}` rejected the search: {reason}")]
     Refused {
-        /// Name of the engine.
         provider: &'static str,
         /// The engine's error message.
         reason: String,
@@ -119,7 +109,6 @@ pub(crate) enum WebError {
     /// The engine rejected this query; it may well answer another one.
     #[error("`{provider}` rejected the query: {reason}")]
     BadQuery {
-        /// Name of the engine.
         provider: &'static str,
         /// The engine's error message.
         reason: String,
@@ -184,29 +173,6 @@ pub(crate) trait SearchProvider: Send + Sync {
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>>;
 }
 
-/// The API of one engine, which makes it a [`SearchProvider`]. Engines are kept in one list, which takes a boxed future;
-/// here the future need not be boxed, so that an engine is written as an `async fn`.
-pub(super) trait EngineApi: Send + Sync {
-    fn endpoint(&self) -> &Endpoint;
-
-    /// Sends the query once, without retries.
-    fn ask(&self, query: &WebQuery) -> impl Future<Output = Result<Vec<WebHit>, WebError>> + Send;
-}
-
-impl<A: EngineApi> SearchProvider for A {
-    fn name(&self) -> &'static str {
-        self.endpoint().provider
-    }
-
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(&self.endpoint().address)
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(self.ask(query))
-    }
-}
-
 /// Searches with retries, and drops pages published outside the dates of the query.
 ///
 /// `chance` returns random numbers from 0 to 1, for the jitter of [`retry`].
@@ -250,69 +216,79 @@ fn innermost(error: &reqwest::Error) -> String {
 
 /// HTTP client for one engine at one address.
 #[derive(Clone, Debug)]
-pub(super) struct Endpoint {
-    provider: &'static str,
+pub(crate) struct Endpoint {
+    engine: SearchEngine,
     address: BaseUrl,
     key: Option<Secret>,
+    contact: Option<Contact>,
     client: Client,
     clock: Arc<dyn Clock>,
-    /// Remedy shown when the engine rejects a search.
-    refusal_hint: Option<&'static str>,
     /// Agent string in place of the usual one.
     agent: Option<HeaderValue>,
     /// How often requests may be sent.
     pace: Option<&'static Pace>,
 }
 
+impl SearchProvider for Endpoint {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(&self.address)
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(self.engine.ask(self, query))
+    }
+}
+
 impl Endpoint {
-    pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
-        let client = client_for(&address)?;
-        let clock = Arc::new(SystemClock);
-        Ok(Self { provider, client, address, key, clock, refusal_hint: None, agent: None, pace: None })
-    }
-
-    /// Returns a client for an engine with a key. `None` as the address selects the `public` one.
-    pub(super) fn keyed(
-        provider: &'static str,
-        key: Secret,
-        address: Option<BaseUrl>,
-        public: &str,
-    ) -> Result<Self, HttpError> {
-        let address = address.unwrap_or_else(|| public.parse().expect("the address is one"));
-        Self::new(provider, address, Some(key))
-    }
-
-    /// Returns a client for an engine without a key. `None` as the address selects the `public` one. Only that has a
-    /// pace; a mirror is the user's.
-    pub(super) fn keyless(
-        provider: &'static str,
-        address: Option<BaseUrl>,
-        public: &str,
-        pace: &'static Pace,
+    /// Returns a client of `engine` at `address`. The key is sent in the form of that engine, see [`Self::signed`].
+    pub(crate) fn new(
+        engine: SearchEngine,
+        address: BaseUrl,
+        key: Option<Secret>,
         contact: Option<&Contact>,
     ) -> Result<Self, HttpError> {
-        let pace = address.is_none().then_some(pace);
-        let address = address.unwrap_or_else(|| public.parse().expect("the address is one"));
-        Ok(Self { agent: Some(agent(contact)), pace, ..Self::new(provider, address, None)? })
+        let pace = engine.pace();
+        Ok(Self {
+            engine,
+            client: client_for(&address)?,
+            key,
+            clock: Arc::new(SystemClock),
+            agent: pace.map(|_| agent(contact)),
+            contact: contact.cloned(),
+            // A mirror is the user's.
+            pace: pace.filter(|_| engine.public_address().as_ref() == Some(&address)),
+            address,
+        })
     }
 
     pub(super) fn address(&self) -> &BaseUrl {
         &self.address
     }
 
-    /// Removes a key from the answers of the engine.
-    pub(super) fn hiding(self, key: Option<Secret>) -> Self {
-        Self { key, ..self }
+    pub(super) fn contact(&self) -> Option<&Contact> {
+        self.contact.as_ref()
     }
 
-    /// Sets the remedy shown when the engine rejects a search.
-    pub(super) fn with_refusal_hint(self, hint: &'static str) -> Self {
-        Self { refusal_hint: Some(hint), ..self }
+    /// Adds the key to a request, if there is one.
+    pub(super) fn signed(
+        &self,
+        request: RequestBuilder,
+        header: HeaderName,
+        form: fn(&Secret) -> HeaderValue,
+    ) -> RequestBuilder {
+        match &self.key {
+            Some(key) => request.header(header, form(key)),
+            None => request,
+        }
     }
 
     /// Returns a client whose searches time out by another clock.
     #[cfg(test)]
-    pub(super) fn on(self, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn on(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
     }
 
@@ -358,16 +334,16 @@ impl Endpoint {
     }
 
     pub(super) fn bad_reply(&self, reason: &str) -> WebError {
-        WebError::BadReply { provider: self.provider, reason: reason.to_owned() }
+        WebError::BadReply { provider: self.engine.name(), reason: reason.to_owned() }
     }
 
     fn refused(&self, reason: String) -> WebError {
-        WebError::Refused { provider: self.provider, reason, hint: self.refusal_hint }
+        WebError::Refused { provider: self.engine.name(), reason, hint: self.engine.refusal_hint() }
     }
 
     fn transient(&self, retry_after: Option<Duration>, reason: &str) -> WebError {
         let reason = shortened(&self.scrubbed(reason));
-        WebError::Transient { provider: self.provider, retry_after, reason }
+        WebError::Transient { provider: self.engine.name(), retry_after, reason }
     }
 
     fn scrubbed(&self, text: &str) -> String {
@@ -376,7 +352,7 @@ impl Endpoint {
 
     /// Classifies an answer with an error status.
     fn answered(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> WebError {
-        let provider = self.provider;
+        let provider = self.engine.name();
         let said = said(body);
         let reason = if said.is_empty() {
             format!("status {}", status.as_u16())

@@ -12,10 +12,6 @@ const MAX_PIECE_CHARS: usize = 900;
 const MAX_PIECES: usize = 160;
 
 /// Returns the parts of a page by similarity to a query, best first. CPU-bound: call it on a blocking thread.
-///
-/// # Errors
-///
-/// Returns an error if the embedder fails.
 pub(crate) fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) -> Result<Vec<Range<usize>>, EmbedError> {
     let pieces = closest_in_words(page_text, query, pieces(page_text));
     let texts: Vec<_> = pieces.iter().map(|piece| &page_text[piece.clone()]).collect();

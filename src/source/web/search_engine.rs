@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use super::polite::Pace;
+use super::provider::{Endpoint, WebError, WebHit, WebQuery};
 use super::{arxiv, brave, crossref, europe_pmc, exa, open_alex, searxng, tavily, wikipedia};
+use crate::base::http::BaseUrl;
 
 /// A search engine.
 ///
-/// Each engine's file defines its name and variable. Every match on this enum is exhaustive, so the compiler lists what
-/// a new engine needs: its setup with its own key, its place in the order of engines, and the functions below.
+/// Each engine's file defines its name, variable, address and pace, and how it is asked. Every match on this enum is
+/// exhaustive, so the compiler lists what a new engine needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEngine {
     /// `SearXNG`, self-hosted.
@@ -65,6 +68,54 @@ impl SearchEngine {
             Self::Exa => Some(exa::VARIABLE),
             Self::OpenAlex => Some(open_alex::VARIABLE),
             Self::Wikipedia | Self::Arxiv | Self::Crossref | Self::EuropePmc => None,
+        }
+    }
+
+    /// Returns its public address, if there is one.
+    pub(super) fn public_address(self) -> Option<BaseUrl> {
+        let address = match self {
+            Self::SearxNg => return None,
+            Self::Tavily => tavily::ADDRESS,
+            Self::Brave => brave::ADDRESS,
+            Self::Exa => exa::ADDRESS,
+            Self::Wikipedia => wikipedia::ADDRESS,
+            Self::Arxiv => arxiv::ADDRESS,
+            Self::OpenAlex => open_alex::ADDRESS,
+            Self::Crossref => crossref::ADDRESS,
+            Self::EuropePmc => europe_pmc::ADDRESS,
+        };
+        Some(address.parse().expect("the address is one"))
+    }
+
+    /// Returns how often requests may be sent to its public address, if it answers without a key.
+    pub(super) fn pace(self) -> Option<&'static Pace> {
+        match self {
+            Self::Wikipedia => Some(&wikipedia::PACE),
+            Self::Arxiv => Some(&arxiv::PACE),
+            Self::OpenAlex => Some(&open_alex::PACE),
+            Self::Crossref => Some(&crossref::PACE),
+            Self::EuropePmc => Some(&europe_pmc::PACE),
+            Self::SearxNg | Self::Tavily | Self::Brave | Self::Exa => None,
+        }
+    }
+
+    /// Returns the remedy shown when it rejects a search.
+    pub(super) fn refusal_hint(self) -> Option<&'static str> {
+        (self == Self::SearxNg).then_some(searxng::REFUSAL_HINT)
+    }
+
+    /// Sends the query once, without retries.
+    pub(super) async fn ask(self, endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+        match self {
+            Self::SearxNg => searxng::ask(endpoint, query).await,
+            Self::Tavily => tavily::ask(endpoint, query).await,
+            Self::Brave => brave::ask(endpoint, query).await,
+            Self::Exa => exa::ask(endpoint, query).await,
+            Self::Wikipedia => wikipedia::ask(endpoint, query).await,
+            Self::Arxiv => arxiv::ask(endpoint, query).await,
+            Self::OpenAlex => open_alex::ask(endpoint, query).await,
+            Self::Crossref => crossref::ask(endpoint, query).await,
+            Self::EuropePmc => europe_pmc::ask(endpoint, query).await,
         }
     }
 

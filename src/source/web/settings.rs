@@ -5,17 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::arxiv::Arxiv;
-use super::brave::{self, Brave};
-use super::crossref::Crossref;
-use super::europe_pmc::EuropePmc;
-use super::exa::{self, Exa};
-use super::open_alex::{self, OpenAlex};
 use super::polite::{Contact, ParseContactError};
+use super::provider::Endpoint;
 use super::search_engine::SearchEngine;
-use super::searxng::{self, SearxNg};
-use super::tavily::{self, Tavily};
-use super::wikipedia::Wikipedia;
+use super::searxng;
 use super::{AllowedHost, DateRange, FetchOptions, Fetcher, FixtureProvider, PageStore, SearchProvider, WebSource};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
@@ -59,10 +52,7 @@ enum Choice {
 pub enum WebSettingsError {
     /// The search engine is unknown.
     #[error("`{name}` is not a search engine")]
-    UnknownProvider {
-        /// The unknown name.
-        name: String,
-    },
+    UnknownProvider { name: String },
     /// The engine needs a key, and no usable one is set.
     #[error("no key for `{engine}`")]
     Key {
@@ -162,9 +152,7 @@ impl WebOptions {
         engines.into_iter().map(|engine| self.provider(engine, environment)).collect()
     }
 
-    /// Sets an engine up.
-    ///
-    /// The match is exhaustive, so that a key is sent only to the engine it was resolved for.
+    /// Sets an engine up, with the key that was resolved for it.
     fn provider(
         &self,
         engine: SearchEngine,
@@ -172,27 +160,24 @@ impl WebOptions {
     ) -> Result<Arc<dyn SearchProvider>, WebSettingsError> {
         let own: Option<BaseUrl> = self.base_url.as_deref().map(str::parse).transpose()?;
         let contact: Option<Contact> = self.contact.as_deref().map(str::parse).transpose()?;
-        let contact = contact.as_ref();
-        let key = |usual: &str| {
-            let variable = self.key_env.as_deref().unwrap_or(usual);
-            environment.key(variable).map_err(|source| WebSettingsError::Key { engine, source })
-        };
-        Ok(match engine {
-            SearchEngine::SearxNg => Arc::new(SearxNg::new(own.map_or_else(|| address_in(engine, environment), Ok)?)?),
-            SearchEngine::Tavily => Arc::new(Tavily::new(key(tavily::VARIABLE)?, own)?),
-            SearchEngine::Brave => Arc::new(Brave::new(key(brave::VARIABLE)?, own)?),
-            SearchEngine::Exa => Arc::new(Exa::new(key(exa::VARIABLE)?, own)?),
-            SearchEngine::Wikipedia => Arc::new(Wikipedia::new(own, contact)?),
-            SearchEngine::Arxiv => Arc::new(Arxiv::new(own, contact)?),
-            SearchEngine::OpenAlex => {
-                // A key that a setting names must be there; without one, the engine answers all the same.
-                let has_key = self.key_env.is_some() || environment.get(open_alex::VARIABLE).is_some();
-                let key = has_key.then(|| key(open_alex::VARIABLE)).transpose()?;
-                Arc::new(OpenAlex::new(key, own, contact)?)
+        let key = match engine.variable().filter(|_| engine.has_key()) {
+            // Without a key, the engine answers all the same. One that a setting names must be there.
+            Some(usual)
+                if engine == SearchEngine::OpenAlex && self.key_env.is_none() && environment.get(usual).is_none() =>
+            {
+                None
             }
-            SearchEngine::Crossref => Arc::new(Crossref::new(own, contact)?),
-            SearchEngine::EuropePmc => Arc::new(EuropePmc::new(own, contact)?),
-        })
+            Some(usual) => {
+                let key = environment.key(self.key_env.as_deref().unwrap_or(usual));
+                Some(key.map_err(|source| WebSettingsError::Key { engine, source })?)
+            }
+            None => None,
+        };
+        let address = match own.or_else(|| engine.public_address()) {
+            Some(address) => address,
+            None => address_in(engine, environment)?,
+        };
+        Ok(Arc::new(Endpoint::new(engine, address, key, contact.as_ref())?))
     }
 
     fn choice(&self, environment: &Environment) -> Result<Choice, WebSettingsError> {
@@ -225,7 +210,8 @@ impl WebOptions {
 
 /// Returns the address in the variable of an engine that has no public one.
 fn address_in(engine: SearchEngine, environment: &Environment) -> Result<BaseUrl, WebSettingsError> {
-    let address = environment.get(searxng::VARIABLE).ok_or(WebSettingsError::NoAddress { engine })?;
+    let address =
+        engine.variable().and_then(|name| environment.get(name)).ok_or(WebSettingsError::NoAddress { engine })?;
     Ok(address.parse()?)
 }
 

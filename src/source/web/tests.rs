@@ -13,17 +13,9 @@ use flate2::write::GzEncoder;
 use jiff::civil::date;
 use serde_json::{Value, json};
 
-use super::arxiv::Arxiv;
-use super::brave::Brave;
-use super::crossref::Crossref;
-use super::europe_pmc::EuropePmc;
-use super::exa::Exa;
 use super::fetch::FetchError;
-use super::open_alex::OpenAlex;
 use super::polite::Contact;
-use super::tavily::Tavily;
 use super::url::ParseWebUrlError;
-use super::wikipedia::Wikipedia;
 use super::*;
 use crate::base::clock::{ManualClock, Moment, SystemClock};
 use crate::base::http::{BaseUrl, Secret};
@@ -185,19 +177,14 @@ fn contact() -> Contact {
     "ada@example.org".parse().unwrap()
 }
 
+/// Returns an engine, set up at an address.
+fn set_up(engine: SearchEngine, address: BaseUrl) -> Endpoint {
+    Endpoint::new(engine, address, engine.has_key().then(key), Some(&contact())).unwrap()
+}
+
 /// Returns every engine, set up at an address.
 fn engines(address: &BaseUrl) -> Vec<Box<dyn SearchProvider>> {
-    vec![
-        Box::new(SearxNg::new(address.clone()).unwrap()),
-        Box::new(Tavily::new(key(), Some(address.clone())).unwrap()),
-        Box::new(Brave::new(key(), Some(address.clone())).unwrap()),
-        Box::new(Exa::new(key(), Some(address.clone())).unwrap()),
-        Box::new(Wikipedia::new(Some(address.clone()), Some(&contact())).unwrap()),
-        Box::new(Arxiv::new(Some(address.clone()), None).unwrap()),
-        Box::new(OpenAlex::new(Some(key()), Some(address.clone()), None).unwrap()),
-        Box::new(Crossref::new(Some(address.clone()), Some(&contact())).unwrap()),
-        Box::new(EuropePmc::new(Some(address.clone()), None).unwrap()),
-    ]
+    SearchEngine::all().map(|known| -> Box<dyn SearchProvider> { Box::new(set_up(known, address.clone())) }).collect()
 }
 
 fn has_key(engine: &dyn SearchProvider) -> bool {
@@ -408,7 +395,7 @@ async fn several_engines_are_merged_by_page_and_place_and_one_that_fails_is_note
     let folder = tempfile::tempdir().unwrap();
     let fixture = |urls: &[&str]| -> Arc<dyn SearchProvider> { Arc::new(FixtureProvider::read(&list(urls)).unwrap()) };
     let server = Server::start(|_| Answer::json(403, &json!({ "error": "no" })));
-    let down = || -> Arc<dyn SearchProvider> { Arc::new(Wikipedia::new(Some(server.base()), None).unwrap()) };
+    let down = || -> Arc<dyn SearchProvider> { Arc::new(set_up(SearchEngine::Wikipedia, server.base())) };
     let source = |providers| {
         let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
         WebSource::new(providers, None, pages, Arc::new(ManualClock::at(Moment(7))))
@@ -472,10 +459,8 @@ async fn engine_that_is_down_beside_another_is_not_asked_after_three_searches() 
         counted.fetch_add(1, Ordering::SeqCst);
         Answer::json(403, &json!({ "error": "no" }))
     });
-    let providers: Vec<Arc<dyn SearchProvider>> = vec![
-        Arc::new(FixtureProvider::read(&hits).unwrap()),
-        Arc::new(Wikipedia::new(Some(server.base()), None).unwrap()),
-    ];
+    let providers: Vec<Arc<dyn SearchProvider>> =
+        vec![Arc::new(FixtureProvider::read(&hits).unwrap()), Arc::new(set_up(SearchEngine::Wikipedia, server.base()))];
     let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
     let source = WebSource::new(providers, None, pages, Arc::new(ManualClock::at(Moment(7))));
     let query = Outbound::fixed("valves");
@@ -584,13 +569,13 @@ async fn search_is_repeated_while_that_can_help_and_leaves_out_other_days() {
         }
     });
     let clock = ManualClock::at(Moment(0));
-    let engine = SearxNg::new(server.base()).unwrap();
+    let engine = set_up(SearchEngine::SearxNg, server.base());
     let hits = search_patiently(&engine, &query("beds"), &clock, || 1.0).await.unwrap();
     assert_eq!(hits.iter().map(|hit| hit.url.host()).collect::<Vec<_>>(), ["a.example", "b.example"]);
     assert_eq!(clock.now(), Moment(9_000));
 
     let server = Server::start(|_| Answer::with(401, "", ""));
-    let engine = Tavily::new(key(), Some(server.base())).unwrap();
+    let engine = set_up(SearchEngine::Tavily, server.base());
     search_patiently(&engine, &query("beds"), &clock, || 1.0).await.unwrap_err();
     assert_eq!((server.lines().len(), clock.now()), (1, Moment(9_000)));
 }

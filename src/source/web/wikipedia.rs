@@ -4,18 +4,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, EngineApi, WebError, WebHit, WebQuery, cut, page, without_markup};
-use crate::base::http::{BaseUrl, HttpError};
+use super::polite::Pace;
+use super::provider::{Endpoint, WebError, WebHit, WebQuery, cut, page, without_markup};
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "wikipedia";
 
 /// The English one. Those in other languages are set as `base_url`.
-const ADDRESS: &str = "https://en.wikipedia.org";
+pub(super) const ADDRESS: &str = "https://en.wikipedia.org";
 
 /// Wikimedia asks for one request after the other, and sets no time between them.
-static PACE: Pace = Pace::new(Duration::ZERO);
+pub(super) static PACE: Pace = Pace::new(Duration::ZERO);
 
 /// Most results per search.
 const MAX_RESULTS: usize = 50;
@@ -23,42 +22,24 @@ const MAX_RESULTS: usize = 50;
 /// Longest query, in characters. `MediaWiki` refuses longer ones.
 const MAX_QUERY_CHARS: usize = 300;
 
-/// Client for one wiki. Its API has no range of dates.
-#[derive(Clone, Debug)]
-pub(crate) struct Wikipedia {
-    endpoint: Endpoint,
+/// Asks a wiki. Its API has no range of dates.
+pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+    let words = [("q", cut(query.text.as_str(), MAX_QUERY_CHARS)), ("limit", limit)];
+    let reply = endpoint.send(endpoint.get("/w/rest.php/v1/search/page").query(&words)).await?;
+    let entries = endpoint.list(&reply, "/pages")?;
+    Ok(entries.iter().filter_map(|entry| read(endpoint, entry)).collect())
 }
 
-impl Wikipedia {
-    /// Returns a client. `None` as the address selects the English Wikipedia.
-    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
-        Ok(Self { endpoint: Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)? })
-    }
-
-    /// Parses one result: the `key` of a page is its title in its address.
-    fn read(&self, entry: &Value) -> Option<WebHit> {
-        let text = |name: &str| entry[name].as_str().unwrap_or_default();
-        let key = Some(text("key")).filter(|key| !key.is_empty())?;
-        let url = self.endpoint.address().with_segments(&["wiki", key]);
-        let excerpt = without_markup(text("excerpt"));
-        let snippet = match text("description") {
-            "" => excerpt,
-            description => format!("{description}: {excerpt}"),
-        };
-        page(&url, &format!("{} (Wikipedia)", text("title")), &snippet, None)
-    }
-}
-
-impl EngineApi for Wikipedia {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    async fn ask(&self, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
-        let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
-        let words = [("q", cut(query.text.as_str(), MAX_QUERY_CHARS)), ("limit", limit)];
-        let reply = self.endpoint.send(self.endpoint.get("/w/rest.php/v1/search/page").query(&words)).await?;
-        let entries = self.endpoint.list(&reply, "/pages")?;
-        Ok(entries.iter().filter_map(|entry| self.read(entry)).collect())
-    }
+/// Parses one result: the `key` of a page is its title in its address.
+fn read(endpoint: &Endpoint, entry: &Value) -> Option<WebHit> {
+    let text = |name: &str| entry[name].as_str().unwrap_or_default();
+    let key = Some(text("key")).filter(|key| !key.is_empty())?;
+    let url = endpoint.address().with_segments(&["wiki", key]);
+    let excerpt = without_markup(text("excerpt"));
+    let snippet = match text("description") {
+        "" => excerpt,
+        description => format!("{description}: {excerpt}"),
+    };
+    page(&url, &format!("{} (Wikipedia)", text("title")), &snippet, None)
 }

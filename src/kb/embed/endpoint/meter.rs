@@ -50,10 +50,6 @@ impl Meter {
     }
 
     /// Returns whether `tokens` more tokens fit into the limit.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`OverLimit`] if they do not.
     pub(super) fn check(&self, tokens: u64) -> Result<(), OverLimit> {
         self.fits(&self.spent(), tokens).map(|_| ())
     }

@@ -297,23 +297,19 @@ pub(super) struct Vectors {
 #[derive(Deserialize)]
 struct EmbeddingReply {
     data: Vec<EmbeddingEntry>,
-    #[serde(default)]
     usage: Option<Consumed>,
 }
 
 #[derive(Deserialize)]
 struct EmbeddingEntry {
     /// Left out by some servers, whose vectors are in the order of the texts.
-    #[serde(default)]
     index: Option<usize>,
     embedding: Vec<f32>,
 }
 
 #[derive(Deserialize)]
 struct Consumed {
-    #[serde(default)]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
     total_tokens: Option<u64>,
 }
 
