@@ -33,7 +33,12 @@ answers file="target/answers.json":
 
 # Measure the signals of support on sets of questions, one set a line (src/kb/search/fit.rs), and fit its weights.
 fit sets cases="target/cases.jsonl":
-    DR_FIT="{{sets}}" DR_FIT_CASES="$PWD/{{cases}}" cargo test --lib -- kb::search::fit --include-ignored --nocapture --test-threads 1
+    #!/bin/sh
+    set -eu
+    export DR_FIT="{{sets}}" DR_FIT_CASES="$PWD/{{cases}}"
+    for step in kb::search::fit::measure research::pick::fit::add_matches kb::search::fit::weights; do
+        cargo test --lib -- --exact "$step" --include-ignored --nocapture
+    done
 
 # Measure the features of units on sets of questions, one set a line (src/research/pick/fit.rs), and fit their weights.
 fit-units sets cases="target/units.jsonl":

@@ -104,13 +104,15 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
             let question = corrected.as_ref().unwrap_or(question);
             let picked = picker.pick(node, question, &readings(&passages, source).await).await?;
-            if lacks_value(question, &picked) {
+            let best = picked.first();
+            found.support = match found.odds.zip(best.and_then(|best| best.matches)) {
                 // About the subject, but without the value that is asked for: shown as the closest passages.
-                found.support = Support::Weak;
-            } else if !found.is_reranked && picked.first().is_some_and(|best| best.says_most) {
+                _ if lacks_value(question, &picked) => Support::Weak,
                 // Support was judged by the first passages; the unit may stand in a later one.
-                found.support = Support::Strong;
-            }
+                Some((odds, matches)) => odds.judge(matches),
+                None if !found.is_reranked && best.is_some_and(|best| best.says_most) => Support::Strong,
+                None => found.support,
+            };
             picked
         }
     };
@@ -208,12 +210,15 @@ fn confidence(evidence: &[Evidence], support: Support) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kb::search::UnitMatch;
     use crate::research::evidence::EvidenceId;
     use crate::research::scripted::ScriptedSource;
+    use crate::source::Odds;
 
-    /// Picks the first passage, which says most of what is asked or not.
+    /// Picks the first passage, which says most of what is asked or not, and matches it or not.
     struct First {
         says_most: bool,
+        matches: Option<UnitMatch>,
     }
 
     impl Pick for First {
@@ -226,7 +231,8 @@ mod tests {
             let document = readings[0].document.clone();
             let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);
             let text = document.text.clone();
-            let picked = Picked { text, quotes: vec![quote], document, says_most: self.says_most };
+            let picked =
+                Picked { text, quotes: vec![quote], document, says_most: self.says_most, matches: self.matches };
             Box::pin(std::future::ready(Ok(vec![picked])))
         }
     }
@@ -234,14 +240,29 @@ mod tests {
     #[tokio::test]
     async fn unit_that_says_most_of_what_is_asked_supports_an_answer_unless_a_reranker_has_judged() {
         let judged = async |says_most, is_reranked| {
-            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(Support::Weak, is_reranked);
+            let source =
+                ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(Support::Weak, None, is_reranked);
             let question = "Who opens the valve at six?".parse().unwrap();
             let node = NodeId::numbered(1);
-            let picker = First { says_most };
+            let picker = First { says_most, matches: None };
             search_and_pick(&node, &question, "valve", &source, &picker).await.unwrap().0.support
         };
         assert_eq!(judged(true, false).await, Support::Strong);
         assert_eq!(judged(true, true).await, Support::Weak);
         assert_eq!(judged(false, false).await, Support::Weak);
+    }
+    #[tokio::test]
+    async fn unit_that_was_compared_with_the_question_decides_with_the_odds_of_the_search() {
+        let judged = async |whole| {
+            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(
+                Support::Weak,
+                Some(Odds(-4.0)),
+                false,
+            );
+            let question = "Who opens the valve at six?".parse().unwrap();
+            let picker = First { says_most: true, matches: Some(UnitMatch { whole, headings: 0.0 }) };
+            search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
+        };
+        assert_eq!([judged(0.9).await, judged(0.2).await], [Support::Strong, Support::Weak]);
     }
 }

@@ -29,7 +29,7 @@ use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::id::ContentHash;
 use crate::base::line::one_line;
 use crate::kb::extract::{Extractable, page_of_heading};
-pub use crate::kb::search::Support;
+pub use crate::kb::search::{Odds, Support};
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file, read_place};
 
@@ -133,6 +133,9 @@ pub struct Found {
     pub passages: Vec<Passage>,
     /// How well they bear on the query.
     pub support: Support,
+    /// The odds that they answer, to be judged together with the unit picked from them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub odds: Option<Odds>,
     /// Notes for the reader of the report, for example that vectors were left out.
     pub notes: Vec<String>,
     /// Whether a reranker has read the passages, which tells more than any words of theirs.

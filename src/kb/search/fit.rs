@@ -1,8 +1,8 @@
 //! Fits the weights of [`Support`] to sets of questions: `just fit SETS`.
 //!
-//! Each line of the file SETS names an index, a folder with `queries.jsonl`, and `own` or `foreign`: whether the
-//! questions were asked about this index. A query with `"answerable": false` is a near miss: the subject is there and
-//! the answer is not.
+//! Each line of the file SETS names an index (`F/.dr/index`, with its files in `F/kb`), a folder with `queries.jsonl`,
+//! and `own` or `foreign`: whether the questions were asked about this index. A query with `"answerable": false` is a
+//! near miss: the subject is there and the answer is not.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,8 +37,9 @@ enum Kind {
 }
 
 /// A question with its signals.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Case {
+    index: String,
     set: String,
     question: String,
     kind: Kind,
@@ -89,6 +90,7 @@ async fn measure() {
             let signals = searcher.signals(&parsed, &hits, &keys, Measured::Tokens).await.unwrap();
             let set = index.rsplit('/').find(|part| ![".dr", "index"].contains(part)).unwrap_or_default().to_owned();
             let case = Case {
+                index: index.to_owned(),
                 set,
                 question: query.text,
                 kind,
@@ -226,7 +228,8 @@ fn fit(name: &str, cases: &[Case], used: &[&str], against: Kind, cut: impl Fn(&[
         (weight * 1000.0).round() / 1000.0
     };
     let values = Signals::default().values().map(weight);
-    println!("  bias: {:.3}, weights: {values:?}", whole.bias - (cut / (1.0 - cut)).ln());
+    let unit = [("whole", 0.0), ("headings", 0.0)].map(weight);
+    println!("  bias: {:.3}, weights: {values:?}, unit: {unit:?}", whole.bias - (cut / (1.0 - cut)).ln());
 }
 
 /// Fits all models to the file `DR_FIT_CASES` and prints their weights.
@@ -247,6 +250,10 @@ fn weights() {
     let about = std::env::var("DR_FIT_ABOUT").unwrap_or("similarity passage unknown hits".into());
     let says = std::env::var("DR_FIT_SAYS").unwrap_or("hits text_score similarity passage worst length words".into());
     let words = ["window", "hits", "missing", "unknown", "text_score", "words"];
+    // Non-English questions have no match of a unit.
+    let compared: Vec<Case> = cases.iter().filter(|case| case.values.contains_key("whole")).cloned().collect();
+    let unit = ["similarity", "length", "words", "worst", "whole", "headings"];
+    fit("SAYS_BY_UNIT, then WHOLE and HEADINGS", &compared, &unit, Kind::Near, near);
     fit("ABOUT", &cases, &about.split(' ').collect::<Vec<_>>(), Kind::Foreign, foreign);
     fit("SAYS", &cases, &says.split(' ').collect::<Vec<_>>(), Kind::Near, near);
     let by_similarity = ["similarity", "unknown", "hits"];

@@ -39,7 +39,9 @@ use query::Query;
 pub use scope::Scope;
 pub use snippet::Snippet;
 pub use spelling::Unknown;
-pub use support::Support;
+use support::Assessed;
+pub(crate) use support::UnitMatch;
+pub use support::{Odds, Support};
 
 use distinct::distinct;
 pub(crate) use fusion::PerDocument;
@@ -221,6 +223,8 @@ pub(crate) struct JudgedHits {
     pub(crate) found: Hits,
     /// How well the hits support an answer.
     pub(crate) support: Support,
+    /// The odds of an answer, to be judged together with the unit picked.
+    pub(crate) odds: Option<Odds>,
     /// Words of the query that the folder does not have.
     pub(crate) unknown: Vec<Unknown>,
     /// The query with misspelt words replaced, if it was searched instead.
@@ -497,7 +501,7 @@ impl Searcher {
         most: Measured,
     ) -> Result<JudgedHits, SearchError> {
         let query = self.query(typed);
-        let (found, support, unknown) = self.find_and_assess(&query, options, most).await?;
+        let Assessed { found, support, odds, unknown } = self.find_and_assess(&query, options, most).await?;
         // A phrase is meant as it is quoted.
         let unknown = if query.phrases.is_empty() {
             self.spelled_like(unknown, &found.hits, &options.filter).await?
@@ -505,10 +509,11 @@ impl Searcher {
             unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
         };
         let Some(corrected) = spelling::corrected(typed, &unknown, &self.splitter) else {
-            return Ok(JudgedHits { found, support, unknown, corrected: None, asked: query.language });
+            return Ok(JudgedHits { found, support, odds, unknown, corrected: None, asked: query.language });
         };
-        let (found, support, _) = self.find_and_assess(&self.query(&corrected), options, most).await?;
-        Ok(JudgedHits { found, support, unknown, corrected: Some(corrected), asked: query.language })
+        let Assessed { found, support, odds, .. } =
+            self.find_and_assess(&self.query(&corrected), options, most).await?;
+        Ok(JudgedHits { found, support, odds, unknown, corrected: Some(corrected), asked: query.language })
     }
 
     /// Resolves the path globs of the options to documents of the index.

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::MAX_LINES;
 use crate::base::word::count_words;
 use crate::kb::embed::Matches;
+use crate::kb::search::UnitMatch;
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
@@ -135,6 +136,11 @@ impl Features {
         self.whole = matches.max_sim(0..matches.parts());
         self.about = matches.max_sim(0..1);
         self.least = matches.by_word(0..matches.parts()).into_iter().reduce(f32::min).unwrap_or_default();
+    }
+
+    /// Returns how well an embedder finds the question in the unit.
+    pub(super) fn unit_match(&self) -> UnitMatch {
+        UnitMatch { whole: self.whole, headings: self.about }
     }
 
     /// Returns the share of the question's words in the unit and its headings.

@@ -177,6 +177,46 @@ fn fit(cases: &[&Case]) -> Vec<f64> {
     weights
 }
 
+/// A question measured by `just fit`; the rest of it is kept as it is.
+#[derive(Serialize, Deserialize)]
+struct Judged {
+    index: String,
+    question: String,
+    values: BTreeMap<String, f32>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, serde_json::Value>,
+}
+
+/// Adds how well the best unit matches to the questions of the file `DR_FIT_CASES`, which `just fit` has measured. The
+/// files of an index `F/.dr/index` are read from `F/kb`.
+#[tokio::test]
+#[ignore = "reads what `kb::search::fit::measure` has written"]
+async fn add_matches() {
+    let path = std::env::var("DR_FIT_CASES").unwrap();
+    let embedder = load(&EmbedderOptions::builtin()).unwrap();
+    let mut searchers: BTreeMap<String, Searcher> = BTreeMap::new();
+    let mut cases = String::new();
+    for line in std::fs::read_to_string(&path).unwrap().lines() {
+        let mut case: Judged = serde_json::from_str(line).unwrap();
+        if !searchers.contains_key(&case.index) {
+            let index = Index::open(&IndexLocation::parse(&case.index).unwrap()).await.unwrap();
+            searchers.insert(case.index.clone(), Searcher::new(index, Ok(embedder.clone())));
+        }
+        let searcher = &searchers[&case.index];
+        let folder = format!("{}/kb", case.index.trim_end_matches("/.dr/index"));
+        let options = SearchOptions { limit: 12, distinct: true, ..SearchOptions::default() };
+        let readings = readings(&searcher.search(&case.question, &options).await.unwrap().hits, &folder);
+        let question: Question = case.question.parse().unwrap();
+        let picked =
+            pick(&NodeId::numbered(1), &question, &readings, searcher.splitter(), Some(embedder.as_ref())).unwrap();
+        if let Some(matches) = picked.first().and_then(|best| best.matches) {
+            case.values.extend([("whole".to_owned(), matches.whole), ("headings".to_owned(), matches.headings)]);
+        }
+        writeln!(cases, "{}", serde_json::to_string(&case).unwrap()).unwrap();
+    }
+    std::fs::write(path, cases).unwrap();
+}
+
 /// Prints how often the first unit answers, wholly or at least in part, and how often one of the first three does.
 fn print_shares(name: &str, cases: &[&Case], weights: &[f64]) {
     let mut counts = [0; 3];
