@@ -6,7 +6,7 @@ use super::doctor::Check;
 use super::setup::PAGES;
 use super::{Engine, EngineError};
 use crate::base::line::{counted, with_causes};
-use crate::source::mcp::{ListedTool, Server, ServerError, ServerSettings, ToolState};
+use crate::source::mcp::{ListedTool, Server, ServerError, ServerSettings, ToolList, ToolState};
 
 /// Subject of the checks.
 const NAME: &str = "tool server";
@@ -78,8 +78,8 @@ impl Engine {
 
 async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {
     let ServerSettings { name, label, tools: allowed, .. } = server.settings();
-    let listed = match server.tools().await {
-        Ok(listed) => listed,
+    let ToolList { tools: listed, note } = match server.tools().await {
+        Ok(list) => list,
         Err(error) => {
             let mend = format!("check `[mcp.{name}]`; it is at `{}`", server.settings().place());
             return vec![Check::trouble(NAME, with_causes(&error), mend)];
@@ -93,6 +93,7 @@ async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {
     let (word, offers) = (label.word(), counted(offered.len(), "tool"));
     let said = format!("`{name}` ({word}) at {} offers {offers}: {}", server.settings().place(), offered.join(", "));
     let mut checks = vec![Check::ok(NAME, said.trim_end_matches(": ").to_owned())];
+    checks.extend(note.map(|note| Check::note(NAME, note, None)));
     let other = names(&|state| *state == ToolState::NotAllowed);
     if !other.is_empty() {
         let mend = format!("name a tool in `tools` of `[mcp.{name}]` if workers may call it");

@@ -18,7 +18,7 @@ use crate::base::id::RunId;
 use crate::base::line::counted;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
-use crate::source::mcp::{ListedTool, Server};
+use crate::source::mcp::{ListedTool, Server, ToolList};
 use crate::source::{OfferedTool, Passage, Place, SourceError, SourceFile};
 use crate::traces::attach;
 
@@ -148,12 +148,12 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
 /// Lists the tools of a server. A failure is a result, too: otherwise a resumed run would offer other tools.
 async fn listing_of<Q: ?Sized>(server: &Server<Q>) -> Result<ToolListing, SourceError> {
     let name = &server.settings().name;
-    let listed = match server.offered().await {
-        Ok(listed) => listed,
+    let ToolList { tools: listed, note } = match server.offered().await {
+        Ok(list) => list,
         // A server that is down costs the run its tools and not the run.
         Err(error) => return Ok(ToolListing { tools: Vec::new(), notes: vec![format!("not asked: {error}")] }),
     };
-    let mut listing = ToolListing::default();
+    let mut listing = ToolListing { tools: Vec::new(), notes: note.into_iter().collect() };
     for allowed in &server.settings().tools {
         let full = format!("{name}.{allowed}");
         match listed.iter().find(|ListedTool { tool, .. }| tool.name == full) {

@@ -7,7 +7,7 @@ use rmcp::model::Tool;
 use tokio::sync::Mutex;
 
 use super::answer::{Answers, text_of};
-use super::connection::{Connection, ConnectionError};
+use super::connection::{Connection, ConnectionError, ToolPages};
 use super::known::{Known, KnownTools, KnownToolsError};
 use super::settings::ServerSettings;
 use super::tool::{OfferedTool, is_read_only};
@@ -15,9 +15,6 @@ use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
 use crate::base::line::{shortened, with_causes};
 use crate::source::{Passage, Place, SourceError, SourceFile};
-
-/// Most tools of one server.
-const MAX_TOOLS: usize = 200;
 
 /// One server. `Q` is the type of its arguments: any text for an internal one, outbound text for a public one.
 pub(crate) struct Server<Q: ?Sized> {
@@ -34,6 +31,14 @@ pub(crate) struct Server<Q: ?Sized> {
 struct Connected {
     connection: Connection,
     tools: Vec<ListedTool>,
+    cut: Option<String>,
+}
+
+/// The tools of a server.
+pub(crate) struct ToolList {
+    pub(crate) tools: Vec<ListedTool>,
+    /// Says that the server has more tools, if it has.
+    pub(crate) note: Option<String>,
 }
 
 /// A tool of a server, and whether it is offered to workers.
@@ -89,10 +94,15 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Lists the tools, starting the server if necessary.
-    pub(crate) async fn tools(&self) -> Result<Vec<ListedTool>, ServerError> {
+    pub(crate) async fn tools(&self) -> Result<ToolList, ServerError> {
         let mut connected = self.connected.lock().await;
-        let tools = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?.tools.clone();
-        Ok(tools)
+        let connected = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        Ok(self.list(connected))
+    }
+
+    fn list(&self, Connected { tools, cut, .. }: &Connected) -> ToolList {
+        let said = |cut: &String| format!("tools of `{}` after the first {cut} are not listed", self.settings.name);
+        ToolList { tools: tools.clone(), note: cut.as_ref().map(said) }
     }
 
     /// Accepts the current descriptions of the allowed tools, and returns these tools.
@@ -118,11 +128,11 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Lists the tools. The first use of an allowed tool accepts its description.
-    pub(crate) async fn offered(&self) -> Result<Vec<ListedTool>, ServerError> {
+    pub(crate) async fn offered(&self) -> Result<ToolList, ServerError> {
         let mut connected = self.connected.lock().await;
-        let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        let connected = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
         // Recorded before any of them is offered: if that fails, the next use would accept another description.
-        let new: Vec<_> = tools.iter_mut().filter(|listed| listed.state == ToolState::New).collect();
+        let new: Vec<_> = connected.tools.iter_mut().filter(|listed| listed.state == ToolState::New).collect();
         if !new.is_empty() {
             let hashes: Vec<_> = new.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
             self.known.accept(&self.settings.name, &hashes)?;
@@ -130,7 +140,7 @@ impl<Q: ?Sized> Server<Q> {
                 listed.state = ToolState::Offered;
             }
         }
-        Ok(tools.clone())
+        Ok(self.list(connected))
     }
 
     /// Calls a tool and keeps its result. `arguments` are a JSON object.
@@ -148,7 +158,7 @@ impl<Q: ?Sized> Server<Q> {
         let said = serde_json::Value::Object(arguments.clone()).to_string();
         let mut connected = self.connected.lock().await;
         let result = async {
-            let Connected { connection, tools } = self.connect(&mut connected).await?;
+            let Connected { connection, tools, .. } = self.connect(&mut connected).await?;
             // Compared at each call: a server that was started again may describe its tools otherwise.
             let is_same = |listed: &ListedTool| listed.tool == *tool && listed.state == ToolState::Offered;
             if !tools.iter().any(is_same) {
@@ -214,9 +224,8 @@ impl<Q: ?Sized> Server<Q> {
 
     async fn connect<'a>(&self, connected: &'a mut Option<Connected>) -> Result<&'a mut Connected, ConnectionError> {
         if connected.is_none() {
-            let connection = Connection::open(self.settings.clone()).await?;
-            let tools = self.listed(&connection.tools().await?);
-            *connected = Some(Connected { connection, tools });
+            let (connection, ToolPages { tools, cut }) = Connection::open(self.settings.clone()).await?;
+            *connected = Some(Connected { connection, tools: self.listed(&tools), cut });
         }
         connected.as_mut().ok_or_else(|| ConnectionError::Request("no connection".to_owned()))
     }
@@ -240,7 +249,7 @@ impl<Q: ?Sized> Server<Q> {
             };
             ListedTool { tool: offered, state }
         };
-        tools.iter().take(MAX_TOOLS).map(offer).collect()
+        tools.iter().map(offer).collect()
     }
 
     fn failed(&self, error: &ConnectionError) -> ServerError {
