@@ -8,6 +8,7 @@ use serde_json::json;
 use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
+use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
 use crate::engine::{AcceptedTools, Engine};
@@ -59,7 +60,9 @@ pub(super) fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliError> {
 
 /// Accepts the tools of a server.
 pub(super) async fn trust_server(ui: &mut Ui, engine: &Engine, name: &str, json: bool) -> Result<Exit, CliError> {
-    let accepted = engine.accept_tools(name).await?;
+    // Dropping the work ends the server.
+    let accepted = interruptible().run_until_cancelled_owned(engine.accept_tools(name)).await;
+    let Some(accepted) = accepted.transpose()? else { return Ok(Exit::Interrupted) };
     if json {
         ui.print(&versioned(&accepted)?)?;
         return Ok(Exit::Done);

@@ -126,6 +126,7 @@ pub(crate) use crate::run::background::JobEntry;
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
 pub(crate) use crate::run::event::{Event, RunRequest};
 pub(crate) use crate::run::journal::{EgressKind, EgressRow};
+pub(crate) use crate::source::mcp::kill_programs;
 pub(crate) use crate::source::{Place, lines_of};
 
 use self::opened::Opened;

@@ -49,6 +49,7 @@ while IFS= read -r line; do
         die) exit 1 ;;
         flood) head -c 6000000 /dev/zero | tr '\0' x ;;
         hang) sleep 1000 & ;;
+        busy) sleep 1000 ;;
         esac ;;
     *'"id":'*) say '"error":{"code":-32601,"message":"no such method"}' ;;
     esac

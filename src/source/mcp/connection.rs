@@ -1,9 +1,13 @@
 //! A connection to a server: a child process on stdin and stdout, or streamable HTTP.
 
+#[cfg(unix)]
+use std::collections::BTreeSet;
 use std::collections::HashSet;
 use std::error::Error;
 use std::pin::Pin;
 use std::process::Stdio;
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -279,9 +283,13 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(log(settings.name.clone(), stderr));
         }
+        #[cfg(unix)]
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw);
+        #[cfg(unix)]
+        GROUPS.lock().unwrap_or_else(PoisonError::into_inner).extend(group);
         Ok(Self {
             #[cfg(unix)]
-            group: child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw),
+            group,
             child,
         })
     }
@@ -292,8 +300,26 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The program may have started others, and may have ended before them.
         if let Some(group) = self.group {
-            let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+            GROUPS.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
+            kill(group);
         }
+    }
+}
+
+/// Groups of the programs that run, for the end of this process.
+#[cfg(unix)]
+static GROUPS: Mutex<BTreeSet<nix::unistd::Pid>> = Mutex::new(BTreeSet::new());
+
+#[cfg(unix)]
+fn kill(group: nix::unistd::Pid) {
+    let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+}
+
+/// Kills the programs of all servers, for a process that exits without dropping anything.
+pub(crate) fn kill_programs() {
+    #[cfg(unix)]
+    for group in std::mem::take(&mut *GROUPS.lock().unwrap_or_else(PoisonError::into_inner)) {
+        kill(group);
     }
 }
 

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use futures::future::{join, join_all};
 
 pub(crate) use self::answer::Answers;
+pub(crate) use self::connection::kill_programs;
 pub(crate) use self::known::KnownTools;
 pub(crate) use self::server::{ListedTool, Server, ServerError, ToolList, ToolState};
 pub(crate) use self::settings::{McpOptions, McpSettingsError, ServerNote, ServerSettings};

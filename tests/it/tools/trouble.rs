@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{QUESTION, Script, TICKET, caller, first_steps, from_tools, read_ticket, set, tool, world_at};
 use crate::common::World;
-use crate::model_server::ModelServer;
+use crate::model_server::{ModelServer, Response};
 
 /// Returns the report of a run whose worker reads a ticket, its limitations, and what its worker was told.
 fn asked(models: &ModelServer, world: &World) -> (Value, String, String) {
@@ -47,6 +47,48 @@ fn server_that_cannot_be_started_or_does_not_shake_hands_is_left_out_and_the_rep
         assert!(limitations.contains(said), "{server}: {limitations}");
         assert!(!told.contains("`calls`"), "{server}: {told}");
     }
+}
+
+#[test]
+fn error_of_a_server_over_http_is_its_innermost_cause() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let challenge = Response::text(401, "").with_header("WWW-Authenticate", "Bearer");
+    let server = |response: Response| ModelServer::start(move |_| response.clone());
+    let servers =
+        [challenge, Response::text(403, "no"), Response::text(404, "none"), Response::text(503, "")].map(server);
+    let world = World::indexed_text();
+    let tables = servers.iter().map(ModelServer::url).chain([format!("http://{unused}/v1")]).enumerate();
+    let table = |(at, url)| format!("[mcp.s{at}]\nurl = \"{url}\"\ntools = [\"read\"]\nlabel = \"internal\"\n");
+    crate::outside::set(&world, &tables.map(table).collect::<String>());
+    let checked = world.dr(["doctor"]).stdout;
+    for said in [
+        "server `s0` failed: connection failed: replied with status 401; check `key_env`\n",
+        "server `s1` failed: connection failed: replied with status 403; check `key_env`\n",
+        "server `s2` failed: connection failed: replied with status 404\n",
+        "server `s3` failed: connection failed: replied with status 503\n",
+        "server `s4` failed: connection failed: Connection refused",
+    ] {
+        assert!(checked.contains(said), "{said}: {checked}");
+    }
+}
+
+#[test]
+fn list_of_tools_without_end_is_cut_and_the_first_of_two_tools_of_one_name_is_used() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, "");
+    script
+        .write("tools.json", &json!([tool("read", "Reads a ticket.", true), tool("read", "Other.", true)]).to_string());
+    for _ in 0..2 {
+        let (report, ..) = asked(&models, &world);
+        assert_eq!(from_tools(&report)[0]["quote"], TICKET);
+    }
+    script.write("server.sh", &super::SCRIPT.replace("tools.json)}", "tools.json),\\\"nextCursor\\\":\\\"$id\\\"}"));
+    let (_, limitations, _) = asked(&models, &world);
+    assert!(limitations.contains("tools of `tickets` after the first 20 pages are not listed"), "{limitations}");
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains("tools of `tickets` after the first 20 pages are not listed"), "{checked}");
 }
 
 #[test]
