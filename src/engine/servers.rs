@@ -6,7 +6,7 @@ use super::doctor::Check;
 use super::setup::PAGES;
 use super::{Engine, EngineError};
 use crate::base::line::{counted, with_causes};
-use crate::source::mcp::{ListedTool, Server, ServerError, ServerSettings, ToolList, ToolState};
+use crate::source::mcp::{ListedTool, SaidTool, Server, ServerError, ServerSettings, ToolChange, ToolList, ToolState};
 
 /// Subject of the checks.
 const NAME: &str = "tool server";
@@ -18,20 +18,29 @@ pub(crate) struct AcceptedTools {
     pub(crate) tools: Vec<AcceptedTool>,
 }
 
-/// A tool with the description that its server gives.
+/// A tool as its server describes it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AcceptedTool {
     pub(crate) name: String,
-    pub(crate) description: String,
+    #[serde(flatten)]
+    pub(crate) said: SaidTool,
+    /// The part that has changed since the tool was accepted, if one has.
+    pub(crate) changed: Option<&'static str>,
+    /// The tool as it was accepted before, if it has changed and that is on record.
+    pub(crate) before: Option<SaidTool>,
 }
 
 impl Engine {
-    /// Accepts the current descriptions of the allowed tools of a server.
+    /// Accepts the allowed tools of a server as they are described now. `show` is given them before.
     ///
     /// # Errors
     ///
     /// Returns an error if the settings have no such server, it cannot be reached, or `dr` is offline.
-    pub(crate) async fn accept_tools(&self, name: &str) -> Result<AcceptedTools, EngineError> {
+    pub(crate) async fn accept_tools(
+        &self,
+        name: &str,
+        show: impl FnOnce(&AcceptedTools) + Send,
+    ) -> Result<AcceptedTools, EngineError> {
         let servers = self.settings.servers()?;
         let known = servers.iter().map(|server| server.name.clone()).collect();
         let Some(server) = servers.into_iter().find(|server| server.name == name) else {
@@ -43,15 +52,13 @@ impl Engine {
         let servers = self.settings.mcp_servers(vec![server], self.runs_folder().join(PAGES));
         // One server, in the list of its label.
         let accepted = match (servers.internal.first(), servers.public.first()) {
-            (Some(server), _) => server.accept().await,
-            (None, Some(server)) => server.accept().await,
-            (None, None) => Ok(Vec::new()),
+            (Some(server), _) => accepted(server, show).await,
+            (None, Some(server)) => accepted(server, show).await,
+            (None, None) => Err(EngineError::NoServer { name: name.to_owned(), known: Vec::new() }),
         };
         servers.end().await;
         // Only after the server, which is a process, has been ended.
-        let accepted = accepted?.into_iter();
-        let tools = accepted.map(|tool| AcceptedTool { name: tool.name, description: tool.description });
-        Ok(AcceptedTools { server: name.to_owned(), tools: tools.collect() })
+        accepted
     }
 
     /// Starts each server and lists its tools. Offline, none is started.
@@ -74,6 +81,25 @@ impl Engine {
         servers.end().await;
         checks
     }
+}
+
+async fn accepted<Q: ?Sized>(
+    server: &Server<Q>,
+    show: impl FnOnce(&AcceptedTools) + Send,
+) -> Result<AcceptedTools, EngineError> {
+    let listed = server.tools().await?.tools.into_iter().filter(|listed| listed.state.can_be_accepted());
+    let tool = |ListedTool { tool, state }| {
+        let (before, changed) = match state {
+            ToolState::Changed(ToolChange { before, part }) => (before, Some(part)),
+            _ => (None, None),
+        };
+        let said = SaidTool { description: tool.description, schema: tool.schema };
+        AcceptedTool { name: tool.name, said, changed, before }
+    };
+    let tools = AcceptedTools { server: server.settings().name.clone(), tools: listed.map(tool).collect() };
+    show(&tools);
+    server.accept().await?;
+    Ok(tools)
 }
 
 async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::answer::{Answers, text_of};
 use super::connection::{Connection, ConnectionError, ToolPages};
-use super::known::{Known, KnownTools, KnownToolsError};
+use super::known::{Known, KnownTools, KnownToolsError, ToolChange};
 use super::settings::ServerSettings;
 use super::tool::{OfferedTool, is_read_only};
 use crate::base::clock::Clock;
@@ -58,8 +58,8 @@ pub(crate) enum ToolState {
     NotAllowed,
     /// The server does not mark it as read-only.
     NotReadOnly,
-    /// Its description is not the accepted one.
-    Changed,
+    /// It is not described as when it was accepted.
+    Changed(ToolChange),
     Unusable {
         why: String,
     },
@@ -105,26 +105,24 @@ impl<Q: ?Sized> Server<Q> {
         ToolList { tools: tools.clone(), note: cut.as_ref().map(said) }
     }
 
-    /// Accepts the current descriptions of the allowed tools, and returns these tools.
+    /// Accepts the allowed tools as they are described now.
     ///
     /// # Errors
     ///
     /// Returns an error if the server cannot be reached, or the accepted tools cannot be recorded.
-    pub(crate) async fn accept(&self) -> Result<Vec<OfferedTool>, ServerError> {
+    pub(crate) async fn accept(&self) -> Result<(), ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
-        let is_usable =
-            |tool: &&mut ListedTool| matches!(tool.state, ToolState::Offered | ToolState::New | ToolState::Changed);
-        let usable: Vec<_> = tools.iter_mut().filter(is_usable).collect();
-        let hashes: Vec<_> = usable.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
-        self.known.accept(&self.settings.name, &hashes)?;
-        Ok(usable
-            .into_iter()
-            .map(|listed| {
-                listed.state = ToolState::Offered;
-                listed.tool.clone()
-            })
-            .collect())
+        self.record(tools.iter_mut().filter(|listed| listed.state.can_be_accepted()))
+    }
+
+    fn record<'a>(&self, tools: impl Iterator<Item = &'a mut ListedTool>) -> Result<(), ServerError> {
+        let tools: Vec<_> = tools.collect();
+        self.known.accept(&self.settings.name, &tools.iter().map(|listed| &listed.tool).collect::<Vec<_>>())?;
+        for listed in tools {
+            listed.state = ToolState::Offered;
+        }
+        Ok(())
     }
 
     /// Lists the tools. The first use of an allowed tool accepts its description.
@@ -132,13 +130,9 @@ impl<Q: ?Sized> Server<Q> {
         let mut connected = self.connected.lock().await;
         let connected = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
         // Recorded before any of them is offered: if that fails, the next use would accept another description.
-        let new: Vec<_> = connected.tools.iter_mut().filter(|listed| listed.state == ToolState::New).collect();
-        if !new.is_empty() {
-            let hashes: Vec<_> = new.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
-            self.known.accept(&self.settings.name, &hashes)?;
-            for listed in new {
-                listed.state = ToolState::Offered;
-            }
+        let is_new = |listed: &ListedTool| listed.state == ToolState::New;
+        if connected.tools.iter().any(is_new) {
+            self.record(connected.tools.iter_mut().filter(|listed| is_new(listed)))?;
         }
         Ok(self.list(connected))
     }
@@ -240,10 +234,10 @@ impl<Q: ?Sized> Server<Q> {
                 () if !is_read_only(tool) => ToolState::NotReadOnly,
                 () => match offered.complaint() {
                     Some(why) => ToolState::Unusable { why },
-                    None => match self.known.compare(name, &[(&tool.name, &offered.hash)]).first() {
-                        Some(Known::Same) => ToolState::Offered,
-                        Some(Known::New) => ToolState::New,
-                        Some(Known::Changed) | None => ToolState::Changed,
+                    None => match self.known.compare(name, &offered) {
+                        Known::Same => ToolState::Offered,
+                        Known::New => ToolState::New,
+                        Known::Changed(change) => ToolState::Changed(change),
                     },
                 },
             };
@@ -280,8 +274,18 @@ impl ToolState {
             Self::Offered | Self::New => None,
             Self::NotAllowed => Some("not in `tools`".to_owned()),
             Self::NotReadOnly => Some("not marked read-only by its server".to_owned()),
-            Self::Changed => Some(format!("its description has changed; `dr trust --mcp {server}` accepts it")),
+            Self::Changed(ToolChange { part, .. }) => {
+                Some(format!("its {part} has changed; `dr trust --mcp {server}` accepts it"))
+            }
             Self::Unusable { why } => Some(why.clone()),
+        }
+    }
+
+    /// Returns whether the user can accept the tool.
+    pub(crate) fn can_be_accepted(&self) -> bool {
+        match self {
+            Self::Offered | Self::New | Self::Changed(_) => true,
+            Self::NotAllowed | Self::NotReadOnly | Self::Unusable { .. } => false,
         }
     }
 }

@@ -153,7 +153,11 @@ fn tool_that_says_something_else_than_before_is_refused_until_that_is_accepted()
     assert!(from_tools(&report).is_empty(), "asking again does not accept it");
 
     let trusted = world.dr(["trust", "--mcp", "tickets"]).succeeded();
-    assert!(trusted.stderr.contains(changed), "{trusted}");
+    assert!(
+        trusted.stderr.contains("`tickets.read`: its description has changed\n  before: Reads a ticket.\n"),
+        "{trusted}"
+    );
+    assert!(trusted.stderr.contains(&format!("  now:    {changed}\n          {{\"properties\":")), "{trusted}");
     let (report, ..) = asked(&models, &world);
     assert_eq!(from_tools(&report)[0]["quote"], TICKET);
     let unknown = world.dr(["trust", "--mcp", "wiki"]);
