@@ -1,5 +1,6 @@
 //! Tools of the user's own servers: those that are offered, and those that the user accepts.
 
+use futures::future::{join, join_all};
 use serde::Serialize;
 
 use super::doctor::Check;
@@ -71,15 +72,11 @@ impl Engine {
             Err(error) => return vec![Check::trouble(NAME, with_causes(&error), error.hint())],
         };
         let servers = self.settings.mcp_servers(settings, self.runs_folder().join(PAGES));
-        let mut checks = Vec::new();
-        for server in &servers.internal {
-            checks.extend(checks_of(server).await);
-        }
-        for server in &servers.public {
-            checks.extend(checks_of(server).await);
-        }
+        let internal = join_all(servers.internal.iter().map(|server| checks_of(server)));
+        let public = join_all(servers.public.iter().map(|server| checks_of(server)));
+        let (internal, public) = join(internal, public).await;
         servers.end().await;
-        checks
+        internal.into_iter().chain(public).flatten().collect()
     }
 }
 

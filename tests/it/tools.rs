@@ -285,6 +285,23 @@ fn question_asked_again_on_the_same_day_calls_nothing_again() {
 }
 
 #[test]
+fn call_whose_stored_result_is_missing_is_made_again_once() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, "");
+    world.dr(["ask", "--json", QUESTION]).succeeded();
+    std::fs::remove_dir_all(world.path(".dr/pages/answers")).unwrap();
+    let now = "Ticket 7 is described here: it is closed.";
+    script.answers(now);
+    for _ in 0..2 {
+        let report = world.dr(["ask", "--json", "--fresh", QUESTION]).succeeded().json();
+        assert_eq!(from_tools(&report)[0]["quote"], now);
+        assert_eq!(script.calls().len(), 2);
+    }
+}
+
+#[test]
 fn run_without_a_model_starts_no_server_and_doctor_lists_what_is_offered_and_why_not() {
     let models = caller(json!([]));
     let world = world_at(&models);

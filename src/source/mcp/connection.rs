@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 use std::error::Error;
+use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
 #[cfg(unix)]
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::settings::{Reach, ServerSettings};
+use crate::base::folder::create_private;
 use crate::base::http::{HttpError, client_for};
 use crate::base::line::{counted, shortened};
 
@@ -267,15 +269,19 @@ struct Process {
 impl Process {
     /// Starts the program of a server, without a shell.
     fn start(settings: &ServerSettings) -> Result<Self, ConnectionError> {
-        let Reach::Program { program, arguments, environment, folder } = &settings.reach else {
+        let Reach::Program { program, arguments, environment, folder, fallback } = &settings.reach else {
             return Err(ConnectionError::Start(std::io::ErrorKind::Unsupported.into()));
         };
         let mut command = Command::new(program);
         command.args(arguments).env_clear().envs(environment.all()).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let Some(folder) = folder {
-            command.current_dir(folder);
-        }
+        match folder.as_deref().map(Path::new).filter(|folder| folder.is_dir()) {
+            Some(home) => command.current_dir(home),
+            None => {
+                create_private(fallback).map_err(ConnectionError::Start)?;
+                command.current_dir(fallback)
+            }
+        };
         // Ctrl-C in a terminal reaches `dr` alone, which ends its servers in order.
         #[cfg(unix)]
         command.process_group(0);

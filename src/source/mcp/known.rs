@@ -98,8 +98,9 @@ impl KnownTools {
                 let part = match (said.description == tool.description, said.schema == tool.schema) {
                     (false, false) => "description and schema",
                     (true, false) => "schema",
-                    // If both are the same, the change is in the part of the description that workers are not shown.
-                    (_, true) => "description",
+                    (false, true) => "description",
+                    // In the title, in the order of the schema, or in a part that workers are not shown.
+                    (true, true) => "description or schema",
                 };
                 Known::Changed(ToolChange { before: Some(said), part })
             }

@@ -15,6 +15,7 @@ use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
 use crate::base::line::{shortened, with_causes};
 use crate::source::{Passage, Place, SourceError, SourceFile};
+use crate::traces::attach;
 
 /// One server. `Q` is the type of its arguments: any text for an internal one, outbound text for a public one.
 pub(crate) struct Server<Q: ?Sized> {
@@ -174,6 +175,7 @@ impl<Q: ?Sized> Server<Q> {
         drop(connected);
         let text = text_of(&result);
         if result.is_error == Some(true) {
+            attach::word("tool_error", "tool_error");
             return Err(self.source_failed(&shortened(&text)));
         }
         if text.trim().is_empty() {
