@@ -41,7 +41,7 @@ pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> R
     // Before the checkup, which shows the remaining problems.
     let repairs = if args.repair { engine.repair().await? } else { Vec::new() };
     // A checkup starts servers, which dropping it ends.
-    let checkup = interruptible().run_until_cancelled_owned(async {
+    let checkup = interruptible().run_until_cancelled_owned(Box::pin(async {
         let mut checkup = engine.checkup().await;
         checkup.repairs = repairs;
         if args.model {
@@ -49,7 +49,7 @@ pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> R
             checkup.checks.extend(engine.embedder_answers().await);
         }
         checkup
-    });
+    }));
     let Some(checkup) = checkup.await else { return Ok(Exit::Interrupted) };
     if args.output.is_json() {
         ui.print(&versioned(&checkup)?)?;

@@ -219,8 +219,8 @@ pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
     let mut attributes = BTreeMap::new();
     for (own, exported, form) in shape.attributes.iter().copied().flatten() {
         // A later value replaces an earlier one, and so does one whose attribute is listed later.
-        let values = span.attributes.iter().rev().filter(|known| known.key.as_str() == *own);
-        if let Some(value) = values.filter_map(|known| form.of(&known.value, has_texts)).next() {
+        let mut values = span.attributes.iter().rev().filter(|known| known.key.as_str() == *own);
+        if let Some(value) = values.find_map(|known| form.of(&known.value, has_texts)) {
             attributes.insert(*exported, value);
         }
     }

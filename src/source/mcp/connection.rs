@@ -294,9 +294,9 @@ impl Process {
         #[cfg(unix)]
         GROUPS.lock().unwrap_or_else(PoisonError::into_inner).extend(group);
         Ok(Self {
+            child,
             #[cfg(unix)]
             group,
-            child,
         })
     }
 }
