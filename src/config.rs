@@ -432,7 +432,7 @@ impl Settings {
     /// Returns the settings of the user's own tool servers.
     pub(crate) fn servers(&self) -> Result<Vec<ServerSettings>, ConfigError> {
         let resolved = |(name, options): (&String, &McpOptions)| {
-            let settings = ServerSettings::resolve(name, options, &self.environment);
+            let settings = ServerSettings::resolve(name, options, &self.environment, &self.paths.data);
             settings.map_err(self.in_table(&format!("mcp.{name}")))
         };
         self.values.mcp.iter().map(resolved).collect()

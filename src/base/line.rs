@@ -39,9 +39,12 @@ pub(crate) fn beginning(text: &str, most: usize) -> &str {
 
 /// Removes control and invisible characters other than line feeds and tabs.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .filter(|letter| matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(*letter)))
-        .collect()
+    text.chars().filter(|letter| is_printable(*letter)).collect()
+}
+
+/// Returns whether [`printable`] keeps a character.
+pub(crate) fn is_printable(letter: char) -> bool {
+    matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(letter))
 }
 
 /// Returns the error and its causes, joined by `: `. A cause that the text before it already ends with is left out:

@@ -8,6 +8,7 @@ use super::OutputArgs;
 use super::config::table;
 use super::error::CliError;
 use super::exit::Exit;
+use super::signal::interruptible;
 use super::ui::{BAD, GOOD, NOTE, QUIET, Ui, styled};
 use crate::base::line::one_line;
 use crate::engine::{CheckStatus, Checkup, Engine};
@@ -39,12 +40,17 @@ pub(super) struct DoctorArgs {
 pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
     // Before the checkup, which shows the remaining problems.
     let repairs = if args.repair { engine.repair().await? } else { Vec::new() };
-    let mut checkup = engine.checkup().await;
-    checkup.repairs = repairs;
-    if args.model {
-        checkup.checks.extend(engine.model_checks().await);
-        checkup.checks.extend(engine.embedder_answers().await);
-    }
+    // A checkup starts servers, which dropping it ends.
+    let checkup = interruptible().run_until_cancelled_owned(Box::pin(async {
+        let mut checkup = engine.checkup().await;
+        checkup.repairs = repairs;
+        if args.model {
+            checkup.checks.extend(engine.model_checks().await);
+            checkup.checks.extend(engine.embedder_answers().await);
+        }
+        checkup
+    }));
+    let Some(checkup) = checkup.await else { return Ok(Exit::Interrupted) };
     if args.output.is_json() {
         ui.print(&versioned(&checkup)?)?;
     } else {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
+use crate::engine::kill_programs;
 
 /// How long work may continue after the first signal. Work that does not end by then is lost, as in a crash: its stored
 /// results are kept, and the next run does the rest.
@@ -29,6 +30,8 @@ pub(super) fn interruptible() -> CancellationToken {
             triggered.cancel();
             signals.forget_hangups();
             let _ = tokio::time::timeout(GRACE, signals.next()).await;
+            // They are in groups of their own, which no signal of a terminal reaches.
+            kill_programs();
             std::process::exit(Exit::Interrupted as i32);
         });
     });

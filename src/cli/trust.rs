@@ -8,9 +8,10 @@ use serde_json::json;
 use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
+use super::signal::interruptible;
 use super::ui::Ui;
-use crate::base::line::one_line;
-use crate::engine::{AcceptedTools, Engine};
+use crate::base::line::{counted, one_line};
+use crate::engine::{AcceptedTool, AcceptedTools, Engine, SaidTool};
 use crate::render::json::versioned;
 
 /// Trust a folder that came from elsewhere, or the tools of a server
@@ -57,19 +58,39 @@ pub(super) fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Accepts the tools of a server.
+/// Shows the tools of a server, and accepts them.
 pub(super) async fn trust_server(ui: &mut Ui, engine: &Engine, name: &str, json: bool) -> Result<Exit, CliError> {
-    let accepted = engine.accept_tools(name).await?;
+    let show = |AcceptedTools { tools, .. }: &AcceptedTools| {
+        for tool in tools.iter().filter(|_| !json) {
+            ui.tell(&described(tool));
+        }
+    };
+    // Dropping the work ends the server.
+    let accepted = interruptible().run_until_cancelled_owned(engine.accept_tools(name, show)).await;
+    let Some(accepted) = accepted.transpose()? else { return Ok(Exit::Interrupted) };
     if json {
         ui.print(&versioned(&accepted)?)?;
         return Ok(Exit::Done);
     }
     let AcceptedTools { server, tools } = accepted;
-    if tools.is_empty() {
-        ui.tell(&format!("`{server}` has none of the tools that `[mcp.{server}]` allows"));
-    }
-    for tool in tools {
-        ui.tell(&format!("`{}` is trusted: {}", one_line(&tool.name), one_line(&tool.description)));
-    }
+    ui.tell(&match tools.len() {
+        0 => format!("`{server}` has none of the tools that `[mcp.{server}]` allows"),
+        tools => format!("trusted as described: {} of `{server}`", counted(tools, "tool")),
+    });
     Ok(Exit::Done)
+}
+
+/// Returns everything that workers are shown of a tool, and what they were shown before if that has changed.
+fn described(AcceptedTool { name, said, changed, before }: &AcceptedTool) -> String {
+    let name = one_line(name);
+    let lines = |word: &str, SaidTool { description, schema }: &SaidTool| {
+        format!("\n  {word:<7} {}\n          {}", one_line(description), one_line(&schema.to_string()))
+    };
+    match changed {
+        None => format!("`{name}`{}", lines("now:", said)),
+        Some(part) => {
+            let before = before.as_ref().map(|before| lines("before:", before)).unwrap_or_default();
+            format!("`{name}`: its {part} has changed{before}{}", lines("now:", said))
+        }
+    }
 }

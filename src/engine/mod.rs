@@ -101,7 +101,7 @@ pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{Amounts, AskRequest, RequestError};
 pub(crate) use self::run::{Planned, ResumeRequest};
 pub(crate) use self::search::{SearchRequest, Searched};
-pub(crate) use self::servers::AcceptedTools;
+pub(crate) use self::servers::{AcceptedTool, AcceptedTools};
 pub(crate) use self::service::Service;
 #[cfg(test)]
 pub(crate) use self::status::{EventEntry, NodeStanding};
@@ -126,6 +126,7 @@ pub(crate) use crate::run::background::JobEntry;
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
 pub(crate) use crate::run::event::{Event, RunRequest};
 pub(crate) use crate::run::journal::{EgressKind, EgressRow};
+pub(crate) use crate::source::mcp::{SaidTool, kill_programs};
 pub(crate) use crate::source::{Place, lines_of};
 
 use self::opened::Opened;

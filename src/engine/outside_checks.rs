@@ -17,23 +17,28 @@ impl Engine {
                 Ok(()) => Check::ok("outside", "nothing is asked: dr is offline"),
                 Err(error) => Check::trouble("outside", with_causes(&error), error.hint()),
             };
-            return vec![outside, self.traces_check()];
+            return [outside].into_iter().chain(self.traces_checks()).collect();
         }
         let mut checks = vec![self.models_check(), self.web_check()];
         checks.extend(self.rerank_check());
-        checks.extend([self.deep_research_check(), self.prices_check(), self.traces_check()]);
+        checks.extend([self.deep_research_check(), self.prices_check()]);
+        checks.extend(self.traces_checks());
         checks
     }
 
-    fn traces_check(&self) -> Check {
-        match self.traces() {
+    fn traces_checks(&self) -> Vec<Check> {
+        let (check, unused) = match self.traces() {
             Ok(traces) => {
                 let texts = if traces.has_texts { "with texts" } else { "without texts" };
-                Check::ok("traces", format!("exported to {}, {texts}", traces.address))
+                (Check::ok("traces", format!("exported to {}, {texts}", traces.address)), traces.unused)
             }
-            Err(why) if why.is_wanted() => Check::ok("traces", format!("not exported: {}", with_causes(&why))),
-            Err(why) => Check::note("traces", format!("not exported: {}", with_causes(&why)), None),
-        }
+            Err(why) => {
+                let said = format!("not exported: {}", with_causes(&why));
+                let check = if why.is_wanted() { Check::ok("traces", said) } else { Check::note("traces", said, None) };
+                (check, Vec::new())
+            }
+        };
+        [check].into_iter().chain(unused.into_iter().map(|why| Check::note("traces", why, None))).collect()
     }
 
     fn models_check(&self) -> Check {

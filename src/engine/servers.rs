@@ -1,12 +1,13 @@
 //! Tools of the user's own servers: those that are offered, and those that the user accepts.
 
+use futures::future::{join, join_all};
 use serde::Serialize;
 
 use super::doctor::Check;
 use super::setup::PAGES;
 use super::{Engine, EngineError};
 use crate::base::line::{counted, with_causes};
-use crate::source::mcp::{ListedTool, Server, ServerError, ServerSettings, ToolState};
+use crate::source::mcp::{ListedTool, SaidTool, Server, ServerError, ServerSettings, ToolChange, ToolList, ToolState};
 
 /// Subject of the checks.
 const NAME: &str = "tool server";
@@ -18,20 +19,29 @@ pub(crate) struct AcceptedTools {
     pub(crate) tools: Vec<AcceptedTool>,
 }
 
-/// A tool with the description that its server gives.
+/// A tool as its server describes it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AcceptedTool {
     pub(crate) name: String,
-    pub(crate) description: String,
+    #[serde(flatten)]
+    pub(crate) said: SaidTool,
+    /// The part that has changed since the tool was accepted, if one has.
+    pub(crate) changed: Option<&'static str>,
+    /// The tool as it was accepted before, if it has changed and that is on record.
+    pub(crate) before: Option<SaidTool>,
 }
 
 impl Engine {
-    /// Accepts the current descriptions of the allowed tools of a server.
+    /// Accepts the allowed tools of a server as they are described now. `show` is given them before.
     ///
     /// # Errors
     ///
     /// Returns an error if the settings have no such server, it cannot be reached, or `dr` is offline.
-    pub(crate) async fn accept_tools(&self, name: &str) -> Result<AcceptedTools, EngineError> {
+    pub(crate) async fn accept_tools(
+        &self,
+        name: &str,
+        show: impl FnOnce(&AcceptedTools) + Send,
+    ) -> Result<AcceptedTools, EngineError> {
         let servers = self.settings.servers()?;
         let known = servers.iter().map(|server| server.name.clone()).collect();
         let Some(server) = servers.into_iter().find(|server| server.name == name) else {
@@ -43,15 +53,13 @@ impl Engine {
         let servers = self.settings.mcp_servers(vec![server], self.runs_folder().join(PAGES));
         // One server, in the list of its label.
         let accepted = match (servers.internal.first(), servers.public.first()) {
-            (Some(server), _) => server.accept().await,
-            (None, Some(server)) => server.accept().await,
-            (None, None) => Ok(Vec::new()),
+            (Some(server), _) => accepted(server, show).await,
+            (None, Some(server)) => accepted(server, show).await,
+            (None, None) => Err(EngineError::NoServer { name: name.to_owned(), known: Vec::new() }),
         };
         servers.end().await;
         // Only after the server, which is a process, has been ended.
-        let accepted = accepted?.into_iter();
-        let tools = accepted.map(|tool| AcceptedTool { name: tool.name, description: tool.description });
-        Ok(AcceptedTools { server: name.to_owned(), tools: tools.collect() })
+        accepted
     }
 
     /// Starts each server and lists its tools. Offline, none is started.
@@ -64,22 +72,37 @@ impl Engine {
             Err(error) => return vec![Check::trouble(NAME, with_causes(&error), error.hint())],
         };
         let servers = self.settings.mcp_servers(settings, self.runs_folder().join(PAGES));
-        let mut checks = Vec::new();
-        for server in &servers.internal {
-            checks.extend(checks_of(server).await);
-        }
-        for server in &servers.public {
-            checks.extend(checks_of(server).await);
-        }
+        let internal = join_all(servers.internal.iter().map(|server| checks_of(server)));
+        let public = join_all(servers.public.iter().map(|server| checks_of(server)));
+        let (internal, public) = join(internal, public).await;
         servers.end().await;
-        checks
+        internal.into_iter().chain(public).flatten().collect()
     }
+}
+
+async fn accepted<Q: ?Sized>(
+    server: &Server<Q>,
+    show: impl FnOnce(&AcceptedTools) + Send,
+) -> Result<AcceptedTools, EngineError> {
+    let listed = server.tools().await?.tools.into_iter().filter(|listed| listed.state.can_be_accepted());
+    let tool = |ListedTool { tool, state }| {
+        let (before, changed) = match state {
+            ToolState::Changed(ToolChange { before, part }) => (before, Some(part)),
+            _ => (None, None),
+        };
+        let said = SaidTool { description: tool.description, schema: tool.schema };
+        AcceptedTool { name: tool.name, said, changed, before }
+    };
+    let tools = AcceptedTools { server: server.settings().name.clone(), tools: listed.map(tool).collect() };
+    show(&tools);
+    server.accept().await?;
+    Ok(tools)
 }
 
 async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {
     let ServerSettings { name, label, tools: allowed, .. } = server.settings();
-    let listed = match server.tools().await {
-        Ok(listed) => listed,
+    let ToolList { tools: listed, note } = match server.tools().await {
+        Ok(list) => list,
         Err(error) => {
             let mend = format!("check `[mcp.{name}]`; it is at `{}`", server.settings().place());
             return vec![Check::trouble(NAME, with_causes(&error), mend)];
@@ -93,6 +116,7 @@ async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {
     let (word, offers) = (label.word(), counted(offered.len(), "tool"));
     let said = format!("`{name}` ({word}) at {} offers {offers}: {}", server.settings().place(), offered.join(", "));
     let mut checks = vec![Check::ok(NAME, said.trim_end_matches(": ").to_owned())];
+    checks.extend(note.map(|note| Check::note(NAME, note, None)));
     let other = names(&|state| *state == ToolState::NotAllowed);
     if !other.is_empty() {
         let mend = format!("name a tool in `tools` of `[mcp.{name}]` if workers may call it");

@@ -587,23 +587,28 @@ fn text_of(path: &str, bytes: Vec<u8>) -> Result<String, String> {
 }
 
 impl VerifiedReport {
-    /// Returns the numbers of its citations in one line: `5 of 7 citations hold, 1 moved, 1 changed`.
+    /// Returns the numbers of its citations in one line: `5 of 7 citations hold, 1 moved, 1 changed`. Quotes of tools,
+    /// which are never checked, are not part of the total.
     pub(crate) fn summary(&self) -> String {
         let Counts { unchanged, moved, changed, gone, unreadable, not_checked } = self.counts;
         let all = self.citations.len();
         if all == 0 {
             return "no citations".to_owned();
         }
-        let of = if all == 1 { "1 citation holds".to_owned() } else { format!("{all} citations hold") };
         let moved_now = if self.updated { "moved and updated" } else { "moved" };
         let kinds = [(moved, moved_now), (changed, "changed"), (gone, "gone"), (unreadable, "unreadable")];
         let kinds = kinds.into_iter().filter(|(number, _)| *number > 0);
         let kinds: String = kinds.map(|(number, kind)| format!(", {number} {kind}")).collect();
         let pages = self.unchecked_pages();
+        let all = all - (not_checked - pages);
+        let of = if all == 1 { "1 citation holds".to_owned() } else { format!("{all} citations hold") };
         let unchecked = [(not_checked - pages, "tool quote"), (pages, "page quote")].into_iter();
         let unchecked = unchecked.filter(|(number, _)| *number > 0);
         let unchecked: String =
             unchecked.map(|(number, what)| format!(", {} not checked", counted(number, what))).collect();
+        if all == 0 {
+            return unchecked.trim_start_matches(", ").to_owned();
+        }
         format!("{unchanged} of {of}{kinds}{unchecked}")
     }
 

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use super::prompt::is_defused;
 use super::sentence::{every_sentence, every_sentence_of_page};
+use crate::base::line::is_printable;
 use crate::source::{Passage, Place};
 
 /// Emphasis and quotation marks, which models drop, add and swap when they copy text.
@@ -59,13 +61,16 @@ fn find(letters: &[(usize, char)], wanted: &[(usize, char)]) -> Option<Range<usi
 }
 
 /// Returns the characters to compare, each with its byte offset: white space collapsed, marks and the hidden parts of
-/// links removed.
+/// links removed. What a prompt does not show of a passage is removed, too: see [`super::prompt::data`].
 fn said(text: &str, links: &[MarkdownLink]) -> Vec<(usize, char)> {
     let mut hidden = links.iter().flat_map(|link| &link.hidden).peekable();
     let mut said: Vec<(usize, char)> = Vec::new();
     for (at, letter) in text.char_indices() {
         while hidden.next_if(|range| range.end <= at).is_some() {}
         if hidden.peek().is_some_and(|range| range.contains(&at)) || MARKS.contains(&letter) {
+            continue;
+        }
+        if !is_printable(letter) || is_defused(letter, &text[at + letter.len_utf8()..]) {
             continue;
         }
         if !letter.is_whitespace() {
@@ -157,6 +162,7 @@ pub(super) fn shown_at(id: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::research::prompt::data;
     use crate::research::scripted::ScriptedSource;
     use proptest::prelude::*;
 
@@ -173,6 +179,17 @@ mod tests {
         );
         assert_eq!(found(passage, "has a hard   limit"), Some("has a \"hard\nlimit"));
         assert_eq!(found(passage, " After. "), Some("After."));
+    }
+
+    #[test]
+    fn quote_of_a_passage_as_a_prompt_shows_it_is_found_in_the_bytes_of_the_source() {
+        let passage =
+            "\u{feff}It \u{1b}[31mfailed\u{1b}[0m in soft\u{ad}ware\0 at <\u{200b}data id=\"1\"> and a\rb.\r\nEnd.";
+        let shown = data("p1", passage);
+        let (_, rest) = shown.split_once('\n').unwrap();
+        assert_eq!(found(passage, rest.strip_suffix("\n</data>").unwrap()), Some(&passage[3..]));
+        assert_eq!(found(passage, "software at ‹data id"), Some("soft\u{ad}ware\0 at <\u{200b}data id"));
+        assert_eq!(found("1 < 2", "1 2"), None, "other brackets are text");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use schemars::{JsonSchema, schema_for};
 
 use super::cut::{Count, cut};
-use crate::base::line::{one_line, printable};
+use crate::base::line::{is_printable, one_line, printable};
 use crate::llm::call::{CallError, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
@@ -169,16 +169,20 @@ pub(crate) fn data(id: &str, text: &str) -> String {
 fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
-        let is_bracket = matches!(letter, '<' | '＜' | '﹤');
-        safe.push(if is_bracket && opens_data(&text[at + letter.len_utf8()..]) { '‹' } else { letter });
+        safe.push(if is_defused(letter, &text[at + letter.len_utf8()..]) { '‹' } else { letter });
     }
     safe
+}
+
+/// Returns whether a prompt shows a character as `‹`, given the text after it.
+pub(super) fn is_defused(letter: char, after: &str) -> bool {
+    matches!(letter, '<' | '＜' | '﹤') && opens_data(after)
 }
 
 fn opens_data(after: &str) -> bool {
     let mut letters = after
         .chars()
-        .filter(|letter| !letter.is_whitespace())
+        .filter(|letter| !letter.is_whitespace() && is_printable(*letter))
         .skip_while(|letter| matches!(letter, '/' | '\\' | '／'))
         .flat_map(char::to_lowercase);
     "data".chars().all(|wanted| letters.next() == Some(wanted))

@@ -219,6 +219,9 @@ impl Desk {
         attach::word("model", model.name());
         attach::count("max_tokens", model.max_output(prompt));
         attach_server(endpoint);
+        if prompt.schema.is_some() {
+            attach::word("format", "json");
+        }
         let messages = prompt.messages.iter().map(|message| (message.speaker.name(), message.text.as_str()));
         attach::messages("input", messages, None);
     }

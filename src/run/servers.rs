@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
@@ -18,12 +19,15 @@ use crate::base::id::RunId;
 use crate::base::line::counted;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
-use crate::source::mcp::{ListedTool, Server};
+use crate::source::mcp::{ListedTool, Server, ToolList};
 use crate::source::{OfferedTool, Passage, Place, SourceError, SourceFile};
 use crate::traces::attach;
 
 /// Most tools that a worker is offered. Their descriptions are in each of its prompts.
 const MAX_OFFERED: usize = 30;
+
+/// How often a call is made again because the stored copy of its result is missing.
+const MAX_AGAIN: usize = 3;
 
 /// Everything a call needs besides the server.
 #[derive(Clone)]
@@ -115,27 +119,12 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
     }
 
     async fn list(&self) -> Result<ToolListing, SourceError> {
+        // Together: the first node waits for the slowest server, and not for all of them.
+        let listings = try_join_all(self.servers.iter().map(|server| Box::pin(self.listing_on_record(server)))).await?;
         let mut all = ToolListing::default();
-        for RunServer { server, calls, .. } in &self.servers {
-            let CallContext { run, cache, patience, .. } = &self.context;
-            let scope = server.source_name();
-            let made = cache.made(LookupTool::McpCall, &scope).await?;
-            // Calls of earlier processes count against the limit of the run.
-            calls.store(u32::try_from(made).unwrap_or(u32::MAX), Ordering::Relaxed);
-            let lookup = Lookup {
-                // The list is that of the run, so it is filed under the root and not under the node that comes first.
-                node: NodeId::numbered(1),
-                tool: LookupTool::McpTools,
-                query: server.settings().name.clone(),
-                scope,
-                label: server.settings().label,
-                // For this run alone: a later one must see the tools that the server offers then.
-                version: run.to_string(),
-            };
-            let listing: ToolListing =
-                Box::pin(cache.answer(lookup, patience.wait(Box::pin(listing_of(server))))).await?;
-            all.tools.extend(listing.tools);
-            all.notes.extend(listing.notes);
+        for ToolListing { tools, notes } in listings {
+            all.tools.extend(tools);
+            all.notes.extend(notes);
         }
         if all.tools.len() > MAX_OFFERED {
             all.notes.push(format!("of {} only {MAX_OFFERED} are offered", counted(all.tools.len(), "tool")));
@@ -143,17 +132,40 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
         }
         Ok(all)
     }
+
+    /// Returns the tools of one server as they are on record, else as it lists them now.
+    async fn listing_on_record(
+        &self,
+        RunServer { server, calls, .. }: &RunServer<Q>,
+    ) -> Result<ToolListing, SourceError> {
+        let CallContext { run, cache, patience, .. } = &self.context;
+        let scope = server.source_name();
+        let made = cache.made(LookupTool::McpCall, &scope).await?;
+        // Calls of earlier processes count against the limit of the run.
+        calls.store(u32::try_from(made).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let lookup = Lookup {
+            // The list is that of the run, so it is filed under the root and not under the node that comes first.
+            node: NodeId::numbered(1),
+            tool: LookupTool::McpTools,
+            query: server.settings().name.clone(),
+            scope,
+            label: server.settings().label,
+            // For this run alone: a later one must see the tools that the server offers then.
+            version: run.to_string(),
+        };
+        Box::pin(cache.answer(lookup, patience.wait(Box::pin(listing_of(server))))).await
+    }
 }
 
 /// Lists the tools of a server. A failure is a result, too: otherwise a resumed run would offer other tools.
 async fn listing_of<Q: ?Sized>(server: &Server<Q>) -> Result<ToolListing, SourceError> {
     let name = &server.settings().name;
-    let listed = match server.offered().await {
-        Ok(listed) => listed,
+    let ToolList { tools: listed, note } = match server.offered().await {
+        Ok(list) => list,
         // A server that is down costs the run its tools and not the run.
         Err(error) => return Ok(ToolListing { tools: Vec::new(), notes: vec![format!("not asked: {error}")] }),
     };
-    let mut listing = ToolListing::default();
+    let mut listing = ToolListing { tools: Vec::new(), notes: note.into_iter().collect() };
     for allowed in &server.settings().tools {
         let full = format!("{name}.{allowed}");
         match listed.iter().find(|ListedTool { tool, .. }| tool.name == full) {
@@ -200,16 +212,26 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         attach::word("name", offered.name.as_str());
         attach::text("arguments", || said.to_string());
         let CallContext { cache, egress, day, .. } = &self.shared.context;
-        let lookup = Lookup {
+        // A changed server, a changed tool and another day make another call.
+        let version = format!("{} {} {day}", known.server.settings().version(), offered.hash.as_str());
+        let lookup = |version| Lookup {
             node: self.node.clone(),
             tool: LookupTool::McpCall,
             query: format!("{} {said}", offered.name),
             scope: known.server.source_name(),
             label: known.server.settings().label,
-            // A changed server, a changed tool and another day make another call.
-            version: format!("{} {} {day}", known.server.settings().version(), offered.hash.as_str()),
+            version,
         };
-        let passage: Passage = Box::pin(cache.answer(lookup, Box::pin(self.ask(known, offered, arguments)))).await?;
+        let answer = |lookup| Box::pin(cache.answer(lookup, Box::pin(self.ask(known, offered, arguments))));
+        let mut passage: Passage = answer(lookup(version.clone())).await?;
+        for again in 1..=MAX_AGAIN {
+            if known.server.read(&passage.place).await != SourceFile::Gone {
+                break;
+            }
+            // The stored copy is missing, so no quote could be checked. The record of a new call has a version of its
+            // own, since the first one stays on record.
+            passage = answer(lookup(format!("{version} {again}"))).await?;
+        }
         egress.shown(std::slice::from_ref(&passage));
         Ok(passage)
     }

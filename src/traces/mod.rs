@@ -26,8 +26,8 @@ mod exporter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
+use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
 use tracing::Metadata;
@@ -77,7 +77,8 @@ impl Traces {
         S: tracing::Subscriber + for<'span> LookupSpan<'span>,
     {
         // Attributes that these would add are not in [`shape`], and nothing else here reads OpenTelemetry's context.
-        OpenTelemetryLayer::new(RunTracer::new(self.provider.tracer("dr")))
+        let scope = InstrumentationScope::builder("dr").with_version(env!("CARGO_PKG_VERSION")).build();
+        OpenTelemetryLayer::new(RunTracer::new(self.provider.tracer_with_scope(scope)))
             .with_location(false)
             .with_threads(false)
             .with_level(false)

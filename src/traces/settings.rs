@@ -26,6 +26,26 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 /// The time-out that OpenTelemetry specifies.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Whole numbers that the SDK reads.
+const NUMBERS: [&str; 3] = ["OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"];
+
+/// Size of a batch, which this program sets.
+const BATCH_SIZE: &str = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE";
+
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+
+const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
+
+/// Values of [`SAMPLER`] that the SDK knows.
+const SAMPLERS: [&str; 6] = [
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+];
+
 /// Turns off everything of OpenTelemetry.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 
@@ -50,6 +70,8 @@ pub(crate) struct TraceSettings {
     pub(crate) timeout: Duration,
     /// Whether texts may be exported.
     pub(crate) has_texts: bool,
+    /// Variables whose values are not used, and why, for people.
+    pub(crate) unused: Vec<String>,
 }
 
 /// Traces are not exported.
@@ -136,8 +158,34 @@ impl TraceSettings {
         let address = if own.is_some() { base } else { parse(&base.with_path(PATH))? };
         let timeout = TIMEOUTS.into_iter().find_map(get).and_then(|(_, value)| value.parse().ok());
         let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
-        Ok(Self { address, timeout, has_texts: options.texts })
+        Ok(Self { address, timeout, has_texts: options.texts, unused: unused(environment) })
     }
+}
+
+/// Returns the variables whose values are not used, and why. The SDK, too, ignores what it cannot read.
+fn unused(environment: &Environment) -> Vec<String> {
+    let get = |name: &'static str| environment.get(name).map(|value| (name, value));
+    let is_number = |value: &str| value.parse::<u64>().is_ok();
+    let is_known_exporter = |value: &str| value.split(',').all(|exporter| exporter.trim().eq_ignore_ascii_case("otlp"));
+    let is_switch = |value: &str| ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
+    let takes_ratio = get(SAMPLER).is_some_and(|(_, sampler)| sampler.ends_with("traceidratio"));
+    let ratio = if takes_ratio { Some((RATIO, environment.get(RATIO).unwrap_or_default())) } else { None };
+    let timeouts = TIMEOUTS.into_iter().filter_map(get).filter(|(_, value)| !is_number(value.trim()));
+    let numbers = NUMBERS.into_iter().filter_map(get).filter(|(_, value)| !is_number(value));
+    let reasons = timeouts.chain(numbers).map(|found| (found, "is not a whole number"));
+    let reasons = reasons
+        .chain(
+            get(DISABLED).filter(|(_, value)| !is_switch(value)).map(|found| (found, "is neither `true` nor `false`")),
+        )
+        .chain(
+            get(EXPORTER)
+                .filter(|(_, value)| !is_known_exporter(value))
+                .map(|found| (found, "names others than `otlp`")),
+        )
+        .chain(get(SAMPLER).filter(|(_, value)| !SAMPLERS.contains(value)).map(|found| (found, "is no known sampler")))
+        .chain(ratio.filter(|(_, value)| value.parse::<f64>().is_err()).map(|found| (found, "is not a number")))
+        .chain(get(BATCH_SIZE).map(|found| (found, "is not settable")));
+    reasons.map(|((name, value), why)| format!("`{name}` is not used: `{}` {why}", shown(value))).collect()
 }
 
 #[cfg(test)]
@@ -191,5 +239,29 @@ mod tests {
         };
         assert_eq!(timeout(TIMEOUTS[1], "2500").unwrap(), Duration::from_millis(2_500));
         assert_eq!(timeout(TIMEOUTS[0], "soon").unwrap(), DEFAULT_TIMEOUT);
+    }
+
+    #[test]
+    fn values_that_are_not_used_are_said() {
+        let unused = |name, value| resolved(&[(ENDPOINT, "http://localhost:4318"), (name, value)]).unwrap().unused;
+        for (name, value) in [
+            (TIMEOUTS[0], "soon"),
+            (NUMBERS[1], "-1"),
+            (DISABLED, "1"),
+            (EXPORTER, "otlp,console"),
+            (SAMPLER, "half"),
+            (SAMPLER, "traceidratio"),
+            (BATCH_SIZE, "512"),
+        ] {
+            assert_eq!(unused(name, value).len(), 1, "{name}={value}");
+        }
+        assert_eq!(
+            unused(TIMEOUTS[0], "soon"),
+            ["`OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` is not used: `soon` is not a whole number"]
+        );
+        for (name, value) in [(TIMEOUTS[1], " 100 "), (DISABLED, "False"), (EXPORTER, "otlp"), (SAMPLER, "always_off")]
+        {
+            assert!(unused(name, value).is_empty(), "{name}={value}");
+        }
     }
 }

@@ -79,6 +79,8 @@ const PAID: &[Attribute] = &[
     ("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens", Count),
     ("host", "server.address", Word),
     ("port", "server.port", Count),
+    ("answered_by", "gen_ai.response.model", Model),
+    ("finish", "gen_ai.response.finish_reasons", Words),
     ("output", "gen_ai.output.messages", Text),
     ERROR,
 ];
@@ -89,7 +91,7 @@ const SPANS: [SpanShape; 9] = [
         span: "run",
         name: SpanName::Fixed("invoke_workflow dr"),
         kind: SpanKind::Internal,
-        fixed: &[(OPERATION, "invoke_workflow"), (AGENT, "dr")],
+        fixed: &[(OPERATION, "invoke_workflow"), ("gen_ai.workflow.name", "dr")],
         attributes: &[&[
             ("id", "dr.run.id", Word),
             ("resumed", "dr.run.resumed", Flag),
@@ -143,8 +145,7 @@ const SPANS: [SpanShape; 9] = [
                 ("role", "dr.call.role", Word),
                 ("on_record", "dr.call.on_record", Flag),
                 ("max_tokens", "gen_ai.request.max_tokens", Count),
-                ("answered_by", "gen_ai.response.model", Model),
-                ("finish", "gen_ai.response.finish_reasons", Words),
+                ("format", "gen_ai.output.type", Word),
                 ("input", "gen_ai.input.messages", Text),
             ],
         ],
@@ -186,20 +187,22 @@ const SPANS: [SpanShape; 9] = [
         span: "tool",
         name: SpanName::With("execute_tool", TOOL),
         kind: SpanKind::Client,
-        fixed: &[(OPERATION, "execute_tool")],
+        fixed: &[(OPERATION, "execute_tool"), ("mcp.method.name", "tools/call")],
         attributes: &[&[
             ("name", TOOL, Word),
             ("asked", "dr.source.asked", Flag),
             ("arguments", "gen_ai.tool.call.arguments", Text),
             ERROR,
+            // Of a result that is an error, which is also a failure of its source.
+            ("tool_error", ERROR.1, Error),
         ]],
     },
 ];
 
 /// Parts of the keys of calls that are the same in every run. Others are numbers, nodes and hashes.
-const KEY_PARTS: [&str; 22] = [
+const KEY_PARTS: [&str; 23] = [
     "clarify", "brief", "outward", "plan", "skim", "step", "shorter", "report", "output", "page", "research", "fold",
-    "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small",
+    "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small", "web",
 ];
 
 /// Most letters of a word.
@@ -214,12 +217,10 @@ pub(super) fn knows(name: &str) -> bool {
 pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
     let shape = SPANS.iter().find(|shape| shape.span == span.name)?;
     let mut attributes = BTreeMap::new();
-    for KeyValue { key, value, .. } in &span.attributes {
-        let listed = shape.attributes.iter().copied().flatten().find(|(own, ..)| *own == key.as_str());
-        if let Some((_, exported, form)) = listed
-            && let Some(value) = form.of(value, has_texts)
-        {
-            // A later value replaces an earlier one.
+    for (own, exported, form) in shape.attributes.iter().copied().flatten() {
+        // A later value replaces an earlier one, and so does one whose attribute is listed later.
+        let mut values = span.attributes.iter().rev().filter(|known| known.key.as_str() == *own);
+        if let Some(value) = values.find_map(|known| form.of(&known.value, has_texts)) {
             attributes.insert(*exported, value);
         }
     }
@@ -360,6 +361,7 @@ mod tests {
             ("n2/page/0123456789ab", "n2/page/0123456789ab"),
             ("group/Reactor cooling/1/2", "group"),
             ("fold/1/n3/public", "fold/1/n3/public"),
+            ("n2/web/step/1", "n2/web/step/1"),
         ] {
             assert_eq!(key_of(key).as_deref(), Some(exported));
         }
@@ -373,6 +375,14 @@ mod tests {
         let errors: Vec<_> = failed.attributes.iter().filter(|known| known.key.as_str() == ERROR.1).collect();
         assert_eq!((errors.len(), errors[0].value.to_string(), failed.status), (1, "quota".into(), Status::error("")));
         assert_eq!(shaped(span("call", Vec::new()), false).unwrap().status, Status::Unset);
+    }
+
+    #[test]
+    fn error_of_a_tool_itself_wins_over_the_failure_of_its_source() {
+        let attributes = vec![KeyValue::new("tool_error", "tool_error"), KeyValue::new("error", "source_failed")];
+        let failed = shaped(span("tool", attributes), false).unwrap();
+        let errors = failed.attributes.iter().filter(|known| known.key.as_str() == ERROR.1);
+        assert_eq!(errors.map(|known| known.value.to_string()).collect::<Vec<_>>(), ["tool_error"]);
     }
 
     #[test]
@@ -413,5 +423,28 @@ mod tests {
             }
         }
         assert!(seen > 20, "{seen} were looked at");
+    }
+
+    /// A part that is not known ends the key, and steps of different workers would have the same one.
+    #[test]
+    fn every_part_that_is_appended_to_a_key_is_known() {
+        let pattern = regex::Regex::new(r#"\.then\("(\w+)"\)"#).unwrap();
+        let mut seen = 0;
+        let mut folders =
+            ["run", "research"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name)).to_vec();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                for found in pattern.captures_iter(&std::fs::read_to_string(&path).unwrap_or_default()) {
+                    assert!(KEY_PARTS.contains(&&found[1]), "{}: {}", path.display(), &found[1]);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 5, "{seen} were looked at");
     }
 }

@@ -49,6 +49,7 @@ while IFS= read -r line; do
         die) exit 1 ;;
         flood) head -c 6000000 /dev/zero | tr '\0' x ;;
         hang) sleep 1000 & ;;
+        busy) sleep 1000 ;;
         esac ;;
     *'"id":'*) say '"error":{"code":-32601,"message":"no such method"}' ;;
     esac
@@ -281,6 +282,23 @@ fn question_asked_again_on_the_same_day_calls_nothing_again() {
     let again = world.dr(["ask", "--json", "--fresh", QUESTION]).succeeded().json();
     assert_eq!(script.calls().len(), 1);
     assert_eq!(from_tools(&first)[0]["quote"], from_tools(&again)[0]["quote"]);
+}
+
+#[test]
+fn call_whose_stored_result_is_missing_is_made_again_once() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, "");
+    world.dr(["ask", "--json", QUESTION]).succeeded();
+    std::fs::remove_dir_all(world.path(".dr/pages/answers")).unwrap();
+    let now = "Ticket 7 is described here: it is closed.";
+    script.answers(now);
+    for _ in 0..2 {
+        let report = world.dr(["ask", "--json", "--fresh", QUESTION]).succeeded().json();
+        assert_eq!(from_tools(&report)[0]["quote"], now);
+        assert_eq!(script.calls().len(), 2);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::llm::message::Reply;
 use crate::llm::model::ModelError;
 use crate::run::budget::{CallCost, Purpose};
 use crate::run::ledger::{Ledger, Ticket};
-use crate::run::spans::{attach_output, attach_server, attach_usage};
+use crate::run::spans::{attach_reply, attach_server, attach_usage};
 use crate::traces::attach;
 
 /// Time-out of a request after the time of the run is up, when a job still has to be cancelled.
@@ -131,7 +131,7 @@ impl Poller<'_> {
             let cut_off = report.incomplete.is_some();
             let call = ticket.id();
             let reply = Reply { text: report.text, usage: report.usage, cut_off, raw };
-            attach_output(&reply);
+            attach_reply(&reply);
             ticket.replied(reply, known).await?;
             return Ok(call);
         }

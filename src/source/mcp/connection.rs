@@ -1,18 +1,25 @@
 //! A connection to a server: a child process on stdin and stdout, or streamable HTTP.
 
+#[cfg(unix)]
+use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::error::Error;
+use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
-    ProtocolVersion, Tool,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, Tool,
 };
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, Command};
@@ -20,11 +27,18 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::settings::{Reach, ServerSettings};
+use crate::base::folder::create_private;
 use crate::base::http::{HttpError, client_for};
-use crate::base::line::shortened;
+use crate::base::line::{counted, shortened};
 
 /// Largest message of a server, in bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// Most tools of one server.
+const MAX_TOOLS: usize = 200;
+
+/// Most pages of a list of tools. A page may be as large as a message, and a server may invent pages without end.
+const MAX_PAGES: usize = 20;
 
 /// Largest error message over HTTP, in bytes.
 const MAX_ERROR: usize = 4 * 1024;
@@ -67,6 +81,47 @@ impl ConnectionError {
     }
 }
 
+/// The tools that a server lists.
+#[derive(Debug, Default)]
+pub(super) struct ToolPages {
+    /// At most [`MAX_TOOLS`], no two of one name.
+    pub(super) tools: Vec<Tool>,
+    /// Where the list was cut, if it was.
+    pub(super) cut: Option<String>,
+}
+
+impl ToolPages {
+    /// Requests pages until the last one, or a limit. Only the first tool of a name is kept: its server would not know
+    /// which of several is called.
+    async fn read<F>(mut page: impl FnMut(Option<String>) -> F) -> Result<Self, ServiceError>
+    where
+        F: Future<Output = Result<ListToolsResult, ServiceError>>,
+    {
+        let (mut pages, mut names, mut cursors) = (Self::default(), HashSet::new(), HashSet::new());
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let ListToolsResult { tools, next_cursor, .. } = page(cursor).await?;
+            let mut new = tools.into_iter().filter(|tool| names.insert(tool.name.clone()));
+            pages.tools.extend(new.by_ref().take(MAX_TOOLS - pages.tools.len()));
+            if new.next().is_some() || (next_cursor.is_some() && pages.tools.len() == MAX_TOOLS) {
+                pages.cut = Some(counted(MAX_TOOLS, "tool"));
+                return Ok(pages);
+            }
+            match next_cursor {
+                Some(next) if cursors.insert(next.clone()) => cursor = Some(next),
+                // The same page again.
+                Some(_) => {
+                    pages.cut = Some(counted(cursors.len(), "page"));
+                    return Ok(pages);
+                }
+                None => return Ok(pages),
+            }
+        }
+        pages.cut = Some(counted(MAX_PAGES, "page"));
+        Ok(pages)
+    }
+}
+
 /// A connected server. A child process is killed with its group when this is dropped.
 pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
@@ -75,13 +130,17 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Starts or reaches a server.
-    pub(super) async fn open(settings: ServerSettings) -> Result<Self, ConnectionError> {
+    /// Starts or reaches a server and lists its tools, both in the time of one request.
+    pub(super) async fn open(settings: ServerSettings) -> Result<(Self, ToolPages), ConnectionError> {
         let limit = settings.timeout;
         // A task of its own: the handshake needs a deep stack, and a waiting worker has used part of its own. Dropping
         // the set ends the task.
         let mut task = JoinSet::new();
-        task.spawn(async move { Self::opened(&settings).await });
+        task.spawn(async move {
+            let connection = Self::opened(&settings).await?;
+            let pages = connection.tools().await?;
+            Ok((connection, pages))
+        });
         let opened = timeout(limit, task.join_next()).await.map_err(|_| ConnectionError::TimedOut(limit))?;
         opened
             .and_then(Result::ok)
@@ -96,7 +155,8 @@ impl Connection {
             preferred_versions: vec![ProtocolVersion::LATEST],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        let failed = |error: ClientInitializeError| ConnectionError::Handshake(settings.scrub(&error.to_string()));
+        let failed =
+            |error: ClientInitializeError| ConnectionError::Handshake(settings.scrub(&handshake_cause(&error)));
         let (service, process) = match &settings.reach {
             Reach::Program { .. } => {
                 let mut process = Process::start(settings)?;
@@ -122,9 +182,12 @@ impl Connection {
         Ok(Self { service, process, limit: settings.timeout })
     }
 
-    /// Returns the tools of the server.
-    pub(super) async fn tools(&self) -> Result<Vec<Tool>, ConnectionError> {
-        self.answered(Box::pin(self.service.peer().list_all_tools())).await
+    async fn tools(&self) -> Result<ToolPages, ConnectionError> {
+        let page = |cursor| {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            self.service.peer().list_tools(Some(params))
+        };
+        self.answered(Box::pin(ToolPages::read(page))).await
     }
 
     /// Calls a tool. A server that asks a question instead of answering is not answered.
@@ -149,7 +212,7 @@ impl Connection {
             ServiceError::TransportClosed if self.process.is_some() => {
                 ConnectionError::Request("server exited or sent an oversized message".to_owned())
             }
-            error => ConnectionError::Request(shortened(&error.to_string())),
+            error => ConnectionError::Request(shortened(&cause(&error))),
         })
     }
 
@@ -159,6 +222,40 @@ impl Connection {
         if let Some(mut process) = self.process.take() {
             let _ = timeout(GRACE, process.child.wait()).await;
         }
+    }
+}
+
+/// Returns why a handshake failed.
+fn handshake_cause(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => cause(error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => handshake_cause(fallback),
+        error => error.to_string(),
+    }
+}
+
+/// Returns the innermost cause. The outer ones repeat the address, and name types of the client.
+fn cause(error: &(dyn Error + 'static)) -> String {
+    let status = |status: u16| match status {
+        401 | 403 => format!("replied with status {status}; check `key_env`"),
+        status => format!("replied with status {status}"),
+    };
+    let mut cause = error;
+    loop {
+        cause = match cause.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+            Some(StreamableHttpError::AuthRequired(_)) => return status(401),
+            Some(StreamableHttpError::InsufficientScope(_)) => return status(403),
+            Some(StreamableHttpError::HttpStatus(error)) => return status(error.status),
+            Some(StreamableHttpError::UnexpectedServerResponse(said)) => {
+                let number = said.strip_prefix("HTTP ").and_then(|said| said.get(..3)?.parse().ok());
+                return number.map_or_else(|| said.to_string(), status);
+            }
+            Some(StreamableHttpError::Client(error)) => error,
+            _ => match cause.source() {
+                Some(deeper) => deeper,
+                None => return cause.to_string(),
+            },
+        };
     }
 }
 
@@ -172,15 +269,19 @@ struct Process {
 impl Process {
     /// Starts the program of a server, without a shell.
     fn start(settings: &ServerSettings) -> Result<Self, ConnectionError> {
-        let Reach::Program { program, arguments, environment, folder } = &settings.reach else {
+        let Reach::Program { program, arguments, environment, folder, fallback } = &settings.reach else {
             return Err(ConnectionError::Start(std::io::ErrorKind::Unsupported.into()));
         };
         let mut command = Command::new(program);
         command.args(arguments).env_clear().envs(environment.all()).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let Some(folder) = folder {
-            command.current_dir(folder);
-        }
+        match folder.as_deref().map(Path::new).filter(|folder| folder.is_dir()) {
+            Some(home) => command.current_dir(home),
+            None => {
+                create_private(fallback).map_err(ConnectionError::Start)?;
+                command.current_dir(fallback)
+            }
+        };
         // Ctrl-C in a terminal reaches `dr` alone, which ends its servers in order.
         #[cfg(unix)]
         command.process_group(0);
@@ -188,10 +289,14 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(log(settings.name.clone(), stderr));
         }
+        #[cfg(unix)]
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw);
+        #[cfg(unix)]
+        GROUPS.lock().unwrap_or_else(PoisonError::into_inner).extend(group);
         Ok(Self {
-            #[cfg(unix)]
-            group: child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw),
             child,
+            #[cfg(unix)]
+            group,
         })
     }
 }
@@ -201,8 +306,26 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The program may have started others, and may have ended before them.
         if let Some(group) = self.group {
-            let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+            GROUPS.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
+            kill(group);
         }
+    }
+}
+
+/// Groups of the programs that run, for the end of this process.
+#[cfg(unix)]
+static GROUPS: Mutex<BTreeSet<nix::unistd::Pid>> = Mutex::new(BTreeSet::new());
+
+#[cfg(unix)]
+fn kill(group: nix::unistd::Pid) {
+    let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+}
+
+/// Kills the programs of all servers, for a process that exits without dropping anything.
+pub(crate) fn kill_programs() {
+    #[cfg(unix)]
+    for group in std::mem::take(&mut *GROUPS.lock().unwrap_or_else(PoisonError::into_inner)) {
+        kill(group);
     }
 }
 
@@ -258,6 +381,40 @@ impl<R: AsyncRead + Unpin> AsyncRead for Capped<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    /// Returns the number of tools, where the list was cut, and the number of requests.
+    async fn listed(page: impl Fn(usize) -> Value) -> (usize, Option<String>, usize) {
+        let mut requests = 0;
+        let pages = ToolPages::read(|_| {
+            requests += 1;
+            let page = serde_json::from_value(page(requests)).unwrap();
+            async move { Ok(page) }
+        });
+        let ToolPages { tools, cut } = pages.await.unwrap();
+        (tools.len(), cut, requests)
+    }
+
+    #[tokio::test]
+    async fn list_of_tools_ends_at_its_last_page_or_at_a_limit_which_is_said() {
+        let tools = |names: std::ops::Range<usize>| {
+            names.map(|name| json!({ "name": format!("t{name}"), "inputSchema": {} })).collect::<Vec<_>>()
+        };
+        let two = |page| match page {
+            1 => json!({ "tools": tools(0..3), "nextCursor": "2" }),
+            _ => json!({ "tools": tools(2..5) }),
+        };
+        assert_eq!(listed(two).await, (5, None, 2), "the tool on both pages is kept once");
+        let endless = |page: usize| json!({ "tools": tools(page..page + 1), "nextCursor": page.to_string() });
+        assert_eq!(listed(endless).await, (MAX_PAGES, Some("20 pages".to_owned()), MAX_PAGES));
+        let circle = |_| json!({ "tools": tools(0..1), "nextCursor": "again" });
+        assert_eq!(listed(circle).await, (1, Some("1 page".to_owned()), 2));
+        let large =
+            |page: usize| json!({ "tools": tools(page * 150..page * 150 + 150), "nextCursor": page.to_string() });
+        assert_eq!(listed(large).await, (MAX_TOOLS, Some("200 tools".to_owned()), 2));
+        let exact = |_| json!({ "tools": tools(0..MAX_TOOLS) });
+        assert_eq!(listed(exact).await, (MAX_TOOLS, None, 1));
+    }
 
     #[tokio::test]
     async fn line_that_is_too_long_ends_the_output_and_shorter_ones_pass() {

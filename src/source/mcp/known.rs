@@ -1,4 +1,4 @@
-//! The tools of each server that the user has accepted, as hashes of their descriptions and schemas.
+//! The tools of each server that the user has accepted: their descriptions and schemas.
 //!
 //! A server may change the description of a tool after the user has allowed it, and so instruct a model. The first
 //! use of a tool accepts its description; later changes need `dr trust --mcp NAME`.
@@ -8,6 +8,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::tool::OfferedTool;
 
 use crate::base::folder::{create_private, write_private};
 use crate::base::id::ContentHash;
@@ -24,18 +27,47 @@ pub(crate) struct KnownTools {
 /// A record, by the name of the tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ToolRecord {
-    tools: BTreeMap<String, ContentHash>,
+    tools: BTreeMap<String, ToolEntry>,
+}
+
+/// A tool as it was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum ToolEntry {
+    /// As earlier versions recorded it.
+    Hash(ContentHash),
+    Said {
+        hash: ContentHash,
+        #[serde(flatten)]
+        said: SaidTool,
+    },
+}
+
+/// What workers are shown of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SaidTool {
+    pub(crate) description: String,
+    pub(crate) schema: Value,
+}
+
+/// How a tool differs from the accepted one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ToolChange {
+    /// The accepted one, if it is on record.
+    pub(crate) before: Option<SaidTool>,
+    /// The part that has changed.
+    pub(crate) part: &'static str,
 }
 
 /// How a tool compares with its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// It was never used.
     New,
-    /// Its description is the accepted one.
+    /// Its description and schema are the accepted ones.
     Same,
-    /// Its description differs, or the record cannot be read.
-    Changed,
+    /// One of them differs, or the record cannot be read.
+    Changed(ToolChange),
 }
 
 /// The record of a server cannot be read or written.
@@ -53,25 +85,36 @@ impl KnownTools {
         Self { folder: data.join(FOLDER) }
     }
 
-    /// Compares the descriptions of a server's tools with those on record. Returns one entry for each tool.
-    pub(super) fn compare(&self, server: &str, tools: &[(&str, &ContentHash)]) -> Vec<Known> {
-        let record = self.read(server);
-        let known = |(name, hash): &(&str, &ContentHash)| match &record {
-            // Not `New`, which the first use would accept: the user decides.
-            Err(_) => Known::Changed,
-            Ok(record) => match record.tools.get(*name) {
-                None => Known::New,
-                Some(known) if known == *hash => Known::Same,
-                Some(_) => Known::Changed,
-            },
-        };
-        tools.iter().map(known).collect()
+    /// Compares a tool of a server with its record.
+    pub(super) fn compare(&self, server: &str, tool: &OfferedTool) -> Known {
+        // Not `New` if the record cannot be read, which the first use would accept: the user decides.
+        let unknown = Known::Changed(ToolChange { before: None, part: "description or schema" });
+        let Ok(mut record) = self.read(server) else { return unknown };
+        match record.tools.remove(tool.bare_name()) {
+            None => Known::New,
+            Some(ToolEntry::Hash(hash) | ToolEntry::Said { hash, .. }) if hash == tool.hash => Known::Same,
+            Some(ToolEntry::Hash(_)) => unknown,
+            Some(ToolEntry::Said { said, .. }) => {
+                let part = match (said.description == tool.description, said.schema == tool.schema) {
+                    (false, false) => "description and schema",
+                    (true, false) => "schema",
+                    (false, true) => "description",
+                    // In the title, in the order of the schema, or in a part that workers are not shown.
+                    (true, true) => "description or schema",
+                };
+                Known::Changed(ToolChange { before: Some(said), part })
+            }
+        }
     }
 
-    /// Accepts the descriptions of a server's tools. A record that cannot be read is replaced.
-    pub(super) fn accept(&self, server: &str, tools: &[(&str, &ContentHash)]) -> Result<(), KnownToolsError> {
+    /// Accepts tools of a server as they are. A record that cannot be read is replaced.
+    pub(super) fn accept(&self, server: &str, tools: &[&OfferedTool]) -> Result<(), KnownToolsError> {
         let mut record = self.read(server).unwrap_or_default();
-        record.tools.extend(tools.iter().map(|(name, hash)| ((*name).to_owned(), (*hash).clone())));
+        let entry = |tool: &OfferedTool| {
+            let said = SaidTool { description: tool.description.clone(), schema: tool.schema.clone() };
+            ToolEntry::Said { hash: tool.hash.clone(), said }
+        };
+        record.tools.extend(tools.iter().map(|tool| (tool.bare_name().to_owned(), entry(tool))));
         let path = self.path(server);
         let write = || {
             create_private(&self.folder)?;
@@ -98,28 +141,59 @@ impl KnownTools {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn tool(name: &str, description: &str, schema: &Value) -> OfferedTool {
+        let tool = json!({ "name": name, "description": description, "inputSchema": schema });
+        OfferedTool::new("tickets", &serde_json::from_value(tool).unwrap())
+    }
+
+    /// Returns what has changed of a tool.
+    fn changed(known: &KnownTools, tool: &OfferedTool) -> &'static str {
+        match known.compare("tickets", tool) {
+            Known::Changed(ToolChange { part, .. }) => part,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn tool_is_known_as_it_was_accepted_and_changed_until_it_is_accepted_again() {
         let folder = tempfile::tempdir().unwrap();
         let known = KnownTools::new(folder.path());
-        let (one, other) = (ContentHash::of(b"one"), ContentHash::of(b"other"));
-        assert_eq!(known.compare("tickets", &[("read", &one)]), [Known::New]);
-        known.accept("tickets", &[("read", &one)]).unwrap();
-        assert_eq!(known.compare("tickets", &[("read", &one), ("find", &one)]), [Known::Same, Known::New]);
-        assert_eq!(known.compare("tickets", &[("read", &other)]), [Known::Changed]);
-        assert_eq!(known.compare("wiki", &[("read", &other)]), [Known::New], "each server has its own record");
-        known.accept("tickets", &[("read", &other)]).unwrap();
-        assert_eq!(known.compare("tickets", &[("read", &other), ("find", &one)]), [Known::Same, Known::New]);
+        let (schema, wider) = (json!({ "type": "object" }), json!({ "type": "object", "title": "x" }));
+        let (one, other) = (tool("read", "Reads.", &schema), tool("read", "Reads all.", &schema));
+        assert_eq!(known.compare("tickets", &one), Known::New);
+        known.accept("tickets", &[&one]).unwrap();
+        assert_eq!(known.compare("tickets", &one), Known::Same);
+        assert_eq!(known.compare("tickets", &tool("find", "Finds.", &schema)), Known::New);
+        let before = Some(SaidTool { description: "Reads.".to_owned(), schema: schema.clone() });
+        assert_eq!(known.compare("tickets", &other), Known::Changed(ToolChange { before, part: "description" }));
+        assert_eq!(changed(&known, &tool("read", "Reads.", &wider)), "schema");
+        assert_eq!(changed(&known, &tool("read", "Reads all.", &wider)), "description and schema");
+        assert_eq!(known.compare("wiki", &other), Known::New, "each server has its own record");
+        known.accept("tickets", &[&other]).unwrap();
+        assert_eq!(known.compare("tickets", &other), Known::Same);
+    }
+
+    #[test]
+    fn record_of_hashes_alone_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let known = KnownTools::new(folder.path());
+        let one = tool("read", "Reads.", &json!({}));
+        std::fs::create_dir(folder.path().join(FOLDER)).unwrap();
+        let record = json!({ "tools": { "read": one.hash } }).to_string();
+        std::fs::write(folder.path().join("mcp/tickets.json"), record).unwrap();
+        assert_eq!(known.compare("tickets", &one), Known::Same);
+        assert_eq!(changed(&known, &tool("read", "Reads all.", &json!({}))), "description or schema");
     }
 
     #[test]
     fn record_that_cannot_be_read_accepts_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let known = KnownTools::new(folder.path());
-        let hash = ContentHash::of(b"one");
-        known.accept("tickets", &[("read", &hash)]).unwrap();
+        let one = tool("read", "Reads.", &json!({}));
+        known.accept("tickets", &[&one]).unwrap();
         std::fs::write(folder.path().join("mcp/tickets.json"), "{").unwrap();
-        assert_eq!(known.compare("tickets", &[("read", &hash)]), [Known::Changed]);
+        assert_eq!(changed(&known, &one), "description or schema");
     }
 }

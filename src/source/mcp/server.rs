@@ -7,17 +7,15 @@ use rmcp::model::Tool;
 use tokio::sync::Mutex;
 
 use super::answer::{Answers, text_of};
-use super::connection::{Connection, ConnectionError};
-use super::known::{Known, KnownTools, KnownToolsError};
+use super::connection::{Connection, ConnectionError, ToolPages};
+use super::known::{Known, KnownTools, KnownToolsError, ToolChange};
 use super::settings::ServerSettings;
 use super::tool::{OfferedTool, is_read_only};
 use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
 use crate::base::line::{shortened, with_causes};
 use crate::source::{Passage, Place, SourceError, SourceFile};
-
-/// Most tools of one server.
-const MAX_TOOLS: usize = 200;
+use crate::traces::attach;
 
 /// One server. `Q` is the type of its arguments: any text for an internal one, outbound text for a public one.
 pub(crate) struct Server<Q: ?Sized> {
@@ -34,6 +32,14 @@ pub(crate) struct Server<Q: ?Sized> {
 struct Connected {
     connection: Connection,
     tools: Vec<ListedTool>,
+    cut: Option<String>,
+}
+
+/// The tools of a server.
+pub(crate) struct ToolList {
+    pub(crate) tools: Vec<ListedTool>,
+    /// Says that the server has more tools, if it has.
+    pub(crate) note: Option<String>,
 }
 
 /// A tool of a server, and whether it is offered to workers.
@@ -53,8 +59,8 @@ pub(crate) enum ToolState {
     NotAllowed,
     /// The server does not mark it as read-only.
     NotReadOnly,
-    /// Its description is not the accepted one.
-    Changed,
+    /// It is not described as when it was accepted.
+    Changed(ToolChange),
     Unusable {
         why: String,
     },
@@ -89,48 +95,47 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Lists the tools, starting the server if necessary.
-    pub(crate) async fn tools(&self) -> Result<Vec<ListedTool>, ServerError> {
+    pub(crate) async fn tools(&self) -> Result<ToolList, ServerError> {
         let mut connected = self.connected.lock().await;
-        let tools = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?.tools.clone();
-        Ok(tools)
+        let connected = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        Ok(self.list(connected))
     }
 
-    /// Accepts the current descriptions of the allowed tools, and returns these tools.
+    fn list(&self, Connected { tools, cut, .. }: &Connected) -> ToolList {
+        let said = |cut: &String| format!("tools of `{}` after the first {cut} are not listed", self.settings.name);
+        ToolList { tools: tools.clone(), note: cut.as_ref().map(said) }
+    }
+
+    /// Accepts the allowed tools as they are described now.
     ///
     /// # Errors
     ///
     /// Returns an error if the server cannot be reached, or the accepted tools cannot be recorded.
-    pub(crate) async fn accept(&self) -> Result<Vec<OfferedTool>, ServerError> {
+    pub(crate) async fn accept(&self) -> Result<(), ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
-        let is_usable =
-            |tool: &&mut ListedTool| matches!(tool.state, ToolState::Offered | ToolState::New | ToolState::Changed);
-        let usable: Vec<_> = tools.iter_mut().filter(is_usable).collect();
-        let hashes: Vec<_> = usable.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
-        self.known.accept(&self.settings.name, &hashes)?;
-        Ok(usable
-            .into_iter()
-            .map(|listed| {
-                listed.state = ToolState::Offered;
-                listed.tool.clone()
-            })
-            .collect())
+        self.record(tools.iter_mut().filter(|listed| listed.state.can_be_accepted()))
+    }
+
+    fn record<'a>(&self, tools: impl Iterator<Item = &'a mut ListedTool>) -> Result<(), ServerError> {
+        let tools: Vec<_> = tools.collect();
+        self.known.accept(&self.settings.name, &tools.iter().map(|listed| &listed.tool).collect::<Vec<_>>())?;
+        for listed in tools {
+            listed.state = ToolState::Offered;
+        }
+        Ok(())
     }
 
     /// Lists the tools. The first use of an allowed tool accepts its description.
-    pub(crate) async fn offered(&self) -> Result<Vec<ListedTool>, ServerError> {
+    pub(crate) async fn offered(&self) -> Result<ToolList, ServerError> {
         let mut connected = self.connected.lock().await;
-        let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        let connected = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
         // Recorded before any of them is offered: if that fails, the next use would accept another description.
-        let new: Vec<_> = tools.iter_mut().filter(|listed| listed.state == ToolState::New).collect();
-        if !new.is_empty() {
-            let hashes: Vec<_> = new.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
-            self.known.accept(&self.settings.name, &hashes)?;
-            for listed in new {
-                listed.state = ToolState::Offered;
-            }
+        let is_new = |listed: &ListedTool| listed.state == ToolState::New;
+        if connected.tools.iter().any(is_new) {
+            self.record(connected.tools.iter_mut().filter(|listed| is_new(listed)))?;
         }
-        Ok(tools.clone())
+        Ok(self.list(connected))
     }
 
     /// Calls a tool and keeps its result. `arguments` are a JSON object.
@@ -148,7 +153,7 @@ impl<Q: ?Sized> Server<Q> {
         let said = serde_json::Value::Object(arguments.clone()).to_string();
         let mut connected = self.connected.lock().await;
         let result = async {
-            let Connected { connection, tools } = self.connect(&mut connected).await?;
+            let Connected { connection, tools, .. } = self.connect(&mut connected).await?;
             // Compared at each call: a server that was started again may describe its tools otherwise.
             let is_same = |listed: &ListedTool| listed.tool == *tool && listed.state == ToolState::Offered;
             if !tools.iter().any(is_same) {
@@ -170,6 +175,7 @@ impl<Q: ?Sized> Server<Q> {
         drop(connected);
         let text = text_of(&result);
         if result.is_error == Some(true) {
+            attach::word("tool_error", "tool_error");
             return Err(self.source_failed(&shortened(&text)));
         }
         if text.trim().is_empty() {
@@ -214,9 +220,8 @@ impl<Q: ?Sized> Server<Q> {
 
     async fn connect<'a>(&self, connected: &'a mut Option<Connected>) -> Result<&'a mut Connected, ConnectionError> {
         if connected.is_none() {
-            let connection = Connection::open(self.settings.clone()).await?;
-            let tools = self.listed(&connection.tools().await?);
-            *connected = Some(Connected { connection, tools });
+            let (connection, ToolPages { tools, cut }) = Connection::open(self.settings.clone()).await?;
+            *connected = Some(Connected { connection, tools: self.listed(&tools), cut });
         }
         connected.as_mut().ok_or_else(|| ConnectionError::Request("no connection".to_owned()))
     }
@@ -231,16 +236,16 @@ impl<Q: ?Sized> Server<Q> {
                 () if !is_read_only(tool) => ToolState::NotReadOnly,
                 () => match offered.complaint() {
                     Some(why) => ToolState::Unusable { why },
-                    None => match self.known.compare(name, &[(&tool.name, &offered.hash)]).first() {
-                        Some(Known::Same) => ToolState::Offered,
-                        Some(Known::New) => ToolState::New,
-                        Some(Known::Changed) | None => ToolState::Changed,
+                    None => match self.known.compare(name, &offered) {
+                        Known::Same => ToolState::Offered,
+                        Known::New => ToolState::New,
+                        Known::Changed(change) => ToolState::Changed(change),
                     },
                 },
             };
             ListedTool { tool: offered, state }
         };
-        tools.iter().take(MAX_TOOLS).map(offer).collect()
+        tools.iter().map(offer).collect()
     }
 
     fn failed(&self, error: &ConnectionError) -> ServerError {
@@ -271,8 +276,18 @@ impl ToolState {
             Self::Offered | Self::New => None,
             Self::NotAllowed => Some("not in `tools`".to_owned()),
             Self::NotReadOnly => Some("not marked read-only by its server".to_owned()),
-            Self::Changed => Some(format!("its description has changed; `dr trust --mcp {server}` accepts it")),
+            Self::Changed(ToolChange { part, .. }) => {
+                Some(format!("its {part} has changed; `dr trust --mcp {server}` accepts it"))
+            }
             Self::Unusable { why } => Some(why.clone()),
+        }
+    }
+
+    /// Returns whether the user can accept the tool.
+    pub(crate) fn can_be_accepted(&self) -> bool {
+        match self {
+            Self::Offered | Self::New | Self::Changed(_) => true,
+            Self::NotAllowed | Self::NotReadOnly | Self::Unusable { .. } => false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Resolves the tables `[mcp.NAME]`.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -66,8 +67,11 @@ pub(crate) enum Reach {
         arguments: Vec<String>,
         /// All variables it is given.
         environment: Environment,
-        /// Where it is started. Never the project: a program may load code from its working directory.
+        /// Where it is started, if that is a folder: the home of the user. Never the project: a program may load code
+        /// from its working directory.
         folder: Option<String>,
+        /// Where it is started otherwise: the data folder of the user.
+        fallback: PathBuf,
     },
     Http(BaseUrl),
 }
@@ -152,6 +156,7 @@ impl ServerSettings {
         name: &str,
         options: &McpOptions,
         environment: &Environment,
+        data: &Path,
     ) -> Result<Self, McpSettingsError> {
         // The name is part of a file name and, before a dot, of the names of the server's tools.
         let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
@@ -169,6 +174,7 @@ impl ServerSettings {
                 arguments: arguments.to_vec(),
                 environment: variables(&name, options, environment)?,
                 folder: ["HOME", "USERPROFILE"].iter().find_map(|name| environment.get(name)).map(str::to_owned),
+                fallback: data.to_owned(),
             },
             (None, Some(url)) => {
                 let address = url.parse();
@@ -251,7 +257,7 @@ mod tests {
     fn resolve(name: &str, toml: &str) -> Result<ServerSettings, McpSettingsError> {
         let variables =
             [("PATH", "/bin"), ("HOME", "/home/me"), ("SECRET", "s"), ("NODE_PATH", "n"), ("TOKEN", "a-long-token")];
-        ServerSettings::resolve(name, &toml::from_str(toml).unwrap(), &Environment::of(variables))
+        ServerSettings::resolve(name, &toml::from_str(toml).unwrap(), &Environment::of(variables), Path::new("/data"))
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn spans_of_a_run_have_the_parents_kinds_and_attributes_of_the_conventions() {
     let [run] = operation(&spans, "invoke_workflow")[..] else { panic!("{spans:#?}") };
     assert!(run.parent_span_id.is_empty() && run.name == "invoke_workflow dr");
     assert_eq!(of(run, "dr.run.id"), runs(&world)[0]);
-    assert_eq!((of(run, "dr.run.stop_reason"), of(run, "gen_ai.agent.name")), ("complete".into(), "dr".into()));
+    assert_eq!((of(run, "dr.run.stop_reason"), of(run, "gen_ai.workflow.name")), ("complete".into(), "dr".into()));
     let cost = report["usage"]["total"]["cost_usd"].as_f64().unwrap();
     assert!(cost > 0.0 && (number(run, "dr.run.cost_usd") - cost).abs() < 1e-9, "{cost} {run:#?}");
 
@@ -147,6 +147,7 @@ fn spans_of_a_run_have_the_parents_kinds_and_attributes_of_the_conventions() {
         let known = [
             ("gen_ai.provider.name", "openai_compatible"),
             ("gen_ai.request.model", "scripted"),
+            ("gen_ai.output.type", "json"),
             ("server.address", "127.0.0.1"),
             ("server.port", &server.address().port().to_string()),
         ];
@@ -251,7 +252,8 @@ fn background_job_is_a_span_with_its_model_and_id() {
         assert_eq!((job.kind, parent(&spans, job).name.as_str()), (SpanKind::Client as i32, "invoke_agent worker"));
         assert!(of(job, "gen_ai.response.id").starts_with("resp_fixture"), "{job:#?}");
         assert!(number(job, "gen_ai.usage.output_tokens") > 0.0 && number(job, "dr.call.id") > 0.0);
-        assert!(!of(job, "gen_ai.request.model").is_empty());
+        assert!(!of(job, "gen_ai.request.model").is_empty() && !of(job, "gen_ai.response.model").is_empty());
+        assert!(of(job, "gen_ai.response.finish_reasons").contains("\"stop\""), "{job:#?}");
     }
 }
 
@@ -384,6 +386,10 @@ fn doctor_says_whether_traces_are_exported_and_where_to() {
     assert!(check(&world, &["doctor"]).ends_with("/v1/traces, with texts"));
     let offline = check(&world, &["doctor", "--offline"]);
     assert!(offline.starts_with("note ") && offline.ends_with("not exported: dr is offline"), "{offline}");
+    let world = world.with_variable("OTEL_EXPORTER_OTLP_TIMEOUT", "soon");
+    let unused = "note    traces        `OTEL_EXPORTER_OTLP_TIMEOUT` is not used: `soon` is not a whole number\n";
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains(unused), "{checked}");
     let world = world.with_variable(ENDPOINT, "collector");
     let invalid = check(&world, &["doctor"]);
     assert!(invalid.starts_with("note ") && invalid.contains("`collector` is not an address"), "{invalid}");

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{QUESTION, Script, TICKET, caller, from_tools, read_ticket, reply, set, world_at};
+use super::{QUESTION, SCRIPT, Script, TICKET, caller, from_tools, read_ticket, reply, set, world_at};
+use crate::common::World;
 use crate::model_server::{ModelServer, Response};
 use crate::run::kills::send;
 
@@ -56,4 +57,44 @@ fn interrupted_run_ends_its_server_and_what_that_has_started() {
     send("INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     life.join().unwrap();
+}
+
+#[test]
+fn second_signal_leaves_no_server_behind() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, "");
+    // It does not see the end of its stdin.
+    script.write("mode", "busy");
+    let (life, called) = (script.life(), script.pipe("called"));
+    let mut command = world.command(["ask", "--json", QUESTION]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::fs::read(called).unwrap();
+    let status = loop {
+        send("INT", &child);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    assert_eq!(status.code(), Some(130));
+    life.join().unwrap();
+}
+
+#[test]
+fn interrupted_command_that_lists_tools_ends_its_server() {
+    crate::signals::deliver_signals();
+    for args in [vec!["doctor"], vec!["trust", "--mcp", "tickets"]] {
+        let world = World::indexed_text();
+        let script = Script::new(&world, "tickets");
+        set(&world, &script, "");
+        script.write("server.sh", &SCRIPT.replace("$(cat tools.json)", "$(echo > called; sleep 1000)"));
+        let (life, called) = (script.life(), script.pipe("called"));
+        let mut command = world.command(&args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::fs::read(called).unwrap();
+        send("INT", &child);
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{args:?}");
+        life.join().unwrap();
+    }
 }

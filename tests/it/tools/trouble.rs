@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use super::{QUESTION, Script, TICKET, caller, first_steps, from_tools, read_ticket, set, tool, world_at};
 use crate::common::World;
-use crate::model_server::ModelServer;
+use crate::model_server::{ModelServer, Response};
+use crate::run::traces::Collector;
 
 /// Returns the report of a run whose worker reads a ticket, its limitations, and what its worker was told.
 fn asked(models: &ModelServer, world: &World) -> (Value, String, String) {
@@ -50,6 +51,77 @@ fn server_that_cannot_be_started_or_does_not_shake_hands_is_left_out_and_the_rep
 }
 
 #[test]
+fn error_of_a_server_over_http_is_its_innermost_cause() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let challenge = Response::text(401, "").with_header("WWW-Authenticate", "Bearer");
+    let server = |response: Response| ModelServer::start(move |_| response.clone());
+    let servers =
+        [challenge, Response::text(403, "no"), Response::text(404, "none"), Response::text(503, "")].map(server);
+    let world = World::indexed_text();
+    let tables = servers.iter().map(ModelServer::url).chain([format!("http://{unused}/v1")]).enumerate();
+    let table = |(at, url)| format!("[mcp.s{at}]\nurl = \"{url}\"\ntools = [\"read\"]\nlabel = \"internal\"\n");
+    crate::outside::set(&world, &tables.map(table).collect::<String>());
+    let checked = world.dr(["doctor"]).stdout;
+    for said in [
+        "server `s0` failed: connection failed: replied with status 401; check `key_env`\n",
+        "server `s1` failed: connection failed: replied with status 403; check `key_env`\n",
+        "server `s2` failed: connection failed: replied with status 404\n",
+        "server `s3` failed: connection failed: replied with status 503\n",
+        "server `s4` failed: connection failed: Connection refused",
+    ] {
+        assert!(checked.contains(said), "{said}: {checked}");
+    }
+}
+
+#[test]
+fn list_of_tools_without_end_is_cut_and_the_first_of_two_tools_of_one_name_is_used() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, "");
+    script
+        .write("tools.json", &json!([tool("read", "Reads a ticket.", true), tool("read", "Other.", true)]).to_string());
+    for _ in 0..2 {
+        let (report, ..) = asked(&models, &world);
+        assert_eq!(from_tools(&report)[0]["quote"], TICKET);
+    }
+    script.write("server.sh", &super::SCRIPT.replace("tools.json)}", "tools.json),\\\"nextCursor\\\":\\\"$id\\\"}"));
+    let (_, limitations, _) = asked(&models, &world);
+    assert!(limitations.contains("tools of `tickets` after the first 20 pages are not listed"), "{limitations}");
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains("tools of `tickets` after the first 20 pages are not listed"), "{checked}");
+}
+
+#[test]
+fn servers_are_started_together_and_listed_in_order() {
+    let models = caller(json!([]));
+    let world = world_at(&models);
+    let [first, second] = ["first", "second"].map(|name| Script::new(&world, name));
+    let meet = first.pipe("meet").display().to_string();
+    // Each waits for the other.
+    first.write("server.sh", &super::SCRIPT.replace("$(cat tools", &format!("$(echo > {meet}; cat tools")));
+    second.write("server.sh", &super::SCRIPT.replace("$(cat tools", &format!("$(cat {meet} >&2; cat tools")));
+    let settings = |label: &str| {
+        let table = |(name, script, label): (&str, &Script, &str)| {
+            let command = script.command();
+            format!("[mcp.{name}]\ncommand = {command}\ntools = [\"read\"]\nlabel = \"{label}\"\ntimeout_seconds = 5\n")
+        };
+        [("first", &first, "internal"), ("second", &second, label)].map(table).concat()
+    };
+    crate::outside::set(&world, &settings("public"));
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(
+        checked.find("`first` (internal) at").unwrap() < checked.find("`second` (public) at").unwrap(),
+        "{checked}"
+    );
+    crate::outside::set(&world, &settings("internal"));
+    let (_, limitations, _) = asked(&models, &world);
+    assert!(!limitations.contains("not asked"), "{limitations}");
+    let [words] = &first_steps(&models)[..] else { panic!("one worker") };
+    assert!(words.find("`first.read`").unwrap() < words.find("`second.read`").unwrap(), "{words}");
+}
+
+#[test]
 fn failed_call_and_invalid_arguments_are_told_to_the_worker_and_only_the_first_reaches_the_server() {
     let calls = json!([
         { "tool": "tickets.read", "arguments": "{\"number\": 7}" },
@@ -61,10 +133,17 @@ fn failed_call_and_invalid_arguments_are_told_to_the_worker_and_only_the_first_r
     let world = world_at(&models);
     let script = Script::new(&world, "tickets");
     set(&world, &script, "");
+    let collector = Collector::start();
+    let world = world.with_variable("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address());
     let answer = json!({ "isError": true, "content": [{ "type": "text", "text": "ticket 7 is locked" }] });
     script.write("answer.json", &answer.to_string());
     let (_, limitations, told) = asked(&models, &world);
     assert_eq!(script.calls(), [json!({ "number": 7 })]);
+    let spans = collector.spans();
+    let calls: Vec<_> =
+        spans.iter().filter(|span| span.name == "execute_tool tickets.read").map(|span| format!("{span:?}")).collect();
+    assert!(calls.iter().all(|span| span.contains("tools/call")), "{calls:#?}");
+    assert_eq!(calls.iter().filter(|span| span.contains("tool_error")).count(), 1, "{calls:#?}");
     for part in [
         "failed: source `mcp:tickets` failed: ticket 7 is locked",
         "refused: `arguments` do not follow the schema: 0 is less than the minimum of 1",
@@ -111,7 +190,11 @@ fn tool_that_says_something_else_than_before_is_refused_until_that_is_accepted()
     assert!(from_tools(&report).is_empty(), "asking again does not accept it");
 
     let trusted = world.dr(["trust", "--mcp", "tickets"]).succeeded();
-    assert!(trusted.stderr.contains(changed), "{trusted}");
+    assert!(
+        trusted.stderr.contains("`tickets.read`: its description has changed\n  before: Reads a ticket.\n"),
+        "{trusted}"
+    );
+    assert!(trusted.stderr.contains(&format!("  now:    {changed}\n          {{\"type\":")), "{trusted}");
     let (report, ..) = asked(&models, &world);
     assert_eq!(from_tools(&report)[0]["quote"], TICKET);
     let unknown = world.dr(["trust", "--mcp", "wiki"]);
