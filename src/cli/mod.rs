@@ -90,7 +90,7 @@ use self::live::EventFormat;
 use self::ui::{Color, Ui};
 use crate::base::file::read_text;
 use crate::config::Flags;
-use crate::engine::{EmbedderChoice, Engine, answers_extraction};
+use crate::engine::{EmbedderChoice, Engine, answers_extraction, kill_programs};
 use crate::traces::Traces;
 
 /// Answer research questions from a folder of Markdown
@@ -274,6 +274,8 @@ pub fn run() -> ExitCode {
     if let Some(note) = traces.and_then(|traces| traces.finish(patience)) {
         events.note(&mut ui, &note);
     }
+    // An aborted task that has started one may not be dropped before the process ends.
+    kill_programs();
     // Background tasks have nothing left to report.
     runtime.shutdown_background();
     exit.into()

@@ -285,14 +285,19 @@ impl Process {
         // Ctrl-C in a terminal reaches `dr` alone, which ends its servers in order.
         #[cfg(unix)]
         command.process_group(0);
+        // Held until the program is on the list, so that none starts beside the end of this process.
+        #[cfg(unix)]
+        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(unix)]
+        let groups = groups.as_mut().ok_or_else(|| ConnectionError::Start(std::io::ErrorKind::Interrupted.into()))?;
         let mut child = command.spawn().map_err(ConnectionError::Start)?;
-        if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(log(settings.name.clone(), stderr));
-        }
         #[cfg(unix)]
         let group = child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw);
         #[cfg(unix)]
-        GROUPS.lock().unwrap_or_else(PoisonError::into_inner).extend(group);
+        groups.extend(group);
+        if let Some(stderr) = child.stderr.take() {
+            tokio::spawn(log(settings.name.clone(), stderr));
+        }
         Ok(Self {
             child,
             #[cfg(unix)]
@@ -306,25 +311,28 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The program may have started others, and may have ended before them.
         if let Some(group) = self.group {
-            GROUPS.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
+            if let Some(groups) = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                groups.remove(&group);
+            }
             kill(group);
         }
     }
 }
 
-/// Groups of the programs that run, for the end of this process.
+/// Groups of the programs that run; `None` once this process ends.
 #[cfg(unix)]
-static GROUPS: Mutex<BTreeSet<nix::unistd::Pid>> = Mutex::new(BTreeSet::new());
+static GROUPS: Mutex<Option<BTreeSet<nix::unistd::Pid>>> = Mutex::new(Some(BTreeSet::new()));
 
 #[cfg(unix)]
 fn kill(group: nix::unistd::Pid) {
     let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
 }
 
-/// Kills the programs of all servers, for a process that exits without dropping anything.
+/// Kills the programs of all servers, and starts none any more: this process exits, and what it has not dropped by then
+/// is not dropped.
 pub(crate) fn kill_programs() {
     #[cfg(unix)]
-    for group in std::mem::take(&mut *GROUPS.lock().unwrap_or_else(PoisonError::into_inner)) {
+    for group in GROUPS.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().flatten() {
         kill(group);
     }
 }
