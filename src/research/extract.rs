@@ -251,6 +251,7 @@ mod tests {
         assert_eq!(judged(true, true).await, Support::Weak);
         assert_eq!(judged(false, false).await, Support::Weak);
     }
+
     #[tokio::test]
     async fn unit_that_was_compared_with_the_question_decides_with_the_odds_of_the_search() {
         let judged = async |whole| {

@@ -351,14 +351,15 @@ fn candidates<'a>(
         let section = sections.entry((candidate.rank, candidate.unit.section)).or_default();
         section.extend(candidate.words.union(&candidate.about).cloned());
     }
+    let section_share = |words: HashSet<String>| share(&weights, &words, &HashSet::new());
+    let sections: HashMap<_, f32> = sections.into_iter().map(|(at, words)| (at, section_share(words))).collect();
     for candidate in &mut candidates {
         let words = share(&weights, &candidate.words, &candidate.about);
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
         let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
-        let section = &sections[&(candidate.rank, candidate.unit.section)];
-        candidate.features.section = share(&weights, section, &HashSet::new());
+        candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);

@@ -164,28 +164,30 @@ impl TraceSettings {
 
 /// Returns the variables whose values are not used, and why. The SDK, too, ignores what it cannot read.
 fn unused(environment: &Environment) -> Vec<String> {
-    let get = |name: &'static str| environment.get(name).map(|value| (name, value));
     let is_number = |value: &str| value.parse::<u64>().is_ok();
-    let is_known_exporter = |value: &str| value.split(',').all(|exporter| exporter.trim().eq_ignore_ascii_case("otlp"));
     let is_switch = |value: &str| ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
-    let takes_ratio = get(SAMPLER).is_some_and(|(_, sampler)| sampler.ends_with("traceidratio"));
-    let ratio = if takes_ratio { Some((RATIO, environment.get(RATIO).unwrap_or_default())) } else { None };
-    let timeouts = TIMEOUTS.into_iter().filter_map(get).filter(|(_, value)| !is_number(value.trim()));
-    let numbers = NUMBERS.into_iter().filter_map(get).filter(|(_, value)| !is_number(value));
-    let reasons = timeouts.chain(numbers).map(|found| (found, "is not a whole number"));
-    let reasons = reasons
-        .chain(
-            get(DISABLED).filter(|(_, value)| !is_switch(value)).map(|found| (found, "is neither `true` nor `false`")),
-        )
-        .chain(
-            get(EXPORTER)
-                .filter(|(_, value)| !is_known_exporter(value))
-                .map(|found| (found, "names others than `otlp`")),
-        )
-        .chain(get(SAMPLER).filter(|(_, value)| !SAMPLERS.contains(value)).map(|found| (found, "is no known sampler")))
-        .chain(ratio.filter(|(_, value)| value.parse::<f64>().is_err()).map(|found| (found, "is not a number")))
-        .chain(get(BATCH_SIZE).map(|found| (found, "is not settable")));
-    reasons.map(|((name, value), why)| format!("`{name}` is not used: `{}` {why}", shown(value))).collect()
+    let is_exporter = |value: &str| value.split(',').all(|exporter| exporter.trim().eq_ignore_ascii_case("otlp"));
+    // Without a value, a ratio is one that cannot be read.
+    let takes_ratio = environment.get(SAMPLER).is_some_and(|sampler| sampler.ends_with("traceidratio"));
+    let ratio = takes_ratio.then(|| environment.get(RATIO).unwrap_or_default());
+    let mut unused = Vec::new();
+    let mut check = |name: &str, value: Option<&str>, is_used: &dyn Fn(&str) -> bool, why: &str| {
+        if let Some(value) = value.filter(|value| !is_used(value)) {
+            unused.push(format!("`{name}` is not used: `{}` {why}", shown(value)));
+        }
+    };
+    for name in TIMEOUTS {
+        check(name, environment.get(name), &|value| is_number(value.trim()), "is not a whole number");
+    }
+    for name in NUMBERS {
+        check(name, environment.get(name), &is_number, "is not a whole number");
+    }
+    check(DISABLED, environment.get(DISABLED), &is_switch, "is neither `true` nor `false`");
+    check(EXPORTER, environment.get(EXPORTER), &is_exporter, "names others than `otlp`");
+    check(SAMPLER, environment.get(SAMPLER), &|value| SAMPLERS.contains(&value), "is no known sampler");
+    check(RATIO, ratio, &|value| value.parse::<f64>().is_ok(), "is not a number");
+    check(BATCH_SIZE, environment.get(BATCH_SIZE), &|_| false, "is not settable");
+    unused
 }
 
 #[cfg(test)]

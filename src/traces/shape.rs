@@ -399,12 +399,13 @@ mod tests {
         assert!(shaped(span("step", Vec::new()), true).is_none());
     }
 
-    /// An attribute that is attached under a key that no span lists would be lost in silence.
-    #[test]
-    fn every_attribute_that_is_attached_is_listed() {
-        let pattern = regex::Regex::new(r#"attach::\w+\(\s*"(\w+)""#).unwrap();
+    /// Calls `found` with the first group of each match in the source of these folders, and where it stands. Returns how
+    /// many there are.
+    fn look_through(folders: &[&str], pattern: &str, found: impl Fn(&str, &Path)) -> usize {
+        let pattern = regex::Regex::new(pattern).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut folders: Vec<_> = folders.iter().map(|folder| source.join(folder)).collect();
         let mut seen = 0;
-        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
@@ -412,39 +413,32 @@ mod tests {
                     folders.push(path);
                     continue;
                 }
-                let text = std::fs::read_to_string(&path).unwrap_or_default();
-                for found in pattern.captures_iter(&text) {
-                    let is_listed = |shape: &SpanShape| {
-                        shape.attributes.iter().copied().flatten().any(|(key, ..)| *key == &found[1])
-                    };
-                    assert!(SPANS.iter().any(is_listed), "{}: {}", path.display(), &found[1]);
+                for captures in pattern.captures_iter(&std::fs::read_to_string(&path).unwrap_or_default()) {
+                    found(&captures[1], &path);
                     seen += 1;
                 }
             }
         }
+        seen
+    }
+
+    /// An attribute that is attached under a key that no span lists would be lost in silence.
+    #[test]
+    fn every_attribute_that_is_attached_is_listed() {
+        let seen = look_through(&[""], r#"attach::\w+\(\s*"(\w+)""#, |name, path| {
+            let is_listed =
+                |shape: &SpanShape| shape.attributes.iter().copied().flatten().any(|(key, ..)| *key == name);
+            assert!(SPANS.iter().any(is_listed), "{}: {name}", path.display());
+        });
         assert!(seen > 20, "{seen} were looked at");
     }
 
     /// A part that is not known ends the key, and steps of different workers would have the same one.
     #[test]
     fn every_part_that_is_appended_to_a_key_is_known() {
-        let pattern = regex::Regex::new(r#"\.then\("(\w+)"\)"#).unwrap();
-        let mut seen = 0;
-        let mut folders =
-            ["run", "research"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name)).to_vec();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                for found in pattern.captures_iter(&std::fs::read_to_string(&path).unwrap_or_default()) {
-                    assert!(KEY_PARTS.contains(&&found[1]), "{}: {}", path.display(), &found[1]);
-                    seen += 1;
-                }
-            }
-        }
+        let seen = look_through(&["run", "research"], r#"\.then\("(\w+)"\)"#, |part, path| {
+            assert!(KEY_PARTS.contains(&part), "{}: {part}", path.display());
+        });
         assert!(seen > 5, "{seen} were looked at");
     }
 }

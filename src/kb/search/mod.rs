@@ -501,19 +501,20 @@ impl Searcher {
         most: Measured,
     ) -> Result<JudgedHits, SearchError> {
         let query = self.query(typed);
-        let Assessed { found, support, odds, unknown } = self.find_and_assess(&query, options, most).await?;
+        let mut assessed = self.find_and_assess(&query, options, most).await?;
+        let unknown = std::mem::take(&mut assessed.unknown);
         // A phrase is meant as it is quoted.
         let unknown = if query.phrases.is_empty() {
-            self.spelled_like(unknown, &found.hits, &options.filter).await?
+            self.spelled_like(unknown, &assessed.found.hits, &options.filter).await?
         } else {
             unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
         };
-        let Some(corrected) = spelling::corrected(typed, &unknown, &self.splitter) else {
-            return Ok(JudgedHits { found, support, odds, unknown, corrected: None, asked: query.language });
-        };
-        let Assessed { found, support, odds, .. } =
-            self.find_and_assess(&self.query(&corrected), options, most).await?;
-        Ok(JudgedHits { found, support, odds, unknown, corrected: Some(corrected), asked: query.language })
+        let corrected = spelling::corrected(typed, &unknown, &self.splitter);
+        if let Some(corrected) = &corrected {
+            assessed = self.find_and_assess(&self.query(corrected), options, most).await?;
+        }
+        let Assessed { found, support, odds, .. } = assessed;
+        Ok(JudgedHits { found, support, odds, unknown, corrected, asked: query.language })
     }
 
     /// Resolves the path globs of the options to documents of the index.

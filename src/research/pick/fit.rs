@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,16 @@ fn reading(text: String, hit: &Hit) -> DocumentHits {
     DocumentHits { document, hits: Vec::new() }
 }
 
+async fn searcher(index: &str, embedder: &Arc<dyn Embedder>) -> Searcher {
+    let index = Index::open(&IndexLocation::parse(index).unwrap()).await.unwrap();
+    Searcher::new(index, Ok(Arc::clone(embedder)))
+}
+
+/// Returns the options with which a run searches.
+fn options() -> SearchOptions {
+    SearchOptions { limit: 12, distinct: true, ..SearchOptions::default() }
+}
+
 /// Returns the documents of the hits, as a run reads them.
 fn readings(hits: &[Hit], folder: &str) -> Vec<DocumentHits> {
     let mut readings: Vec<(&str, DocumentHits)> = Vec::new();
@@ -107,12 +118,10 @@ async fn measure() {
     let mut cases = String::new();
     for line in sets.lines() {
         let [index, folder, questions] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let index = Index::open(&IndexLocation::parse(index).unwrap()).await.unwrap();
-        let searcher = Searcher::new(index, Ok(embedder.clone()));
+        let searcher = searcher(index, &embedder).await;
         for line in std::fs::read_to_string(questions).unwrap().lines() {
             let Query { text, gold, fair } = serde_json::from_str(line).unwrap();
-            let options = SearchOptions { limit: 12, distinct: true, ..SearchOptions::default() };
-            let readings = readings(&searcher.search(&text, &options).await.unwrap().hits, folder);
+            let readings = readings(&searcher.search(&text, &options()).await.unwrap().hits, folder);
             let question: Question = text.parse().unwrap();
             let sought = Sought::of(&text, searcher.splitter());
             let (mut candidates, _) = candidates(&readings, &text, &sought, searcher.splitter());
@@ -199,13 +208,11 @@ async fn add_matches() {
     for line in std::fs::read_to_string(&path).unwrap().lines() {
         let mut case: Judged = serde_json::from_str(line).unwrap();
         if !searchers.contains_key(&case.index) {
-            let index = Index::open(&IndexLocation::parse(&case.index).unwrap()).await.unwrap();
-            searchers.insert(case.index.clone(), Searcher::new(index, Ok(embedder.clone())));
+            searchers.insert(case.index.clone(), searcher(&case.index, &embedder).await);
         }
         let searcher = &searchers[&case.index];
         let folder = format!("{}/kb", case.index.trim_end_matches("/.dr/index"));
-        let options = SearchOptions { limit: 12, distinct: true, ..SearchOptions::default() };
-        let readings = readings(&searcher.search(&case.question, &options).await.unwrap().hits, &folder);
+        let readings = readings(&searcher.search(&case.question, &options()).await.unwrap().hits, &folder);
         let question: Question = case.question.parse().unwrap();
         let picked =
             pick(&NodeId::numbered(1), &question, &readings, searcher.splitter(), Some(embedder.as_ref())).unwrap();

@@ -161,10 +161,8 @@ impl WebOptions {
         let own: Option<BaseUrl> = self.base_url.as_deref().map(str::parse).transpose()?;
         let contact: Option<Contact> = self.contact.as_deref().map(str::parse).transpose()?;
         let key = match engine.variable().filter(|_| engine.has_key()) {
-            // Without a key, the engine answers all the same. One that a setting names must be there.
-            Some(usual)
-                if engine == SearchEngine::OpenAlex && self.key_env.is_none() && environment.get(usual).is_none() =>
-            {
+            // One with a pace answers without a key, too. A key that a setting names must be there.
+            Some(usual) if engine.pace().is_some() && self.key_env.is_none() && environment.get(usual).is_none() => {
                 None
             }
             Some(usual) => {
