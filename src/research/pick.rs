@@ -23,7 +23,7 @@ use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
 use super::question::Question;
 use super::sentence::Sentence;
-use super::unit::{Unit, UnitKind, items, units, units_of_page};
+use super::unit::{Unit, UnitKind, ends_open, items, units, units_of_page};
 use crate::base::language::Language;
 use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::{EmbedError, Embedder, Matches};
@@ -271,6 +271,7 @@ pub(crate) fn pick(
     }
     join(&mut kept);
     for (_, candidate) in &mut kept {
+        cut_loose_end(candidate);
         name_subject(candidate, &weights, splitter);
     }
     let mut picked = Vec::new();
@@ -440,7 +441,7 @@ fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
         let own = &text[unit.range.clone()];
         let is_open = |before: &Unit| {
             let between = text.get(before.range.end..unit.range.start).unwrap_or_default();
-            text[before.range.clone()].trim_end().ends_with(':') && !between.trim().is_empty()
+            ends_open(&text[before.range.clone()]) && !between.trim().is_empty()
         };
         let refers = unit.kind == UnitKind::Paragraph
             && (before.is_some_and(is_open) || REFERRING.iter().any(|opening| own.starts_with(opening)));
@@ -588,9 +589,22 @@ fn join(kept: &mut Vec<(String, Candidate<'_>)>) {
         let unit = &mut kept[at].1.unit;
         if joined.range.start < unit.range.start {
             unit.heading = joined.heading;
+        } else {
+            // Those at the end, which may be cut off.
+            unit.sentences = joined.sentences;
         }
         unit.range = unit.range.start.min(joined.range.start)..unit.range.end.max(joined.range.end);
         unit.pieces.clear();
+    }
+}
+
+/// Cuts off the last sentence of a text if it only leads to what is not shown: "You will get an error like this:"
+fn cut_loose_end(candidate: &mut Candidate<'_>) {
+    let leads_on = |own: &Candidate<'_>| own.unit.kind == UnitKind::Paragraph && ends_open(own.text());
+    let sentences = &candidate.unit.sentences;
+    let Some([.., said, last]) = sentences.get(..) else { return };
+    if leads_on(candidate) && last.range.end >= candidate.unit.range.end {
+        candidate.unit.range.end = said.range.end;
     }
 }
 
@@ -880,6 +894,14 @@ mod tests {
         assert!(quotes(&found[0])[0].contains("200 MB in others."));
         let found = picked(document, "Which formats are accepted?");
         assert_eq!(quotes(&found[0]), ["These formats are accepted:\n\n- png\n- jpg"]);
+    }
+
+    #[test]
+    fn sentence_that_leads_to_what_is_not_shown_is_cut_off() {
+        let document = "# Valve\n\nThe valve of the pump opens to the left. Its handle is red, and turning it the other way \
+                        breaks it. You will then see an error like this:\n\n```console\n{{#include ../out.txt}}\n```\n";
+        let found = picked(document, "How does the valve of the pump open?");
+        assert!(quotes(&found[0])[0].ends_with("breaks it."), "{found:#?}");
     }
 
     #[test]

@@ -20,6 +20,9 @@ const MAX_LEAD_IN: usize = 400;
 /// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.
 const MAX_LABEL_WORDS: usize = 8;
 
+/// Words of a sentence that announces the list or table after it.
+const ANNOUNCING: [&str; 2] = ["following", "follows"];
+
 /// Kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitKind {
@@ -266,20 +269,32 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
     units
 }
 
+/// Returns whether a text ends with a colon, so that it is not complete without what follows.
+pub(super) fn ends_open(text: &str) -> bool {
+    text.trim_end().trim_end_matches(['*', '_']).ends_with([':', '：'])
+}
+
+/// Returns whether a sentence announces a list or table, without a colon: "The framework has the following parts."
+fn announces(sentence: &str) -> bool {
+    sentence.split(|letter: char| !letter.is_alphabetic()).any(|word| ANNOUNCING.contains(&word))
+}
+
 /// Returns where the lead-in of a block begins in the paragraph before it, and whether that is the whole paragraph.
 fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind) -> Option<(usize, bool)> {
     let text = &document[paragraph.range.clone()];
-    let ends_open = text.trim_end_matches(['*', '_']).ends_with([':', '：']);
     let is_label = count_words(text) <= MAX_LABEL_WORDS && !text.ends_with(is_end);
-    let is_short = text.len() <= MAX_LEAD_IN;
-    match kind {
-        UnitKind::Paragraph => None,
-        UnitKind::List { .. } | UnitKind::Table | UnitKind::Callout if !ends_open && !is_label => None,
-        _ if is_short => Some((paragraph.range.start, true)),
-        _ => {
-            let last = sentences_in(document, &paragraph.range, every_sentence).pop()?;
-            Some((last.range.start, false))
-        }
+    let last = || sentences_in(document, &paragraph.range, every_sentence).pop();
+    let announces = || last().is_some_and(|last| announces(&last.plain));
+    let leads = match kind {
+        UnitKind::Paragraph => false,
+        UnitKind::Code => true,
+        UnitKind::Callout => is_label || ends_open(text),
+        UnitKind::List { .. } | UnitKind::Table => is_label || ends_open(text) || announces(),
+    };
+    match () {
+        () if !leads => None,
+        () if text.len() <= MAX_LEAD_IN => Some((paragraph.range.start, true)),
+        () => Some((last()?.range.start, false)),
     }
 }
 
@@ -528,6 +543,14 @@ mod tests {
         assert_eq!(units[1].pieces.len(), 2);
         assert_eq!(&document[units[3].head()], "**Limits**\n\n| a | b |\n|---|---|\n");
         assert!(units.iter().all(|unit| unit.headings == ["Setup"]));
+    }
+
+    #[test]
+    fn list_that_is_announced_without_a_colon_keeps_what_announces_it() {
+        let document =
+            "# Pump\n\nVersion 2 has the following features.\n\n- a valve\n- a lamp\n\nIt is old.\n\n- a tank\n";
+        let list = "List { is_ordered: false }: Version 2 has the following features.\n\n- a valve\n- a lamp";
+        assert_eq!(shown(document), [list, "Paragraph: It is old.", "List { is_ordered: false }: - a tank"]);
     }
 
     #[test]

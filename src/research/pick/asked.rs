@@ -296,6 +296,7 @@ impl AnswerKind {
         let lower = question.to_lowercase();
         let starts = |opening: &str| lower.trim_start().starts_with(opening);
         match () {
+            () if has(&["mean by ", "stand for"]) => Self::Definition,
             () if has(&[
                 "how many ",
                 "what percent",
@@ -408,7 +409,7 @@ mod tests {
             ),
             (
                 AnswerKind::Definition,
-                ["What does it mean when a lamp blinks?", "What is a valve?", "What does this class do when it fails?"],
+                ["What does it mean when a lamp blinks?", "What is a valve?", "What do you mean by a red lamp?"],
             ),
             (
                 AnswerKind::Other,
