@@ -422,6 +422,28 @@ fn resumed_run_continues_its_trace() {
 
 #[test]
 fn failed_call_has_the_class_of_its_error_and_not_its_words() {
+#[test]
+fn resumed_run_is_sampled_as_its_root_was() {
+    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
+    let world = world_at(&server).with_variable(ENDPOINT, collector.address());
+    for (sampler, ratio, is_kept) in [
+        ("parentbased_traceidratio", "0", false),
+        ("traceidratio", "0", false),
+        ("parentbased_always_off", "", false),
+        ("parentbased_traceidratio", "1", true),
+    ] {
+        let before = collector.spans().len();
+        for args in [&["plan", "--quiet", QUESTION][..], &["resume", "--quiet"]] {
+            let mut command = world.command(args);
+            command.env("OTEL_TRACES_SAMPLER", sampler).env("OTEL_TRACES_SAMPLER_ARG", ratio);
+            world.run_of(command.output().unwrap()).succeeded();
+        }
+        let new = &collector.spans()[before..];
+        assert_eq!(operation(new, "invoke_workflow").len(), if is_kept { 2 } else { 0 }, "{sampler} {ratio}");
+        assert_eq!(new.is_empty(), !is_kept, "{sampler} {ratio}");
+    }
+}
+
     let collector = Collector::start();
     let server = faulty(ONE_ROUND, |request| {
         (request.form() == Some("verdict")).then(|| Response::text(400, "the reactor is secret"))
