@@ -120,6 +120,8 @@ fn spans_of_a_run_have_the_parents_kinds_and_attributes_of_the_conventions() {
     assert_eq!(of(run, "dr.run.id"), runs(&world)[0]);
     assert_eq!((of(run, "dr.run.stop_reason"), of(run, "gen_ai.workflow.name")), ("complete".into(), "dr".into()));
     let cost = report["usage"]["total"]["cost_usd"].as_f64().unwrap();
+    let nodes = report["tree"]["nodes"].as_array().unwrap().len();
+    assert_eq!(of(run, "dr.run.nodes"), nodes.to_string(), "as `dr runs` and the report count them");
     assert!(cost > 0.0 && (number(run, "dr.run.cost_usd") - cost).abs() < 1e-9, "{cost} {run:#?}");
 
     let [round] = named(&spans, "round")[..] else { panic!("{spans:#?}") };
@@ -421,8 +423,6 @@ fn resumed_run_continues_its_trace() {
 }
 
 #[test]
-fn failed_call_has_the_class_of_its_error_and_not_its_words() {
-#[test]
 fn resumed_run_is_sampled_as_its_root_was() {
     let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
     let world = world_at(&server).with_variable(ENDPOINT, collector.address());
@@ -444,6 +444,8 @@ fn resumed_run_is_sampled_as_its_root_was() {
     }
 }
 
+#[test]
+fn failed_call_has_the_class_of_its_error_and_not_its_words() {
     let collector = Collector::start();
     let server = faulty(ONE_ROUND, |request| {
         (request.form() == Some("verdict")).then(|| Response::text(400, "the reactor is secret"))
