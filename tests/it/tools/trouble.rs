@@ -18,8 +18,8 @@ fn asked(models: &ModelServer, world: &World) -> (Value, String, String) {
 fn server_that_hangs_dies_or_floods_leaves_the_run_alive_and_its_report_says_so() {
     for (mode, said) in [
         ("hang", "no reply in 1 s"),
-        ("die", "server exited or sent an oversized message"),
-        ("flood", "server exited or sent an oversized message"),
+        ("die", "server exited"),
+        ("flood", "server sent an oversized message"),
     ] {
         let models = caller(read_ticket(&json!({ "number": 7 })));
         let world = world_at(&models);
@@ -34,6 +34,25 @@ fn server_that_hangs_dies_or_floods_leaves_the_run_alive_and_its_report_says_so(
         assert!(from_tools(&report).is_empty(), "{mode}");
         assert_eq!(report["evidence"][0]["source"]["kind"], "kb", "{mode}: the rest is found");
     }
+}
+
+#[test]
+fn server_that_sends_other_bytes_than_utf8_is_left_out_at_once() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    // A call would wait longer than the test may take.
+    set(&world, &script, "timeout_seconds = 600\n");
+    script.write("mode", "latin1");
+    let life = script.life();
+    let (_, limitations, told) = asked(&models, &world);
+    life.join().unwrap();
+    let said = "source `mcp:tickets` failed: server sent a message that is not UTF-8";
+    assert!(limitations.contains(said), "{limitations}");
+    assert!(told.contains("source `mcp:tickets` is not available"), "{told}");
+    script.write("server.sh", "printf 'caf\\351\\n'; cat");
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains("connection failed: server sent a message that is not UTF-8"), "{checked}");
 }
 
 #[test]
