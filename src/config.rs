@@ -35,7 +35,7 @@ pub(crate) use self::edit::Written;
 pub(crate) use self::kind::{dollars, duration};
 pub use self::layers::Flags;
 pub(crate) use self::rows::{SETTINGS, bounds};
-pub(crate) use self::trust::Trust;
+pub(crate) use self::trust::{Trust, Trustable};
 pub use self::trust::TrustError;
 
 use self::kind::address_shown;

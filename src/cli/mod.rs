@@ -14,6 +14,8 @@ pub(crate) mod progress;
 
 mod completions;
 
+mod prompt;
+
 mod signal;
 
 mod allocator;
@@ -334,8 +336,8 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Model(args) => model::model(ui, engine(&flags)?, args).await,
         // Before an engine, which is refused where this is needed.
         Command::Trust(args) => match &args.mcp {
-            Some(server) => trust::trust_server(ui, &engine(&flags)?, server, args.json).await,
-            None => trust::trust(ui, &args),
+            Some(server) => trust::trust_server(ui, &engine(&flags)?, server, &args).await,
+            None => trust::trust(ui, &args).await,
         },
         Command::Completions(args) => completions::completions(ui, &args),
         Command::Man(args) => completions::man(&args),

@@ -208,7 +208,16 @@ fn tool_that_says_something_else_than_before_is_refused_until_that_is_accepted()
     let (report, ..) = asked(&models, &world);
     assert!(from_tools(&report).is_empty(), "asking again does not accept it");
 
-    let trusted = world.dr(["trust", "--mcp", "tickets"]).succeeded();
+    assert_eq!(world.dr(["trust", "--mcp", "tickets"]).exit, Some(2), "there is no terminal to ask on");
+    #[cfg(target_os = "linux")]
+    {
+        let declined = world.dr_on_a_terminal("trust --mcp tickets", "n\n");
+        assert_eq!(declined.exit, Some(1), "{declined}");
+        let asked = format!("  now:    {changed}\r\n");
+        assert!(declined.stdout.contains(&asked) && declined.stdout.contains("trust this? [y/N] "), "{declined}");
+        assert!(world.dr(["doctor"]).stdout.contains("`tickets.read` is refused"), "it was not accepted");
+    }
+    let trusted = world.dr(["trust", "--yes", "--mcp", "tickets"]).succeeded();
     assert!(
         trusted.stderr.contains("`tickets.read`: its description has changed\n  before: Reads a ticket.\n"),
         "{trusted}"
@@ -216,7 +225,7 @@ fn tool_that_says_something_else_than_before_is_refused_until_that_is_accepted()
     assert!(trusted.stderr.contains(&format!("  now:    {changed}\n          {{\"type\":")), "{trusted}");
     let (report, ..) = asked(&models, &world);
     assert_eq!(from_tools(&report)[0]["quote"], TICKET);
-    let unknown = world.dr(["trust", "--mcp", "wiki"]);
+    let unknown = world.dr(["trust", "--yes", "--mcp", "wiki"]);
     assert_eq!(unknown.exit, Some(1), "{unknown}");
     assert!(unknown.stderr.contains("no server `wiki` in your settings"), "{unknown}");
 }
