@@ -272,9 +272,12 @@ pub fn run() -> ExitCode {
     log_span.record("exit", exit as u8);
     drop(log_span);
     // After the output, which must not wait for a collector.
-    let patience = if exit == Exit::Interrupted { TRACES_AFTER_SIGNAL } else { TRACES };
-    if let Some(note) = traces.and_then(|traces| traces.finish(patience)) {
-        events.note(&mut ui, &note);
+    if let Some(traces) = traces {
+        let patience = if exit == Exit::Interrupted { TRACES_AFTER_SIGNAL } else { TRACES };
+        let stop = signal::ended(exit);
+        if let Some(note) = traces.finish(patience, &runtime, &stop) {
+            events.note(&mut ui, &note);
+        }
     }
     // An aborted task that has started one may not be dropped before the process ends.
     kill_programs();

@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+#[cfg(unix)]
+use std::process::Stdio;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -354,6 +356,27 @@ fn collector_that_is_down_slow_or_refuses_costs_a_note_and_changes_neither_answe
     command.env(ENDPOINT, format!("http://{}", hanging.address()));
     let asked = world.run_of(command.output().unwrap()).succeeded();
     assert!(asked.stderr.contains("note: traces were not exported: the collector took longer than 3000 ms"), "{asked}");
+}
+
+#[cfg(unix)]
+#[test]
+fn signal_while_a_collector_is_waited_for_drops_the_traces_and_keeps_the_exit_code() {
+    crate::signals::deliver_signals();
+    let world = topics();
+    for (question, exit) in [(ABOUT_ONE, 0), ("Who painted the ceiling of the chapel?", 3)] {
+        let without = world.dr(["ask", "--fresh", question]);
+        assert_eq!(without.exit, Some(exit), "{without}");
+        let (collector, has_come) = crate::mcp::hanging();
+        let mut command = world.command(["ask", "--fresh", question]);
+        // Nothing is sent before the end.
+        command.env(ENDPOINT, format!("http://{}", collector.address())).env("OTEL_BSP_SCHEDULE_DELAY", "600000");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        has_come.recv().unwrap();
+        super::kills::send("INT", &child);
+        let asked = world.run_of(child.wait_with_output().unwrap());
+        assert_eq!((asked.exit, answer(&asked)), (Some(exit), answer(&without)), "{asked}");
+        assert!(asked.stderr.contains("note: traces were not exported: interrupted\n"), "{asked}");
+    }
 }
 
 #[test]
