@@ -112,12 +112,7 @@ pub(super) async fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliErro
 }
 
 /// Shows the tools of a server, and accepts them with the user's consent.
-pub(super) async fn trust_server(
-    ui: &mut Ui,
-    engine: &Engine,
-    name: &str,
-    args: &TrustArgs,
-) -> Result<Exit, CliError> {
+pub(super) async fn trust_server(ui: &mut Ui, engine: &Engine, name: &str, args: &TrustArgs) -> Result<Exit, CliError> {
     args.check_consent()?;
     let consent = async |AcceptedTools { server, tools }: &AcceptedTools| {
         if tools.is_empty() {

@@ -97,6 +97,14 @@ pub enum TrustError {
         /// The `.dr`, or the folder of a named index.
         path: PathBuf,
     },
+    /// The note about it could not be written to the user's data folder.
+    #[error("failed to write `{path}`")]
+    Note {
+        /// The note.
+        path: PathBuf,
+        /// The error of the file system.
+        source: Error,
+    },
     /// A file or folder could not be read or written.
     #[error("failed to {action} `{path}`")]
     File {
@@ -122,6 +130,11 @@ impl TrustError {
             Self::Owner { path } => Some(format!("if you trust the new owner, run `dr trust {}`", folder(path))),
             Self::Theirs { path } => Some(format!("if you trust that user, run `dr trust {}`", path.display())),
             Self::Open { path } => Some(format!("run `chmod go-w {}`", path.display())),
+            Self::Note { .. } => Some(
+                "what dr made and what you trust is noted there: set `XDG_DATA_HOME` or `HOME` to a folder that you can \
+                 write to"
+                    .to_owned(),
+            ),
             Self::File { action: "create", path, source } => in_the_way(path, source),
             Self::File { .. } => None,
         }
@@ -289,7 +302,7 @@ impl Trust {
             create_private(&self.notes)?;
             write_private(&path, &serde_json::to_vec(&note)?)
         };
-        write().map_err(TrustError::file("create", &path))
+        write().map_err(|source| TrustError::Note { path, source })
     }
 
     fn remove(&self, parts: &[&str]) -> Result<(), TrustError> {

@@ -198,8 +198,10 @@ fn unused(environment: &Environment) -> Vec<String> {
     check(BATCH_SIZE, environment.get(BATCH_SIZE), &|_| false, "is not settable");
     let mut check_parts = |name: &str, is_used: &dyn Fn(&str, &str) -> bool, why: &str| {
         let parts = environment.get(name).unwrap_or_default().split_terminator(',').zip(1..);
-        let is_unused =
-            |part: &str| !part.trim().is_empty() && !part.split_once('=').is_some_and(|(key, value)| is_used(key.trim(), value.trim()));
+        let is_unused = |part: &str| {
+            !part.trim().is_empty()
+                && !part.split_once('=').is_some_and(|(key, value)| is_used(key.trim(), value.trim()))
+        };
         // By its number, since its text may be a key.
         unused.extend(
             parts

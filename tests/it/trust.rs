@@ -112,6 +112,31 @@ fn trust_on_a_terminal_shows_what_would_be_used_and_asks() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn commands_work_without_home_if_the_system_knows_a_home_folder() {
+    let world = World::with_kb();
+    for args in [&["index", "kb", "--no-embed"][..], &["ask", "--offline", QUESTION], &["runs"], &["doctor"]] {
+        let mut command = world.command(args);
+        // Otherwise they would use the home folder of whoever runs the tests.
+        for name in ["CONFIG", "CACHE", "DATA"] {
+            command.env(format!("XDG_{name}_HOME"), world.home(name));
+        }
+        let run = world.run_of(command.env_remove("HOME").output().unwrap());
+        assert!(matches!(run.exit, Some(0 | 3)), "{run}");
+    }
+    assert_eq!(names(&world.home("DATA/dr/trusted")).len(), 1);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn data_folder_that_cannot_be_written_is_said_with_the_variables_that_move_it() {
+    let world = World::with_kb();
+    let mut command = world.command(["index", "kb", "--no-embed"]);
+    assert_refused(&world.run_of(command.env("HOME", "/proc").output().unwrap()), "set `XDG_DATA_HOME` or `HOME`");
+    assert!(!world.path(".dr").exists());
+}
+
 #[test]
 fn dr_folder_found_upward_or_named_is_judged_like_one_that_is_here() {
     let world = world_that_came_with_a_dr();

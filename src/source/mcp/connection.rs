@@ -7,9 +7,9 @@ use std::error::Error;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::{Arc, OnceLock};
 #[cfg(unix)]
 use std::sync::{Mutex, PoisonError};
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 

@@ -123,7 +123,8 @@ fn is_asked_beside(engine: &str, args: &[&str]) -> String {
     let all = models.received();
     let reads_inside = !args.contains(&"web");
     assert!(SECRETS.iter().all(|secret| all.contains(secret) == reads_inside), "a model was shown the secrets");
-    let searched = if engine.is_empty() { "by searching public tool servers." } else { "by searching the web (fixture)." };
+    let searched =
+        if engine.is_empty() { "by searching public tool servers." } else { "by searching the web (fixture)." };
     for request in models.requests().into_iter().filter(|request| request.form() == Some("step")) {
         let words = request.said();
         let (inside, outside) = (words.contains("`tickets.find`:"), words.contains("`wiki.find`:"));

@@ -16,11 +16,9 @@ fn asked(models: &ModelServer, world: &World) -> (Value, String, String) {
 
 #[test]
 fn server_that_hangs_dies_or_floods_leaves_the_run_alive_and_its_report_says_so() {
-    for (mode, said) in [
-        ("hang", "no reply in 1 s"),
-        ("die", "server exited"),
-        ("flood", "server sent an oversized message"),
-    ] {
+    for (mode, said) in
+        [("hang", "no reply in 1 s"), ("die", "server exited"), ("flood", "server sent an oversized message")]
+    {
         let models = caller(read_ticket(&json!({ "number": 7 })));
         let world = world_at(&models);
         let script = Script::new(&world, "tickets");
