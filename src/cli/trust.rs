@@ -85,28 +85,26 @@ impl TrustArgs {
 
 /// Runs the command.
 pub(super) async fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliError> {
-    if args.revoke {
-        let folder = Engine::revoke_trust(&args.folder)?;
-        match args.json {
-            true => ui.print(&versioned(&json!({ "folder": folder, "trusted": false }))?)?,
-            false => ui.tell(&format!(
-                "`{}` is not trusted: neither its `.dr` nor a key in its `.env` is used",
-                folder.display()
-            )),
+    let folder = if args.revoke {
+        Engine::revoke_trust(&args.folder)?
+    } else {
+        args.check_consent()?;
+        let Trustable { folder, parts } = Engine::trustable(&args.folder)?;
+        let parts: String = parts.iter().map(|(name, what)| format!("\n  {name:<7} {what}")).collect();
+        // A line break in the name of the folder could pass for one of the parts.
+        let shown = format!("trusting `{}` lets dr use:{parts}", one_line(&folder.to_string_lossy()));
+        if !args.has_consent(ui, &shown).await {
+            return Ok(Exit::Failed);
         }
-        return Ok(Exit::Done);
-    }
-    args.check_consent()?;
-    let Trustable { folder, parts } = Engine::trustable(&args.folder)?;
-    let parts: String = parts.iter().map(|(name, use_)| format!("\n  {name:<7} {use_}")).collect();
-    let shown = format!("to be used in `{}`, now and later:{parts}", folder.display());
-    if !args.has_consent(ui, &shown).await {
-        return Ok(Exit::Failed);
-    }
-    let folder = Engine::trust(&args.folder)?;
-    match args.json {
-        true => ui.print(&versioned(&json!({ "folder": folder, "trusted": true }))?)?,
-        false => ui.tell(&format!("`{}` is trusted", folder.display())),
+        Engine::trust(&folder)?
+    };
+    let shown = folder.display();
+    match (args.json, args.revoke) {
+        (true, _) => ui.print(&versioned(&json!({ "folder": folder, "trusted": !args.revoke }))?)?,
+        (false, true) => {
+            ui.tell(&format!("`{shown}` is not trusted: neither its `.dr` nor a key in its `.env` is used"));
+        }
+        (false, false) => ui.tell(&format!("`{shown}` is trusted")),
     }
     Ok(Exit::Done)
 }
@@ -127,12 +125,10 @@ pub(super) async fn trust_server(ui: &mut Ui, engine: &Engine, name: &str, args:
     let Some(accepted) = accepted.transpose()? else { return Ok(Exit::Interrupted) };
     let Some(accepted) = accepted else { return Ok(Exit::Failed) };
     let tools = accepted.tools.len();
-    match args.json {
-        true => ui.print(&versioned(&accepted)?)?,
-        false if tools > 0 => {
-            ui.tell(&format!("trusted as described: {} of `{}`", counted(tools, "tool"), accepted.server));
-        }
-        false => {}
+    if args.json {
+        ui.print(&versioned(&accepted)?)?;
+    } else if tools > 0 {
+        ui.tell(&format!("trusted as described: {} of `{}`", counted(tools, "tool"), accepted.server));
     }
     Ok(Exit::Done)
 }
