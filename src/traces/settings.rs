@@ -29,6 +29,9 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 /// The time-out that OpenTelemetry specifies.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Variables of how requests are compressed, the more specific first.
+const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+
 /// Variables of the headers of each request, the more specific first.
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 
@@ -175,6 +178,7 @@ impl TraceSettings {
 fn unused(environment: &Environment) -> Vec<String> {
     let is_number = |value: &str| value.parse::<u64>().is_ok();
     let is_switch = |value: &str| ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
+    let is_compression = |value: &str| ["gzip", "none"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
     let is_exporter = |value: &str| value.split(',').all(|exporter| exporter.trim().eq_ignore_ascii_case("otlp"));
     // Without a value, a ratio is one that cannot be read.
     let takes_ratio = environment.get(SAMPLER).is_some_and(|sampler| sampler.ends_with("traceidratio"));
@@ -190,6 +194,9 @@ fn unused(environment: &Environment) -> Vec<String> {
     }
     for name in NUMBERS {
         check(name, environment.get(name), &is_number, "is not a whole number");
+    }
+    for name in COMPRESSIONS {
+        check(name, environment.get(name), &is_compression, "is neither `gzip` nor `none`");
     }
     check(DISABLED, environment.get(DISABLED), &is_switch, "is neither `true` nor `false`");
     check(EXPORTER, environment.get(EXPORTER), &is_exporter, "names others than `otlp`");
@@ -304,6 +311,7 @@ mod tests {
         for (name, value) in [
             (TIMEOUTS[0], "soon"),
             (NUMBERS[1], "-1"),
+            (COMPRESSIONS[1], "zstd"),
             (DISABLED, "1"),
             (EXPORTER, "otlp,console"),
             (SAMPLER, "half"),
@@ -316,8 +324,13 @@ mod tests {
             unused(TIMEOUTS[0], "soon"),
             ["`OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` is not used: `soon` is not a whole number"]
         );
-        for (name, value) in [(TIMEOUTS[1], " 100 "), (DISABLED, "False"), (EXPORTER, "otlp"), (SAMPLER, "always_off")]
-        {
+        for (name, value) in [
+            (TIMEOUTS[1], " 100 "),
+            (COMPRESSIONS[0], "GZIP"),
+            (DISABLED, "False"),
+            (EXPORTER, "otlp"),
+            (SAMPLER, "always_off"),
+        ] {
             assert!(unused(name, value).is_empty(), "{name}={value}");
         }
     }
