@@ -351,6 +351,14 @@ impl Place {
         }
     }
 
+    /// Returns [`Self::for_people`] without what [`Self::names`] says: for a call, its tool.
+    pub(crate) fn beside_names(&self) -> String {
+        match self {
+            Self::Kb { .. } | Self::Web { .. } => self.for_people(),
+            Self::Mcp { server, tool, .. } => format!("mcp:{server}/{tool}"),
+        }
+    }
+
     /// Returns a call with its arguments in full, which identify it; `None` for a place that is no call.
     pub(crate) fn call(&self) -> Option<String> {
         let Self::Mcp { server, tool, arguments, .. } = self else { return None };
