@@ -35,8 +35,8 @@ pub(crate) use self::edit::Written;
 pub(crate) use self::kind::{dollars, duration};
 pub use self::layers::Flags;
 pub(crate) use self::rows::{SETTINGS, bounds};
-pub(crate) use self::trust::Trust;
 pub use self::trust::TrustError;
+pub(crate) use self::trust::{Trust, Trustable};
 
 use self::kind::address_shown;
 pub(crate) use self::layers::DEFAULT;
@@ -270,7 +270,8 @@ impl ConfigError {
                 Some("`kb/reference/configuration.md` in dr's manual lists the settings".into())
             }
             Self::Table { source, .. } => source.hint(),
-            Self::NoHome(_) | Self::NoCurrent(_) => None,
+            Self::NoHome(_) => Some("set `HOME` to a folder that you can write to".into()),
+            Self::NoCurrent(_) => None,
         }
     }
 

@@ -1,6 +1,5 @@
 //! `dr ask`: answer a question.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,6 +11,7 @@ use super::exit::Exit;
 use super::limits::LimitArgs;
 use super::live::{EventFormat, Live};
 use super::plan::{print_plan, read_plan};
+use super::prompt;
 use super::question::QuestionArgs;
 use super::report::ReportArgs;
 use super::signal::interruptible;
@@ -113,12 +113,11 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         live.finish();
         return print_plan(ui, &planned?, args.report.is_json());
     }
-    // The question goes to stderr, and the answer comes from stdin.
-    let asks_back = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let asks_back = !args.yes && prompt::can_ask();
     let ask_back = |question: String| -> BoxFuture<'static, Option<String>> {
         let pause = live.pause();
         Box::pin(async move {
-            let answer = ask_back(&question).await;
+            let answer = prompt::line(&format!("{}\n(empty to continue without) > ", one_line(&question))).await;
             drop(pause);
             answer
         })
@@ -131,22 +130,4 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         args.events.note(ui, &format!("`dr resume {run}` continues this run"));
     }
     Ok(exit)
-}
-
-/// Asks the user a question on the terminal. Returns `None` without an answer.
-async fn ask_back(question: &str) -> Option<String> {
-    let mut err = std::io::stderr();
-    let question = one_line(question);
-    write!(err, "{question}\n(empty to continue without) > ").and_then(|()| err.flush()).ok()?;
-    // On a detached thread, so that a stopped run need not wait for a blocking read of stdin.
-    let (said, answer) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let mut answer = String::new();
-        if std::io::stdin().read_line(&mut answer).is_ok() {
-            // The run may have been stopped meanwhile.
-            let _ = said.send(answer);
-        }
-    });
-    let answer = answer.await.ok()?.trim().to_owned();
-    (!answer.is_empty()).then_some(answer)
 }

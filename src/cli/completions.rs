@@ -82,6 +82,11 @@ pub(super) fn answered() -> bool {
     !matches!(answer, Ok(Ok(false)))
 }
 
+/// Completes the words that an argument takes, if their type does not tell clap.
+pub(super) fn words(words: &'static [&'static str]) -> ArgValueCandidates {
+    ArgValueCandidates::new(|| words.iter().map(CompletionCandidate::new).collect())
+}
+
 /// Completes ids of runs, with their questions.
 pub(super) fn runs() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {

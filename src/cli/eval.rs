@@ -33,7 +33,7 @@ pub(super) struct EvalArgs {
     qrels: PathBuf,
 
     /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", add = completions::words(&["hybrid", "lexical", "vector"]))]
     mode: Option<SearchMode>,
 
     /// Measure only this collection

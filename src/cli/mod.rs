@@ -14,6 +14,8 @@ pub(crate) mod progress;
 
 mod completions;
 
+mod prompt;
+
 mod signal;
 
 mod allocator;
@@ -270,9 +272,12 @@ pub fn run() -> ExitCode {
     log_span.record("exit", exit as u8);
     drop(log_span);
     // After the output, which must not wait for a collector.
-    let patience = if exit == Exit::Interrupted { TRACES_AFTER_SIGNAL } else { TRACES };
-    if let Some(note) = traces.and_then(|traces| traces.finish(patience)) {
-        events.note(&mut ui, &note);
+    if let Some(traces) = traces {
+        let patience = if exit == Exit::Interrupted { TRACES_AFTER_SIGNAL } else { TRACES };
+        let stop = signal::ended(exit);
+        if let Some(note) = traces.finish(patience, &runtime, &stop) {
+            events.note(&mut ui, &note);
+        }
     }
     // An aborted task that has started one may not be dropped before the process ends.
     kill_programs();
@@ -334,8 +339,8 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Model(args) => model::model(ui, engine(&flags)?, args).await,
         // Before an engine, which is refused where this is needed.
         Command::Trust(args) => match &args.mcp {
-            Some(server) => trust::trust_server(ui, &engine(&flags)?, server, args.json).await,
-            None => trust::trust(ui, &args),
+            Some(server) => trust::trust_server(ui, &engine(&flags)?, server, &args).await,
+            None => trust::trust(ui, &args).await,
         },
         Command::Completions(args) => completions::completions(ui, &args),
         Command::Man(args) => completions::man(&args),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::completions;
 use super::error::CliError;
 use super::search::FilterArgs;
 use super::ui::Ui;
@@ -28,7 +29,7 @@ pub(super) struct QuestionArgs {
     cover: Vec<String>,
 
     /// Sources for every sub-question: `internal`, `web` or `mixed` (default: as planned)
-    #[arg(long, value_name = "WHERE")]
+    #[arg(long, value_name = "WHERE", add = completions::words(&["internal", "web", "mixed"]))]
     source: Option<SourceHint>,
 
     /// Do not fetch the pages Deep Research cites; its claims stay unchecked
@@ -42,6 +43,7 @@ pub(super) struct QuestionArgs {
 
     /// Depth of the research: `quick`, `iterative`, `deep` or `auto` (by the question)
     #[arg(long, value_name = "MODE", default_value = "auto", hide_default_value = true)]
+    #[arg(add = completions::words(&["quick", "iterative", "deep", "auto"]))]
     mode: Mode,
 }
 

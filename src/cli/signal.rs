@@ -1,6 +1,7 @@
 //! Handles SIGINT, SIGTERM and SIGHUP: the first signal stops the work, which ends the program within two seconds; the
 //! second ends it at once.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -11,6 +12,15 @@ use crate::engine::kill_programs;
 /// How long work may continue after the first signal. Work that does not end by then is lost, as in a crash: its stored
 /// results are kept, and the next run does the rest.
 const GRACE: Duration = Duration::from_millis(1_500);
+
+/// Exit code after a signal.
+static EXIT: AtomicU8 = AtomicU8::new(Exit::Interrupted as u8);
+
+/// Keeps the exit code of a command that has ended, whatever signals follow. Returns a token that the next one cancels.
+pub(super) fn ended(exit: Exit) -> CancellationToken {
+    EXIT.store(exit as u8, Ordering::Release);
+    interruptible()
+}
 
 /// Returns a token that the first signal cancels. A second signal, or [`GRACE`] after the first, ends the program.
 ///
@@ -32,7 +42,7 @@ pub(super) fn interruptible() -> CancellationToken {
             let _ = tokio::time::timeout(GRACE, signals.next()).await;
             // They are in groups of their own, which no signal of a terminal reaches.
             kill_programs();
-            std::process::exit(Exit::Interrupted as i32);
+            std::process::exit(EXIT.load(Ordering::Acquire).into());
         });
     });
     // Handlers are installed before this returns, so that an early signal stops the work in order too.

@@ -11,6 +11,7 @@ use super::ui::{BAD, NOTE, PLACE, Ui, styled};
 use crate::base::line::{counted, cut, one_line, shortened};
 use crate::engine::{CitationState, Engine, VerifiedCitation, VerifiedReport, VerifyRequest};
 use crate::render::json::versioned;
+use crate::render::saved::CitedPlace;
 
 /// Most characters of a quote that are printed.
 const MAX_QUOTE_CHARS: usize = 80;
@@ -95,10 +96,41 @@ fn line(citation: &VerifiedCitation, online: bool) -> Option<String> {
         CitationState::NotChecked { .. } if !online => return None,
         CitationState::NotChecked { why } => styled(NOTE, &format!("not checked: {}", shortened(why))),
         CitationState::Moved { now } if now == source => styled(NOTE, "moved here, updated"),
-        CitationState::Moved { now } => styled(NOTE, &format!("moved to {}", now.for_people())),
+        CitationState::Moved { now } => styled(NOTE, &moved(source, now)),
         CitationState::Changed => format!("{}: {}", styled(BAD, "changed"), quote()),
         CitationState::Gone => format!("{}: {}", styled(BAD, "gone"), quote()),
         CitationState::Unreadable { why } => format!("{}: {}", styled(BAD, "unreadable"), shortened(why)),
     };
     Some(format!("{}: {said}", styled(PLACE, &source.for_people())))
+}
+
+/// Returns where a quote is now. A collection is named only if it is another one.
+fn moved(source: &CitedPlace, now: &CitedPlace) -> String {
+    let moved = format!("moved to {}", now.for_people());
+    match (source, now) {
+        (CitedPlace::File { collection: before, .. }, CitedPlace::File { collection, .. }) if before != collection => {
+            format!("{moved} of collection `{}`", one_line(collection))
+        }
+        _ => moved,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::ContentHash;
+
+    #[test]
+    fn other_collection_of_a_moved_quote_is_named() {
+        let in_collection = |collection: &str| CitedPlace::File {
+            collection: collection.into(),
+            path: "a.md".into(),
+            line_start: 1,
+            line_end: 2,
+            content_hash: ContentHash::of(b"x"),
+        };
+        let (kb, notes) = (in_collection("kb"), in_collection("notes"));
+        assert_eq!(moved(&kb, &notes), "moved to a.md:1-2 of collection `notes`");
+        assert_eq!(moved(&kb, &kb), "moved to a.md:1-2");
+    }
 }

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::{DOTENV_FILE, PROJECT_FILE};
 use crate::base::folder::{create_private, in_the_way, write_private};
 use crate::base::id::ContentHash;
 use crate::kb::index::DR_FOLDER;
@@ -42,6 +43,15 @@ const MAX_ID_BYTES: u64 = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
     notes: PathBuf,
+}
+
+/// A folder, and what trust puts to use in it.
+#[derive(Debug)]
+pub(crate) struct Trustable {
+    /// Its full path.
+    pub(crate) folder: PathBuf,
+    /// Names of files, each with what would be used of it.
+    pub(crate) parts: Vec<(&'static str, &'static str)>,
 }
 
 /// The contents of a note. Its file name is a hash of the path, and of the id if it is about a `.dr`.
@@ -87,6 +97,14 @@ pub enum TrustError {
         /// The `.dr`, or the folder of a named index.
         path: PathBuf,
     },
+    /// The note about it could not be written to the user's data folder.
+    #[error("failed to write `{path}`")]
+    Note {
+        /// The note.
+        path: PathBuf,
+        /// The error of the file system.
+        source: Error,
+    },
     /// A file or folder could not be read or written.
     #[error("failed to {action} `{path}`")]
     File {
@@ -112,6 +130,11 @@ impl TrustError {
             Self::Owner { path } => Some(format!("if you trust the new owner, run `dr trust {}`", folder(path))),
             Self::Theirs { path } => Some(format!("if you trust that user, run `dr trust {}`", path.display())),
             Self::Open { path } => Some(format!("run `chmod go-w {}`", path.display())),
+            Self::Note { .. } => Some(
+                "what dr made and what you trust is noted there: set `XDG_DATA_HOME` or `HOME` to a folder that you can \
+                 write to"
+                    .to_owned(),
+            ),
             Self::File { action: "create", path, source } => in_the_way(path, source),
             Self::File { .. } => None,
         }
@@ -119,6 +142,21 @@ impl TrustError {
 
     fn file(action: &'static str, path: &Path) -> impl FnOnce(Error) -> Self {
         move |source| Self::File { action, path: path.to_owned(), source }
+    }
+}
+
+impl Trustable {
+    /// Looks for what only trust puts to use.
+    pub(crate) fn of(folder: &Path) -> Result<Self, TrustError> {
+        let (folder, _) = both(folder)?;
+        let parts =
+            [(DR_FOLDER, "its index and its runs"), (DOTENV_FILE, "a key in it"), (PROJECT_FILE, "models it names")];
+        let mut parts: Vec<_> =
+            parts.into_iter().filter(|(name, _)| folder.join(name).symlink_metadata().is_ok()).collect();
+        if parts.is_empty() {
+            parts.push((".", "an index here that `--index` names"));
+        }
+        Ok(Self { folder, parts })
     }
 }
 
@@ -264,7 +302,7 @@ impl Trust {
             create_private(&self.notes)?;
             write_private(&path, &serde_json::to_vec(&note)?)
         };
-        write().map_err(TrustError::file("create", &path))
+        write().map_err(|source| TrustError::Note { path, source })
     }
 
     fn remove(&self, parts: &[&str]) -> Result<(), TrustError> {

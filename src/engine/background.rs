@@ -289,15 +289,14 @@ impl Background {
     /// Returns [`EngineError::StillRunning`] or [`EngineError::RunFailed`]; for a run that was not started here, as
     /// [`Engine::status`].
     pub(crate) async fn report(&self, engine: &Engine, run: &str) -> Result<Asked, EngineError> {
+        // First: a run that was removed has no report, whatever is kept here.
+        let RunStatus { run_id, state, .. } = self.status(engine, run, u64::MAX).await?;
         // Not read from the journal, where a run by rules that answered in the place of this one has another id.
-        match self.outcome_of(run).as_deref() {
+        match self.outcome_of(&run_id).as_deref() {
             Some(Ok(Some(asked))) => return Ok(asked.clone()),
-            Some(Err(reason)) => {
-                return Err(EngineError::RunFailed { run: run.to_owned(), reason: reason.clone() });
-            }
+            Some(Err(reason)) => return Err(EngineError::RunFailed { run: run_id, reason: reason.clone() }),
             Some(Ok(None)) | None => {}
         }
-        let RunStatus { run_id, state, .. } = self.status(engine, run, u64::MAX).await?;
         if state == Standing::Running {
             return Err(EngineError::StillRunning { run: run_id });
         }

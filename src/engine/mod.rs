@@ -110,6 +110,7 @@ pub use self::stored::report_of;
 pub(crate) use self::stored::{Asked, RunDetails, RunGroup, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
 pub(crate) use self::watch::{IndexWatch, WatchEvent, WatchRequest};
+pub(crate) use crate::config::Trustable;
 pub(crate) use crate::kb::embed::{Downloading, EmbedderChoice, Fetching, Published};
 pub(crate) use crate::kb::estimate::{IndexEstimate, ServerEstimate};
 pub(crate) use crate::kb::eval::Figures;
@@ -209,6 +210,11 @@ impl Engine {
             }
             IndexLocation::Remote { .. } | IndexLocation::Local { .. } => Ok(()),
         }
+    }
+
+    /// Returns what [`Self::trust`] would put to use.
+    pub(crate) fn trustable(folder: &Path) -> Result<Trustable, EngineError> {
+        Ok(Trustable::of(folder)?)
     }
 
     /// Trusts a folder that came from elsewhere: its `.dr` and a key in its `.env` are used. Returns its full path.

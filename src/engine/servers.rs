@@ -32,7 +32,8 @@ pub(crate) struct AcceptedTool {
 }
 
 impl Engine {
-    /// Accepts the allowed tools of a server as they are described now. `show` is given them before.
+    /// Accepts the allowed tools of a server as they are described now, if the user agrees. `consent` is given them
+    /// before. Returns `None` if it is refused.
     ///
     /// # Errors
     ///
@@ -40,8 +41,8 @@ impl Engine {
     pub(crate) async fn accept_tools(
         &self,
         name: &str,
-        show: impl FnOnce(&AcceptedTools) + Send,
-    ) -> Result<AcceptedTools, EngineError> {
+        consent: impl AsyncFnOnce(&AcceptedTools) -> bool,
+    ) -> Result<Option<AcceptedTools>, EngineError> {
         let servers = self.settings.servers()?;
         let known = servers.iter().map(|server| server.name.clone()).collect();
         let Some(server) = servers.into_iter().find(|server| server.name == name) else {
@@ -53,8 +54,8 @@ impl Engine {
         let servers = self.settings.mcp_servers(vec![server], self.runs_folder().join(PAGES));
         // One server, in the list of its label.
         let accepted = match (servers.internal.first(), servers.public.first()) {
-            (Some(server), _) => accepted(server, show).await,
-            (None, Some(server)) => accepted(server, show).await,
+            (Some(server), _) => accepted(server, consent).await,
+            (None, Some(server)) => accepted(server, consent).await,
             (None, None) => Err(EngineError::NoServer { name: name.to_owned(), known: Vec::new() }),
         };
         servers.end().await;
@@ -82,8 +83,8 @@ impl Engine {
 
 async fn accepted<Q: ?Sized>(
     server: &Server<Q>,
-    show: impl FnOnce(&AcceptedTools) + Send,
-) -> Result<AcceptedTools, EngineError> {
+    consent: impl AsyncFnOnce(&AcceptedTools) -> bool,
+) -> Result<Option<AcceptedTools>, EngineError> {
     let listed = server.tools().await?.tools.into_iter().filter(|listed| listed.state.can_be_accepted());
     let tool = |ListedTool { tool, state }| {
         let (before, changed) = match state {
@@ -94,9 +95,11 @@ async fn accepted<Q: ?Sized>(
         AcceptedTool { name: tool.name, said, changed, before }
     };
     let tools = AcceptedTools { server: server.settings().name.clone(), tools: listed.map(tool).collect() };
-    show(&tools);
+    if !consent(&tools).await {
+        return Ok(None);
+    }
     server.accept().await?;
-    Ok(tools)
+    Ok(Some(tools))
 }
 
 async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {

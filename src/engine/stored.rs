@@ -368,7 +368,7 @@ async fn summary(store: &Store, RunRow { id, question, started_at }: RunRow) -> 
 /// Returns whether the folder for runs is read-only.
 pub(super) fn is_read_only(error: &EngineError) -> bool {
     let (EngineError::Folder { source, .. }
-    | EngineError::Trust(TrustError::File { source, .. })
+    | EngineError::Trust(TrustError::File { source, .. } | TrustError::Note { source, .. })
     | EngineError::Store(
         StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
     )) = error

@@ -199,7 +199,8 @@ pub(crate) fn quote_lines(report: &Report) -> Vec<String> {
         let mark = numbers.get(&evidence.id).map(|mark| mark.to_string()).unwrap_or_default();
         let note = note(evidence).map(|note| format!(" ({note})")).unwrap_or_default();
         let source = &evidence.source;
-        let place = one_line(&format!("[{mark}] {} {} — {}{note}", evidence.id, source.for_people(), source.names()));
+        let (place, names) = (source.beside_names(), source.names());
+        let place = one_line(&format!("[{mark}] {} {place} — {names}{note}", evidence.id));
         [place, format!("    {}", quoted(evidence))]
     };
     documents(report).into_iter().flatten().flat_map(|(_, evidence)| lines(evidence)).collect()
@@ -259,6 +260,7 @@ pub(super) fn safe_url(url: &str) -> Option<&str> {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::base::id::ContentHash;
 
     #[test]
     fn quotes_of_one_document_share_its_number_and_differ_by_a_letter() {
@@ -275,6 +277,21 @@ mod tests {
             assert_eq!(Mark::decode(&mark.encode()), Some(mark));
         }
         assert_eq!(Mark::decode("1"), None);
+    }
+
+    #[test]
+    fn arguments_of_a_call_stand_once_beside_its_tool() {
+        let mut report = sample::run();
+        report.evidence[0].source = Place::Mcp {
+            server: "tickets".into(),
+            tool: "read".into(),
+            arguments: r#"{"number":7}"#.into(),
+            fetched_at: 1_795_219_199_000,
+            content_hash: ContentHash::of(b"x"),
+        };
+        assert_eq!(quote_lines(&report)[0], r#"[1] n2e1 mcp:tickets/read — {"number":7}"#);
+        let page = crate::render::html::body(&report).unwrap();
+        assert!(page.contains("<code>mcp:tickets&#x2f;read</code> {&quot;number&quot;:7}, called on"), "{page}");
     }
 
     #[test]

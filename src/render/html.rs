@@ -303,7 +303,7 @@ impl PlaceHtml {
             Place::Kb { .. } | Place::Mcp { .. } => None,
             Place::Web { url, .. } => citation::safe_url(url).map(str::to_owned),
         };
-        Self { at: one_line(&place.for_people()), names: place.names(), link, days: place.days() }
+        Self { at: one_line(&place.beside_names()), names: place.names(), link, days: place.days() }
     }
 }
 

@@ -14,7 +14,7 @@ use serde_saphyr::Spanned;
 use super::figure;
 use super::markdown::{self, code};
 use crate::base::id::ContentHash;
-use crate::base::line::{is_invisible, one_line};
+use crate::base::line::{is_invisible, one_line, shortened};
 use crate::kb::document::{yaml_front_matter, yaml_options};
 use crate::research::evidence::Evidence;
 use crate::research::report::{Report, SCHEMA_VERSION};
@@ -152,7 +152,7 @@ impl CitedPlace {
         one_line(&match self {
             Self::File { path, line_start, line_end, .. } => lines_of(path, *line_start, *line_end),
             Self::Page { url } => url.clone(),
-            Self::Call { server, tool, arguments } => format!("mcp:{server}/{tool} {arguments}"),
+            Self::Call { server, tool, arguments } => format!("mcp:{server}/{tool} {}", shortened(arguments)),
         })
     }
 }

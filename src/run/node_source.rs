@@ -386,7 +386,8 @@ impl Source<Outbound> for Outside {
     }
 
     fn scope(&self) -> String {
-        self.pages.web.scope()
+        // Without an engine, a worker is sent outside for the tools alone.
+        if self.can_search { self.pages.web.scope() } else { "public tool servers".to_owned() }
     }
 
     fn version(&self) -> String {

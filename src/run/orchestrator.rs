@@ -458,7 +458,7 @@ impl Orchestrator {
     fn attach_end(&self, ended: &Result<StopReason, RunError>) {
         let spent = self.budget.spent();
         attach::count("rounds", self.state.rounds_ended());
-        attach::count("nodes", self.state.tree.workers().count());
+        attach::count("nodes", self.state.tree.nodes.len());
         attach::count("tokens", spent.total().tokens);
         attach::dollars("cost", spent.total().cost_nanos);
         match ended {

@@ -140,7 +140,10 @@ async fn checked(gate: &PageCheck, request: Request, next: Next) -> Response {
         return refused(StatusCode::FORBIDDEN, "this request comes from a page of another site\n");
     }
     if request.uri().path() != "/healthz" && !gate.admits(headers) {
-        return refused(StatusCode::UNAUTHORIZED, "the token is missing: open the address that `dr serve` printed\n");
+        return refused(
+            StatusCode::UNAUTHORIZED,
+            "the token is missing or wrong: open the address that `dr serve` printed\n",
+        );
     }
     next.run(request).await
 }

@@ -27,7 +27,7 @@ pub(crate) use self::mcp::OfferedTool;
 use self::web::WebUrl;
 use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::id::ContentHash;
-use crate::base::line::one_line;
+use crate::base::line::{one_line, shortened};
 use crate::kb::extract::{Extractable, page_of_heading};
 pub use crate::kb::search::{Odds, Support};
 use crate::llm::call::CallError;
@@ -347,8 +347,22 @@ impl Place {
                 place_of(path, heading_path, *line_start, *line_end)
             }
             Self::Web { url, .. } => url.clone(),
-            Self::Mcp { server, tool, arguments, .. } => format!("mcp:{server}/{tool} {arguments}"),
+            Self::Mcp { server, tool, arguments, .. } => format!("mcp:{server}/{tool} {}", shortened(arguments)),
         }
+    }
+
+    /// Returns [`Self::for_people`] without what [`Self::names`] says: for a call, its tool.
+    pub(crate) fn beside_names(&self) -> String {
+        match self {
+            Self::Kb { .. } | Self::Web { .. } => self.for_people(),
+            Self::Mcp { server, tool, .. } => format!("mcp:{server}/{tool}"),
+        }
+    }
+
+    /// Returns a call with its arguments in full, which identify it; `None` for a place that is no call.
+    pub(crate) fn call(&self) -> Option<String> {
+        let Self::Mcp { server, tool, arguments, .. } = self else { return None };
+        Some(format!("mcp:{server}/{tool} {arguments}"))
     }
 
     /// Returns whether two places share a line of a file, a page, or a call.
@@ -383,6 +397,7 @@ impl Place {
         // A file without a title is named by its path, which stands beside these names.
         let is_of_path =
             matches!(self, Self::Kb { path, heading_path, .. } if !heading_path.is_empty() && is_name_of(path, title));
+        let title = if matches!(self, Self::Mcp { .. }) { &shortened(title) } else { title };
         let names = (!is_of_path).then_some(title).into_iter().chain(headings).filter(|name| !name.is_empty());
         one_line(&names.collect::<Vec<_>>().join(" › "))
     }
@@ -495,15 +510,19 @@ mod tests {
         assert_eq!(read.provenance(), "user.example.org (published on 2026-06-10, read on 2026-11-20) › Cells");
         assert_eq!(page("no address", None).provenance(), "no address › Cells");
         assert_eq!(day(u64::MAX), None);
-        let called = |tool: &str| Place::Mcp {
+        let with = |tool: &str, arguments: &str| Place::Mcp {
             server: "tickets".into(),
             tool: tool.into(),
-            arguments: r#"{"id":7}"#.into(),
+            arguments: arguments.into(),
             fetched_at: 1_795_219_199_000,
             content_hash: ContentHash::of(b"x"),
         };
+        let called = |tool: &str| with(tool, r#"{"id":7}"#);
         assert_eq!(called("read").provenance(), r#"mcp:tickets/read (called on 2026-11-20) › {"id":7}"#);
         assert_eq!(called("read").for_people(), r#"mcp:tickets/read {"id":7}"#);
+        let long = [0, 1].map(|last| with("read", &format!(r#"{{"text":"{}{last}"}}"#, "word ".repeat(1_000))));
+        assert!(long.iter().all(|place| place.for_people().len() < 400 && place.names().len() < 400), "{long:?}");
+        assert!(long[0].call() != long[1].call() && !long[0].is_same_document(&long[1]), "cut only where it is shown");
         assert!(called("read").overlaps(&called("read")) && !called("read").is_same_document(&called("find")));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
@@ -81,17 +80,16 @@ impl Door {
         Ok(())
     }
 
-    /// Returns why spans were lost; `None` if none were, or the user wants none. `waited` is how long the last of them
-    /// were waited for in vain.
-    pub(super) fn lost(&self, waited: Option<Duration>) -> Option<String> {
+    /// Returns why spans were lost; `None` if none were, or the user wants none. `late` says why the last of them were
+    /// no longer waited for.
+    pub(super) fn lost(&self, late: Option<String>) -> Option<String> {
         let reason = match self.way.get() {
             // Without settings, the command has failed and says why.
             None => return None,
             Some(Err(why)) => Some(why).filter(|why| !why.is_wanted()).map(|why| with_causes(why)),
             Some(Ok(_)) => self.failure.get().cloned(),
         };
-        let late = waited.map(|waited| format!("the collector took longer than {} ms", waited.as_millis()));
-        let is_lost = self.lost.load(Ordering::Relaxed) > 0 || waited.is_some();
+        let is_lost = self.lost.load(Ordering::Relaxed) > 0 || late.is_some();
         let reason = reason.or(late).filter(|_| is_lost)?;
         let some = if self.sent.load(Ordering::Relaxed) > 0 { "some " } else { "" };
         Some(format!("{some}traces were not exported: {reason}"))

@@ -7,9 +7,9 @@
 
 use std::cell::Cell;
 
-use opentelemetry::trace::{SpanBuilder, SpanContext, TraceContextExt, TraceFlags, TraceState, Tracer};
+use opentelemetry::trace::{Span, SpanBuilder, SpanContext, TraceContextExt, TraceState, Tracer, TracerProvider};
 use opentelemetry::{Context, SpanId, TraceId, Value};
-use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer};
+use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer, SdkTracerProvider};
 
 use crate::base::id::RunId;
 
@@ -35,12 +35,25 @@ fn ids_of(run: &str) -> (TraceId, SpanId) {
 
 /// Starts spans; that of a run in the trace of the run, wherever it is started.
 #[derive(Clone, Debug)]
-pub(super) struct RunTracer(SdkTracer);
+pub(super) struct RunTracer {
+    tracer: SdkTracer,
+    /// Has the same sampler, and exports nothing.
+    unexported: SdkTracer,
+}
 
 impl RunTracer {
     pub(super) fn new(tracer: SdkTracer) -> Self {
-        Self(tracer)
+        let unexported = SdkTracerProvider::builder().with_id_generator(RunIds::default()).build();
+        Self { tracer, unexported: unexported.tracer("dr") }
     }
+}
+
+/// Starts a root with the ids of a run. Samplers decide by the id of the trace.
+fn root_of(run: &str, tracer: &SdkTracer, span: SpanBuilder) -> <SdkTracer as Tracer>::Span {
+    ROOT.set(Some(ids_of(run)));
+    let started = tracer.build_with_context(span, &Context::new());
+    ROOT.set(None);
+    started
 }
 
 impl Tracer for RunTracer {
@@ -48,18 +61,16 @@ impl Tracer for RunTracer {
 
     fn build_with_context(&self, span: SpanBuilder, parent: &Context) -> Self::Span {
         let Some(run) = attribute(&span, "id").filter(|_| span.name == "run") else {
-            return self.0.build_with_context(span, parent);
+            return self.tracer.build_with_context(span, parent);
         };
-        let (trace, root) = ids_of(&run.as_str());
-        if attribute(&span, "resumed").is_some() {
-            // An earlier process exported the root. It is sampled, since the default sampler follows the parent.
-            let root = SpanContext::new(trace, root, TraceFlags::SAMPLED, true, TraceState::default());
-            return self.0.build_with_context(span, &Context::new().with_remote_span_context(root));
+        if attribute(&span, "resumed").is_none() {
+            return root_of(&run.as_str(), &self.tracer, span);
         }
-        ROOT.set(Some((trace, root)));
-        let started = self.0.build_with_context(span, &Context::new());
-        ROOT.set(None);
-        started
+        // An earlier process has exported the root, or its sampler has dropped it. Samplers that follow the parent are
+        // told which, so that a trace is kept or dropped as a whole.
+        let root = root_of(&run.as_str(), &self.unexported, SpanBuilder::from_name("run")).span_context().clone();
+        let root = SpanContext::new(root.trace_id(), root.span_id(), root.trace_flags(), true, TraceState::default());
+        self.tracer.build_with_context(span, &Context::new().with_remote_span_context(root))
     }
 }
 

@@ -30,6 +30,8 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 use tracing::Metadata;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::layer::{Filter, Layer};
@@ -88,10 +90,17 @@ impl Traces {
             .with_filter(KnownSpans)
     }
 
-    /// Exports the remaining spans, in `patience` at most. Returns why spans were lost, if any were.
-    pub(crate) fn finish(self, patience: Duration) -> Option<String> {
-        let flushed = self.provider.shutdown_with_timeout(patience);
-        self.door.lost(flushed.is_err().then_some(patience))
+    /// Exports the remaining spans, in `patience` at most and until `stop`. Returns why spans were lost, if any were.
+    pub(crate) fn finish(self, patience: Duration, runtime: &Runtime, stop: &CancellationToken) -> Option<String> {
+        // The door has a runtime of its own, which may not be dropped within another: hence no `async` function.
+        let Self { provider, door } = self;
+        let flushed = runtime.spawn_blocking(move || provider.shutdown_with_timeout(patience).is_ok());
+        let late = match runtime.block_on(stop.run_until_cancelled(flushed)) {
+            Some(Ok(true)) => None,
+            Some(_) => Some(format!("the collector took longer than {} ms", patience.as_millis())),
+            None => Some("interrupted".to_owned()),
+        };
+        door.lost(late)
     }
 }
 

@@ -1,7 +1,10 @@
 //! Whether traces are exported, and where to: the variables of the OpenTelemetry SDK, and the setting for texts.
 
+use std::str::FromStr;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use crate::base::environment::Environment;
@@ -25,6 +28,15 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 
 /// The time-out that OpenTelemetry specifies.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Variables of how requests are compressed, the more specific first.
+const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+
+/// Variables of the headers of each request, the more specific first.
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+
+/// More about this program.
+const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 /// Whole numbers that the SDK reads.
 const NUMBERS: [&str; 3] = ["OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"];
@@ -166,6 +178,7 @@ impl TraceSettings {
 fn unused(environment: &Environment) -> Vec<String> {
     let is_number = |value: &str| value.parse::<u64>().is_ok();
     let is_switch = |value: &str| ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
+    let is_compression = |value: &str| ["gzip", "none"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
     let is_exporter = |value: &str| value.split(',').all(|exporter| exporter.trim().eq_ignore_ascii_case("otlp"));
     // Without a value, a ratio is one that cannot be read.
     let takes_ratio = environment.get(SAMPLER).is_some_and(|sampler| sampler.ends_with("traceidratio"));
@@ -182,12 +195,39 @@ fn unused(environment: &Environment) -> Vec<String> {
     for name in NUMBERS {
         check(name, environment.get(name), &is_number, "is not a whole number");
     }
+    for name in COMPRESSIONS {
+        check(name, environment.get(name), &is_compression, "is neither `gzip` nor `none`");
+    }
     check(DISABLED, environment.get(DISABLED), &is_switch, "is neither `true` nor `false`");
     check(EXPORTER, environment.get(EXPORTER), &is_exporter, "names others than `otlp`");
     check(SAMPLER, environment.get(SAMPLER), &|value| SAMPLERS.contains(&value), "is no known sampler");
     check(RATIO, ratio, &|value| value.parse::<f64>().is_ok(), "is not a number");
     check(BATCH_SIZE, environment.get(BATCH_SIZE), &|_| false, "is not settable");
+    let mut check_parts = |name: &str, is_used: &dyn Fn(&str, &str) -> bool, why: &str| {
+        let parts = environment.get(name).unwrap_or_default().split_terminator(',').zip(1..);
+        let is_unused = |part: &str| {
+            !part.trim().is_empty()
+                && !part.split_once('=').is_some_and(|(key, value)| is_used(key.trim(), value.trim()))
+        };
+        // By its number, since its text may be a key.
+        unused.extend(
+            parts
+                .filter(|(part, _)| is_unused(part))
+                .map(|(_, number)| format!("part {number} of `{name}` is not used: it is not {why}")),
+        );
+    };
+    for name in HEADERS {
+        check_parts(name, &is_header, "a header as `name=value`");
+    }
+    check_parts(RESOURCE, &|_, _| true, "an attribute as `name=value`");
     unused
+}
+
+/// Returns whether the exporter sends a header.
+fn is_header(name: &str, value: &str) -> bool {
+    // It decodes a value if it can.
+    let decoded = percent_decode_str(value).decode_utf8().unwrap_or_else(|_| value.into());
+    !value.is_empty() && HeaderName::from_str(name).is_ok() && HeaderValue::from_str(&decoded).is_ok()
 }
 
 #[cfg(test)]
@@ -244,11 +284,34 @@ mod tests {
     }
 
     #[test]
+    fn header_or_attribute_that_is_not_sent_is_said_by_its_number() {
+        let unused = |name, value| resolved(&[(ENDPOINT, "http://localhost:4318"), (name, value)]).unwrap().unused;
+        for (value, number) in [
+            ("Authorization Basic abc123def456ghi789", 1),
+            ("a=1,x-tenant", 2),
+            ("a=1, =2", 2),
+            ("a=,b=2", 1),
+            ("a b=1", 1),
+            ("a=1,b=2%0A", 2),
+        ] {
+            let name = HEADERS[1];
+            let said = format!("part {number} of `{name}` is not used: it is not a header as `name=value`");
+            assert_eq!(unused(name, value), [said], "{value}");
+        }
+        for value in ["a=1, b = 2,", "Authorization=Basic%20abc=", "a=100%"] {
+            assert!(unused(HEADERS[0], value).is_empty(), "{value}");
+        }
+        let said = "part 2 of `OTEL_RESOURCE_ATTRIBUTES` is not used: it is not an attribute as `name=value`";
+        assert_eq!(unused(RESOURCE, "team=docs,production"), [said]);
+    }
+
+    #[test]
     fn values_that_are_not_used_are_said() {
         let unused = |name, value| resolved(&[(ENDPOINT, "http://localhost:4318"), (name, value)]).unwrap().unused;
         for (name, value) in [
             (TIMEOUTS[0], "soon"),
             (NUMBERS[1], "-1"),
+            (COMPRESSIONS[1], "zstd"),
             (DISABLED, "1"),
             (EXPORTER, "otlp,console"),
             (SAMPLER, "half"),
@@ -261,8 +324,13 @@ mod tests {
             unused(TIMEOUTS[0], "soon"),
             ["`OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` is not used: `soon` is not a whole number"]
         );
-        for (name, value) in [(TIMEOUTS[1], " 100 "), (DISABLED, "False"), (EXPORTER, "otlp"), (SAMPLER, "always_off")]
-        {
+        for (name, value) in [
+            (TIMEOUTS[1], " 100 "),
+            (COMPRESSIONS[0], "GZIP"),
+            (DISABLED, "False"),
+            (EXPORTER, "otlp"),
+            (SAMPLER, "always_off"),
+        ] {
             assert!(unused(name, value).is_empty(), "{name}={value}");
         }
     }

@@ -81,7 +81,7 @@ impl World {
     pub fn like(other: &Self) -> Self {
         let world = Self::empty();
         copy(&other.path(""), &world.path(""));
-        world.dr(["trust", "--quiet"]).succeeded();
+        world.dr(["trust", "--yes", "--quiet"]).succeeded();
         world
     }
 
@@ -132,6 +132,23 @@ impl World {
     /// Runs `dr` and waits for it.
     pub fn dr<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Run {
         self.run_of(self.command(args).output().unwrap())
+    }
+
+    /// Runs `dr` on a terminal on which `typed` is typed. Its stdout has everything the terminal shows.
+    #[cfg(target_os = "linux")]
+    pub fn dr_on_a_terminal(&self, args: &str, typed: &str) -> Run {
+        use std::io::Write;
+
+        let command = format!("{} {args}", env!("CARGO_BIN_EXE_dr"));
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).env("PATH", "/usr/bin:/bin").env("SHELL", "/bin/sh");
+        let own = self.command([""; 0]);
+        script.current_dir(own.get_current_dir().unwrap());
+        script.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = script.spawn().unwrap();
+        running.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+        self.run_of(running.wait_with_output().unwrap())
     }
 
     /// Wraps the output of an invocation.

@@ -123,6 +123,13 @@ fn names_of_runs_collections_settings_and_servers_are_completed() {
     for command in ["search", "ask", "index", "eval"] {
         assert_eq!(offered(&world, "zsh", &[command, "--collection", ""]), ["kb"], "{command}");
     }
+    for (words, expected) in [
+        (&["search", "--mode", ""][..], &["hybrid", "lexical", "vector"][..]),
+        (&["ask", "--mode", "d"], &["deep"]),
+        (&["plan", "--source", ""], &["internal", "web", "mixed"]),
+    ] {
+        assert_eq!(offered(&world, "zsh", words), expected, "{words:?}");
+    }
     set(&world, "[mcp.tickets]\ncommand = [\"no-server\"]\nlabel = \"internal\"\ntools = [\"a\"]\n");
     assert_eq!(offered(&world, "zsh", &["trust", "--mcp", ""]), ["tickets"]);
     let settings = offered(&world, "zsh", &["config", "max_"]);

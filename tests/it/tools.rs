@@ -48,6 +48,7 @@ while IFS= read -r line; do
         answer) say "\"result\":$(cat answer.json)" ;;
         die) exit 1 ;;
         flood) head -c 6000000 /dev/zero | tr '\0' x ;;
+        latin1) say '"result":{"content":[{"type":"text","text":"caf'"$(printf '\351')"'"}]}' ;;
         hang) sleep 1000 & ;;
         busy) sleep 1000 ;;
         esac ;;

@@ -75,13 +75,66 @@ fn dr_folder_that_came_with_a_folder_is_not_used_until_it_is_trusted() {
         assert_refused(&world.dr(command), "dr trust ");
     }
     assert_eq!(names(&world.path(".dr")), before);
-    world.dr(["trust"]).succeeded();
+    world.dr(["trust", "--yes"]).succeeded();
     for command in READERS {
         world.dr(command).succeeded();
     }
     assert_eq!(world.dr(["runs", "--json"]).json()["runs"].as_array().unwrap().len(), 1);
     world.dr(["trust", "--revoke"]).succeeded();
     assert_refused(&world.dr(["runs"]), "not made by your dr");
+}
+
+#[test]
+fn trust_without_a_terminal_to_ask_on_needs_yes() {
+    let world = world_that_came_with_a_dr();
+    for args in [&["trust"][..], &["trust", "--json"]] {
+        let run = world.dr(args);
+        assert_eq!((run.exit, run.stdout.as_str()), (Some(2), ""), "{run}");
+        assert!(run.stderr.contains("no terminal to ask on\n\nhint: pass `--yes`"), "{run}");
+    }
+    assert_refused(&world.dr(["runs"]), "not made by your dr");
+    let trusted = world.dr(["trust", "--yes"]).succeeded();
+    assert!(trusted.stderr.contains("\n  .dr     its index and its runs\n`"), "{trusted}");
+    world.dr(["runs"]).succeeded();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn trust_on_a_terminal_shows_what_would_be_used_and_asks() {
+    let world = world_that_came_with_a_dr();
+    fs::write(world.path(".env"), "OPENAI_API_KEY=sk-theirs\n").unwrap();
+    for (typed, is_trusted) in [("n\n", false), ("\n", false), ("yes, and no\n", false), ("y\n", true)] {
+        let run = world.dr_on_a_terminal("trust --quiet", typed);
+        assert_eq!(run.exit, Some(i32::from(!is_trusted)), "{typed}: {run}");
+        let asked = "  .dr     its index and its runs\r\n  .env    a key in it\r\ntrust this? [y/N] ";
+        assert!(run.stdout.contains(asked) && !run.stdout.contains("dr.toml"), "{run}");
+        assert_eq!(world.dr(["runs"]).exit == Some(0), is_trusted, "{typed}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn commands_work_without_home_if_the_system_knows_a_home_folder() {
+    let world = World::with_kb();
+    for args in [&["index", "kb", "--no-embed"][..], &["ask", "--offline", QUESTION], &["runs"], &["doctor"]] {
+        let mut command = world.command(args);
+        // Otherwise they would use the home folder of whoever runs the tests.
+        for name in ["CONFIG", "CACHE", "DATA"] {
+            command.env(format!("XDG_{name}_HOME"), world.home(name));
+        }
+        let run = world.run_of(command.env_remove("HOME").output().unwrap());
+        assert!(matches!(run.exit, Some(0 | 3)), "{run}");
+    }
+    assert_eq!(names(&world.home("DATA/dr/trusted")).len(), 1);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn data_folder_that_cannot_be_written_is_said_with_the_variables_that_move_it() {
+    let world = World::with_kb();
+    let mut command = world.command(["index", "kb", "--no-embed"]);
+    assert_refused(&world.run_of(command.env("HOME", "/proc").output().unwrap()), "set `XDG_DATA_HOME` or `HOME`");
+    assert!(!world.path(".dr").exists());
 }
 
 #[test]
@@ -97,7 +150,7 @@ fn dr_folder_found_upward_or_named_is_judged_like_one_that_is_here() {
     let elsewhere = || world.run_of(world.command(args).current_dir(&other).output().unwrap());
     assert_refused(&elsewhere(), "not made by your dr");
     // A `.dr` stands for its folder.
-    world.dr(["trust", ".dr"]).succeeded();
+    world.dr(["trust", "--yes", ".dr"]).succeeded();
     below(&["search", "siren", "--mode", "lexical"]).succeeded();
     elsewhere().succeeded();
 }
@@ -122,7 +175,7 @@ fn project_that_was_moved_keeps_its_runs_once_it_is_trusted() {
     fs::rename(project, &moved).unwrap();
     let there = |args: &[&str]| world.run_of(world.command(args).current_dir(&moved).output().unwrap());
     assert_refused(&there(&["runs"]), "a `.dr` that was moved");
-    there(&["trust"]).succeeded();
+    there(&["trust", "--yes"]).succeeded();
     assert_eq!(there(&["runs", "--json"]).succeeded().json()["runs"].as_array().unwrap().len(), 1);
 }
 
@@ -158,7 +211,7 @@ fn dr_folder_that_others_can_write_to_or_that_changed_hands_is_not_used() {
         fs::write(note.path(), said.to_string()).unwrap();
     }
     assert_refused(&world.dr(["runs"]), "owner of ");
-    world.dr(["trust"]).succeeded();
+    world.dr(["trust", "--yes"]).succeeded();
     world.dr(["runs"]).succeeded();
 }
 
@@ -181,7 +234,7 @@ fn named_index_that_others_can_write_to_or_that_is_of_another_user_is_not_used()
     fs::set_permissions(&index, fs::Permissions::from_mode(0o755)).unwrap();
     named(search).succeeded();
     // Trusted when it belonged to another user, as if it had been given away since.
-    world.dr(["trust", index.to_str().unwrap()]).succeeded();
+    world.dr(["trust", "--yes", index.to_str().unwrap()]).succeeded();
     let owner = fs::metadata(&index).unwrap().uid();
     for note in fs::read_dir(world.home(".local/share/dr/trusted")).unwrap().map(Result::unwrap) {
         let mut said: Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
@@ -189,13 +242,13 @@ fn named_index_that_others_can_write_to_or_that_is_of_another_user_is_not_used()
         fs::write(note.path(), said.to_string()).unwrap();
     }
     assert_refused(&named(search), "belongs to another user");
-    world.dr(["trust", index.to_str().unwrap()]).succeeded();
+    world.dr(["trust", "--yes", index.to_str().unwrap()]).succeeded();
     named(search).succeeded();
     // Only root can give a file away, and only there is a file of another user at hand.
     if std::os::unix::fs::chown(&index, Some(owner + 1), None).is_ok() {
         world.dr(["trust", "--revoke", index.to_str().unwrap()]).succeeded();
         assert_refused(&named(search), "belongs to another user");
-        world.dr(["trust", index.to_str().unwrap()]).succeeded();
+        world.dr(["trust", "--yes", index.to_str().unwrap()]).succeeded();
         named(search).succeeded();
         std::os::unix::fs::chown(&index, Some(owner), None).unwrap();
     }
@@ -217,7 +270,7 @@ fn index_runs_and_journal_can_be_read_by_their_owner_alone() {
     // As an older version made it.
     fs::remove_file(world.path(".dr/id")).unwrap();
     fs::set_permissions(world.path(".dr"), fs::Permissions::from_mode(0o755)).unwrap();
-    world.dr(["trust"]).succeeded();
+    world.dr(["trust", "--yes"]).succeeded();
     assert_eq!(mode(".dr"), 0o700);
 }
 
@@ -267,7 +320,7 @@ fn key_in_the_env_file_of_a_folder_is_read_once_the_folder_is_trusted() {
     assert!(!world.dr(["search", "siren", "--mode", "lexical"]).stderr.contains(".env"), "a search needs no key");
     assert!(!world.dr(["ask", "--offline", QUESTION]).stderr.contains(".env"), "nor does a run that is offline");
 
-    world.dr(["trust"]).succeeded();
+    world.dr(["trust", "--yes"]).succeeded();
     let doctor = world.dr(["doctor"]).stdout;
     assert!(doctor.contains("the writer at https://api.openai.com/v1"), "{doctor}");
     world.dr(["trust", "--revoke"]).succeeded();

@@ -39,8 +39,8 @@ impl Answers {
 
     /// Stores the text of a result durably.
     pub(super) fn put(&self, place: &Place, text: &str) -> Result<(), SealedFolderError> {
-        let Some(name) = name(place) else { return Ok(()) };
-        self.0.write(KIND, &name, &StoredResult { call: place.for_people(), text: text.to_owned() })
+        let (Some(name), Some(call)) = (name(place), place.call()) else { return Ok(()) };
+        self.0.write(KIND, &name, &StoredResult { call, text: text.to_owned() })
     }
 
     /// Returns the stored text behind a place, to verify a quote.
@@ -49,7 +49,7 @@ impl Answers {
         match stored {
             // The seal covers the contents and not the name: a sealed file may have been moved in place of another.
             Some(StoredResult { call, text })
-                if call == place.for_people()
+                if Some(&call) == place.call().as_ref()
                     && place.content_hash().is_some_and(|hash| ContentHash::of(text.as_bytes()) == *hash) =>
             {
                 SourceFile::AsIndexed(text)

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::{Arc, OnceLock};
 #[cfg(unix)]
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -126,8 +127,13 @@ impl ToolPages {
 pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
     process: Option<Process>,
+    /// Why the output of the program was not read to its end.
+    fault: Fault,
     limit: Duration,
 }
+
+/// Set with the first output that cannot be a message.
+type Fault = Arc<OnceLock<&'static str>>;
 
 impl Connection {
     /// Starts or reaches a server and lists its tools, both in the time of one request.
@@ -155,15 +161,19 @@ impl Connection {
             preferred_versions: vec![ProtocolVersion::LATEST],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        let failed =
-            |error: ClientInitializeError| ConnectionError::Handshake(settings.scrub(&handshake_cause(&error)));
+        let fault = Fault::default();
+        let failed = |error: ClientInitializeError| {
+            let cause = fault.get().map_or_else(|| handshake_cause(&error), |fault| (*fault).to_owned());
+            ConnectionError::Handshake(settings.scrub(&cause))
+        };
         let (service, process) = match &settings.reach {
             Reach::Program { .. } => {
                 let mut process = Process::start(settings)?;
                 let missing = || ConnectionError::Start(std::io::ErrorKind::BrokenPipe.into());
                 let output = process.child.stdout.take().ok_or_else(missing)?;
                 let input = process.child.stdin.take().ok_or_else(missing)?;
-                let service = client.serve_with_lifecycle((Capped::new(output), input), era).await.map_err(failed)?;
+                let output = Checked::new(output, Arc::clone(&fault));
+                let service = client.serve_with_lifecycle((output, input), era).await.map_err(failed)?;
                 (service, Some(process))
             }
             Reach::Http(address) => {
@@ -179,7 +189,7 @@ impl Connection {
                 (client.serve_with_lifecycle(transport, era).await.map_err(failed)?, None)
             }
         };
-        Ok(Self { service, process, limit: settings.timeout })
+        Ok(Self { service, process, fault, limit: settings.timeout })
     }
 
     async fn tools(&self) -> Result<ToolPages, ConnectionError> {
@@ -208,9 +218,8 @@ impl Connection {
         let reply = timeout(self.limit, reply).await.map_err(|_| ConnectionError::TimedOut(self.limit))?;
         reply.map_err(|error| match error {
             ServiceError::McpError(error) => ConnectionError::Refused(shortened(&error.message)),
-            // `Capped` ends the connection of a program, too.
             ServiceError::TransportClosed if self.process.is_some() => {
-                ConnectionError::Request("server exited or sent an oversized message".to_owned())
+                ConnectionError::Request((*self.fault.get().unwrap_or(&"server exited")).to_owned())
             }
             error => ConnectionError::Request(shortened(&cause(&error))),
         })
@@ -350,21 +359,42 @@ async fn log(server: String, stderr: ChildStderr) {
     }
 }
 
-/// Output of a program whose lines are limited. A longer one ends the connection, since its request would otherwise be
-/// waited for in vain.
-struct Capped<R> {
+/// Output of a program, whose lines are limited and UTF-8. Anything else ends the connection, since no reply would be
+/// found in it and its request would be waited for in vain.
+struct Checked<R> {
     output: R,
+    fault: Fault,
     /// Bytes since the last line break.
     line: usize,
+    /// Bytes of a character whose others are still to be read.
+    cut: Vec<u8>,
 }
 
-impl<R> Capped<R> {
-    fn new(output: R) -> Self {
-        Self { output, line: 0 }
+impl<R> Checked<R> {
+    fn new(output: R, fault: Fault) -> Self {
+        Self { output, fault, line: 0, cut: Vec::new() }
+    }
+
+    fn check(&mut self, new: &[u8]) -> Result<(), &'static str> {
+        self.line = match new.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => new.len() - at - 1,
+            None => self.line + new.len(),
+        };
+        if self.line > MAX_MESSAGE {
+            return Err("server sent an oversized message");
+        }
+        self.cut.extend(new);
+        let valid = match std::str::from_utf8(&self.cut) {
+            Ok(text) => text.len(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Err("server sent a message that is not UTF-8"),
+        };
+        self.cut.drain(..valid);
+        Ok(())
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Capped<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for Checked<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -372,15 +402,11 @@ impl<R: AsyncRead + Unpin> AsyncRead for Capped<R> {
     ) -> Poll<std::io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.output).poll_read(context, buffer);
-        let new = &buffer.filled()[before..];
-        self.line = match new.iter().rposition(|byte| *byte == b'\n') {
-            Some(at) => new.len() - at - 1,
-            None => self.line + new.len(),
-        };
-        if self.line > MAX_MESSAGE {
+        if let Err(fault) = self.check(&buffer.filled()[before..]) {
             // A read that fails must not have filled anything.
             buffer.set_filled(before);
-            return Poll::Ready(Err(std::io::Error::other("message is too large")));
+            let _ = self.fault.set(fault);
+            return Poll::Ready(Err(std::io::Error::other(fault)));
         }
         polled
     }
@@ -428,9 +454,27 @@ mod tests {
     async fn line_that_is_too_long_ends_the_output_and_shorter_ones_pass() {
         let short = "x\n".repeat(MAX_MESSAGE);
         let mut passed = String::new();
-        Capped::new(short.as_bytes()).read_to_string(&mut passed).await.unwrap();
+        checked(short.as_bytes()).read_to_string(&mut passed).await.unwrap();
         assert_eq!(passed.len(), short.len());
         let long = "x".repeat(MAX_MESSAGE + 1);
-        assert!(Capped::new(long.as_bytes()).read_to_string(&mut passed).await.is_err());
+        assert!(checked(long.as_bytes()).read_to_string(&mut passed).await.is_err());
+    }
+
+    fn checked(output: &[u8]) -> Checked<&[u8]> {
+        Checked::new(output, Fault::default())
+    }
+
+    #[test]
+    fn character_may_be_cut_between_two_reads_and_other_bytes_are_a_fault() {
+        for (reads, is_text) in [
+            (&[&b"caf\xc3"[..], &b"\xa9\n"[..]][..], true),
+            (&[b"\xf0", b"\x9f", b"\x98", b"\x80"], true),
+            (&[b"caf\xe9\n"], false),
+            (&[b"caf\xc3", b"e\n"], false),
+        ] {
+            let mut output = checked(b"");
+            let faults: Vec<_> = reads.iter().filter_map(|read| output.check(read).err()).collect();
+            assert_eq!(faults.is_empty(), is_text, "{reads:?}: {faults:?}");
+        }
     }
 }

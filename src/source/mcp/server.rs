@@ -198,7 +198,7 @@ impl<Q: ?Sized> Server<Q> {
         put.map_err(|error| self.source_failed(&with_causes(&error)))?
             .map_err(|error| self.source_failed(&with_causes(&error)))?;
         Ok(Passage {
-            id: place.for_people(),
+            id: place.call().unwrap_or_default(),
             place,
             label: self.settings.label,
             snippet: text.clone(),

@@ -146,7 +146,7 @@ fn removed_runs_and_trusted_folders_are_printed_as_json() {
     let ids = runs(&world);
     let removed = world.dr(["rm", "--json", &ids[0], &ids[1]]).succeeded();
     assert_eq!((removed.json()["removed"].clone(), removed.stderr.as_str()), (json!(ids), ""));
-    for (args, is_trusted) in [(&["trust", "--json"][..], true), (&["trust", "--revoke", "--json"], false)] {
+    for (args, is_trusted) in [(&["trust", "--yes", "--json"][..], true), (&["trust", "--revoke", "--json"], false)] {
         let trusted = world.dr(args).succeeded();
         assert_eq!((&trusted.json()["trusted"], trusted.stderr.as_str()), (&json!(is_trusted), ""));
         assert!(Path::new(trusted.json()["folder"].as_str().unwrap()).is_absolute());

@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+#[cfg(unix)]
+use std::process::Stdio;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -120,6 +122,8 @@ fn spans_of_a_run_have_the_parents_kinds_and_attributes_of_the_conventions() {
     assert_eq!(of(run, "dr.run.id"), runs(&world)[0]);
     assert_eq!((of(run, "dr.run.stop_reason"), of(run, "gen_ai.workflow.name")), ("complete".into(), "dr".into()));
     let cost = report["usage"]["total"]["cost_usd"].as_f64().unwrap();
+    let nodes = report["tree"]["nodes"].as_array().unwrap().len();
+    assert_eq!(of(run, "dr.run.nodes"), nodes.to_string(), "as `dr runs` and the report count them");
     assert!(cost > 0.0 && (number(run, "dr.run.cost_usd") - cost).abs() < 1e-9, "{cost} {run:#?}");
 
     let [round] = named(&spans, "round")[..] else { panic!("{spans:#?}") };
@@ -354,6 +358,27 @@ fn collector_that_is_down_slow_or_refuses_costs_a_note_and_changes_neither_answe
     assert!(asked.stderr.contains("note: traces were not exported: the collector took longer than 3000 ms"), "{asked}");
 }
 
+#[cfg(unix)]
+#[test]
+fn signal_while_a_collector_is_waited_for_drops_the_traces_and_keeps_the_exit_code() {
+    crate::signals::deliver_signals();
+    let world = topics();
+    for (question, exit) in [(ABOUT_ONE, 0), ("Who painted the ceiling of the chapel?", 3)] {
+        let without = world.dr(["ask", "--fresh", question]);
+        assert_eq!(without.exit, Some(exit), "{without}");
+        let (collector, has_come) = crate::mcp::hanging();
+        let mut command = world.command(["ask", "--fresh", question]);
+        // Nothing is sent before the end.
+        command.env(ENDPOINT, format!("http://{}", collector.address())).env("OTEL_BSP_SCHEDULE_DELAY", "600000");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        has_come.recv().unwrap();
+        super::kills::send("INT", &child);
+        let asked = world.run_of(child.wait_with_output().unwrap());
+        assert_eq!((asked.exit, answer(&asked)), (Some(exit), answer(&without)), "{asked}");
+        assert!(asked.stderr.contains("note: traces were not exported: interrupted\n"), "{asked}");
+    }
+}
+
 #[test]
 fn protocol_that_is_not_spoken_is_said_and_what_turns_traces_off_is_not() {
     let collector = Collector::start();
@@ -418,6 +443,28 @@ fn resumed_run_continues_its_trace() {
     world.dr(["ask", "--quiet", "--fresh", QUESTION]).succeeded();
     let traces: BTreeSet<_> = collector.spans().into_iter().map(|span| span.trace_id).collect();
     assert_eq!(traces.len(), 2);
+}
+
+#[test]
+fn resumed_run_is_sampled_as_its_root_was() {
+    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
+    let world = world_at(&server).with_variable(ENDPOINT, collector.address());
+    for (sampler, ratio, is_kept) in [
+        ("parentbased_traceidratio", "0", false),
+        ("traceidratio", "0", false),
+        ("parentbased_always_off", "", false),
+        ("parentbased_traceidratio", "1", true),
+    ] {
+        let before = collector.spans().len();
+        for args in [&["plan", "--quiet", QUESTION][..], &["resume", "--quiet"]] {
+            let mut command = world.command(args);
+            command.env("OTEL_TRACES_SAMPLER", sampler).env("OTEL_TRACES_SAMPLER_ARG", ratio);
+            world.run_of(command.output().unwrap()).succeeded();
+        }
+        let new = &collector.spans()[before..];
+        assert_eq!(operation(new, "invoke_workflow").len(), if is_kept { 2 } else { 0 }, "{sampler} {ratio}");
+        assert_eq!(new.is_empty(), !is_kept, "{sampler} {ratio}");
+    }
 }
 
 #[test]

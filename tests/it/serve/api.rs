@@ -49,7 +49,9 @@ fn question_is_asked_watched_and_read_over_http() {
         page.send("DELETE", &format!("/api/v1/runs/{run}"), &[("Authorization", &page.bearer())], b"").status,
         204
     );
-    assert_eq!(page.get(&format!("/api/v1/runs/{run}")).status, 404);
+    for part in ["", "/report", "/events", &format!("/quotes/{quote}")] {
+        assert_eq!(page.get(&format!("/api/v1/runs/{run}{part}")).status, 404, "{part}");
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn second_signal_leaves_no_server_behind() {
 #[test]
 fn interrupted_command_that_lists_tools_ends_its_server() {
     crate::signals::deliver_signals();
-    for args in [vec!["doctor"], vec!["trust", "--mcp", "tickets"]] {
+    for args in [vec!["doctor"], vec!["trust", "--yes", "--mcp", "tickets"]] {
         let world = World::indexed_text();
         let script = Script::new(&world, "tickets");
         set(&world, &script, "");

@@ -123,10 +123,13 @@ fn is_asked_beside(engine: &str, args: &[&str]) -> String {
     let all = models.received();
     let reads_inside = !args.contains(&"web");
     assert!(SECRETS.iter().all(|secret| all.contains(secret) == reads_inside), "a model was shown the secrets");
+    let searched =
+        if engine.is_empty() { "by searching public tool servers." } else { "by searching the web (fixture)." };
     for request in models.requests().into_iter().filter(|request| request.form() == Some("step")) {
         let words = request.said();
         let (inside, outside) = (words.contains("`tickets.find`:"), words.contains("`wiki.find`:"));
         assert!(inside != outside, "a worker has tools of one side: {words}");
+        assert!(!words.contains("()") && (!outside || words.contains(searched)), "{words}");
         assert!(!outside || SECRETS.iter().all(|secret| !words.contains(secret)), "{words}");
     }
     let quote = super::from_tools(&report).into_iter().find(|quote| quote["source"]["server"] == "wiki");

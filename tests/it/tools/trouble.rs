@@ -16,11 +16,9 @@ fn asked(models: &ModelServer, world: &World) -> (Value, String, String) {
 
 #[test]
 fn server_that_hangs_dies_or_floods_leaves_the_run_alive_and_its_report_says_so() {
-    for (mode, said) in [
-        ("hang", "no reply in 1 s"),
-        ("die", "server exited or sent an oversized message"),
-        ("flood", "server exited or sent an oversized message"),
-    ] {
+    for (mode, said) in
+        [("hang", "no reply in 1 s"), ("die", "server exited"), ("flood", "server sent an oversized message")]
+    {
         let models = caller(read_ticket(&json!({ "number": 7 })));
         let world = world_at(&models);
         let script = Script::new(&world, "tickets");
@@ -34,6 +32,25 @@ fn server_that_hangs_dies_or_floods_leaves_the_run_alive_and_its_report_says_so(
         assert!(from_tools(&report).is_empty(), "{mode}");
         assert_eq!(report["evidence"][0]["source"]["kind"], "kb", "{mode}: the rest is found");
     }
+}
+
+#[test]
+fn server_that_sends_other_bytes_than_utf8_is_left_out_at_once() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    // A call would wait longer than the test may take.
+    set(&world, &script, "timeout_seconds = 600\n");
+    script.write("mode", "latin1");
+    let life = script.life();
+    let (_, limitations, told) = asked(&models, &world);
+    life.join().unwrap();
+    let said = "source `mcp:tickets` failed: server sent a message that is not UTF-8";
+    assert!(limitations.contains(said), "{limitations}");
+    assert!(told.contains("source `mcp:tickets` is not available"), "{told}");
+    script.write("server.sh", "printf 'caf\\351\\n'; cat");
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains("connection failed: server sent a message that is not UTF-8"), "{checked}");
 }
 
 #[test]
@@ -189,7 +206,16 @@ fn tool_that_says_something_else_than_before_is_refused_until_that_is_accepted()
     let (report, ..) = asked(&models, &world);
     assert!(from_tools(&report).is_empty(), "asking again does not accept it");
 
-    let trusted = world.dr(["trust", "--mcp", "tickets"]).succeeded();
+    assert_eq!(world.dr(["trust", "--mcp", "tickets"]).exit, Some(2), "there is no terminal to ask on");
+    #[cfg(target_os = "linux")]
+    {
+        let declined = world.dr_on_a_terminal("trust --mcp tickets", "n\n");
+        assert_eq!(declined.exit, Some(1), "{declined}");
+        let asked = format!("  now:    {changed}\r\n");
+        assert!(declined.stdout.contains(&asked) && declined.stdout.contains("trust this? [y/N] "), "{declined}");
+        assert!(world.dr(["doctor"]).stdout.contains("`tickets.read` is refused"), "it was not accepted");
+    }
+    let trusted = world.dr(["trust", "--yes", "--mcp", "tickets"]).succeeded();
     assert!(
         trusted.stderr.contains("`tickets.read`: its description has changed\n  before: Reads a ticket.\n"),
         "{trusted}"
@@ -197,7 +223,7 @@ fn tool_that_says_something_else_than_before_is_refused_until_that_is_accepted()
     assert!(trusted.stderr.contains(&format!("  now:    {changed}\n          {{\"type\":")), "{trusted}");
     let (report, ..) = asked(&models, &world);
     assert_eq!(from_tools(&report)[0]["quote"], TICKET);
-    let unknown = world.dr(["trust", "--mcp", "wiki"]);
+    let unknown = world.dr(["trust", "--yes", "--mcp", "wiki"]);
     assert_eq!(unknown.exit, Some(1), "{unknown}");
     assert!(unknown.stderr.contains("no server `wiki` in your settings"), "{unknown}");
 }
