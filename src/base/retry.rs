@@ -1,4 +1,4 @@
-//! Retries of failed requests: one table for all network requests, and the loop that applies it.
+//! Retries of failed requests: one table, and the loop that applies it.
 //!
 //! An error classifies itself ([`Failure::again`]), a row of the table has the number and the delays of retries
 //! ([`Policy`]), and [`retry`] applies both. The caller supplies clock and randomness, so tests do not wait.

@@ -42,7 +42,7 @@ pub(super) struct ShowArgs {
     #[arg(long)]
     events: bool,
 
-    /// Show every text that left this machine, and every text that was kept back
+    /// Show every text that left this machine, and every text that was withheld
     #[arg(long)]
     egress: bool,
 
@@ -100,7 +100,7 @@ fn text(shown: &RunDetails, args: &ShowArgs) -> String {
     text
 }
 
-/// Formats texts that left and texts that were kept back, one per line.
+/// Formats texts that left and texts that were withheld, one per line.
 fn egress_text(rows: &[EgressRow], is_altered: bool) -> String {
     let mut text = String::new();
     if is_altered {
@@ -111,7 +111,7 @@ fn egress_text(rows: &[EgressRow], is_altered: bool) -> String {
     for row in rows {
         let what = match &row.withheld {
             None => format!("sent to {}", row.target),
-            Some(reason) => format!("kept back: {reason}"),
+            Some(reason) => format!("withheld: {reason}"),
         };
         let _ = writeln!(text, "{} {}: {} ({})", row.node, row.kind, one_line(&row.text), one_line(&what));
     }

@@ -344,7 +344,7 @@ impl Access {
     }
 }
 
-/// Returns whether there is no `.dr`, or an empty one. A file of that name is no `.dr`.
+/// Returns whether `.dr` is missing, empty, or not a directory.
 fn is_absent(dr: &Path) -> bool {
     match std::fs::read_dir(dr) {
         Ok(mut entries) => entries.next().is_none(),

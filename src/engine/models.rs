@@ -1,4 +1,4 @@
-//! The models that there are, and the choice of one: an embedder or a reranker, by name.
+//! Lists the available models and selects one by name: an embedder or a reranker, by name.
 
 use std::path::{Path, PathBuf};
 

@@ -24,7 +24,7 @@ pub(crate) enum ServeError {
     #[error("`dr` is offline, and a server needs a socket")]
     Offline,
     /// The address is taken, or not one of this machine.
-    #[error("failed to listen at {address}")]
+    #[error("failed to listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
 }
 

@@ -146,7 +146,7 @@ impl Listening {
         format!("http://{address}{PATH}")
     }
 
-    /// Serves until `stop` is cancelled. Runs are then stopped, and noted as stopped.
+    /// Serves until `stop` is cancelled. Cancelling `stop` also stops runs in progress and records them as stopped.
     pub(crate) async fn serve(self, server: &ToolHandler, stop: CancellationToken) -> Result<(), ServeError> {
         let Self { listener, gate } = self;
         let address = gate.address;

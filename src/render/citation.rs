@@ -73,7 +73,7 @@ impl Serialize for Mark {
 pub(super) struct Numbers<'a>(HashMap<&'a EvidenceId, Mark>);
 
 impl<'a> Numbers<'a> {
-    /// Returns the marks of a report. The quotes of a unit that was cut have the same one.
+    /// Returns the marks of a report. Quotes cut from one unit share a mark.
     pub(super) fn of(report: &'a Report) -> Self {
         let is_run = figure::is_run(report);
         let mut marks = HashMap::new();

@@ -93,7 +93,7 @@ fn is_inside_word(text: &str, at: usize) -> bool {
         || (is_digit(Some(right)) && matches!(left, '-' | '−'))
 }
 
-/// Returns whether a letter is of a script that puts spaces between words. In others, a quote may end anywhere.
+/// Returns whether `letter` belongs to a script that separates words with spaces. In others, a quote may end anywhere.
 fn is_of_spaced_word(letter: char) -> bool {
     // Thai and Lao, Burmese, Khmer, then Han, kana and their neighbours. Hangul, from U+AC00, is written with spaces.
     let is_unspaced = matches!(u32::from(letter), 0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x2E80..=0xABFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF);

@@ -516,7 +516,7 @@ fn parts<'a>(headings: &'a str, candidate: &'a Candidate<'_>) -> Vec<&'a str> {
     std::iter::once(headings).chain(sentences).chain(is_empty.then_some(whole)).collect()
 }
 
-/// Returns the sentences of a unit that are compared by their tokens.
+/// Returns the sentences of a unit to compare token by token.
 fn compared(unit: &Unit) -> &[Sentence] {
     &unit.sentences[..unit.sentences.len().min(MAX_SENTENCES)]
 }

@@ -25,8 +25,9 @@ pub(crate) struct PlanBounds {
     pub(crate) has_web: bool,
     /// Number of nodes that the limits of the run pay for; `None` without limits.
     pub(crate) paid_for: Option<u32>,
-    /// Names of servers whose tools workers inside may call.
-    pub(crate) servers: Vec<String>,
+    /// Whether workers inside may call tools of the user's own servers. Their names are internal: a question for the web
+    /// that is worded with them in view might repeat them.
+    pub(crate) has_tools: bool,
 }
 
 /// A node as listed in the planner's prompt.
@@ -47,7 +48,7 @@ pub(crate) async fn plan(
     bounds: PlanBounds,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let PlanBounds { limits, has_web, paid_for, servers } = bounds;
+    let PlanBounds { limits, has_web, paid_for, has_tools } = bounds;
     let prompt = Template::Plan.prompt(
         caller,
         json!({
@@ -59,7 +60,7 @@ pub(crate) async fn plan(
             "max_depth": limits.max_depth,
             "has_web": has_web,
             "paid_for": paid_for,
-            "servers": servers.join(", "),
+            "has_tools": has_tools,
         }),
     );
     structured_checked(caller, key, &prompt, "plan", check).await
@@ -80,7 +81,7 @@ pub(crate) async fn replan(
     bounds: PlanBounds,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let PlanBounds { limits, has_web, paid_for, servers } = bounds;
+    let PlanBounds { limits, has_web, paid_for, has_tools } = bounds;
     // Counted in nodes, not in what they cost: prompts must not depend on what was spent.
     let paid_for = paid_for.map(|nodes| nodes.saturating_sub(worked_on(tree)).max(1));
     let room = room::<PlanDraft>(caller, Role::Planner);
@@ -106,7 +107,7 @@ pub(crate) async fn replan(
                 "max_depth": limits.max_depth,
                 "has_web": has_web,
                 "paid_for": paid_for,
-                "servers": servers.join(", "),
+                "has_tools": has_tools,
             }),
         )
     };
@@ -175,7 +176,7 @@ mod tests {
         let tree = Tree::of("What is A?".parse().unwrap());
         let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
         let brief = brief("What is A?", &["cost", "speed"]);
-        let bounds = PlanBounds { limits: TreeLimits::default(), has_web: false, paid_for: None, servers: Vec::new() };
+        let bounds = PlanBounds { limits: TreeLimits::default(), has_web: false, paid_for: None, has_tools: false };
         let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, bounds, &check).await;
         assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
         assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
@@ -192,19 +193,14 @@ mod tests {
         let brief = brief("What is A?", &["cost", "speed"]);
         let (key, bounds) = (
             CallKey::new("plan/2"),
-            PlanBounds {
-                limits: TreeLimits::default(),
-                has_web: true,
-                paid_for: Some(6),
-                servers: vec!["tickets".into()],
-            },
+            PlanBounds { limits: TreeLimits::default(), has_web: true, paid_for: Some(6), has_tools: true },
         );
         let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, bounds, &|_| Ok(())).await.unwrap();
         assert!(draft.new_nodes.is_empty());
         let prompt = &caller.prompts()[0];
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
         assert!(prompt.messages[1].text.contains("A costs nine."));
-        assert!(prompt.messages[0].text.contains("the user's own tools (tickets)"), "{}", prompt.messages[0].text);
+        assert!(prompt.messages[0].text.contains("and the user's own tools)"), "{}", prompt.messages[0].text);
         assert!(prompt.messages[0].text.contains("pay for about 5 more nodes"), "{}", prompt.messages[0].text);
         assert!(caller.sizes().iter().all(|size| *size <= 6_000));
     }

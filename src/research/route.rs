@@ -83,7 +83,7 @@ pub enum NoWay {
     #[error("`dr` is offline")]
     Offline,
     /// No source for the web is set up.
-    #[error("no search engine is set up, and Deep Research is not available")]
+    #[error("no search engine is set up, and Deep Research is unavailable")]
     Nothing,
     /// There is no search engine, and a limit leaves no room for a job.
     #[error("no search engine is set up, and {0}")]

@@ -59,7 +59,7 @@ impl Unit {
     }
 }
 
-/// Returns the units of a Markdown document in order. Headings, front matter, rules and HTML are no units.
+/// Returns the units of a Markdown document in order. Headings, front matter, rules and HTML are not units.
 pub(crate) fn units(document: &str) -> Vec<Unit> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
@@ -368,7 +368,7 @@ fn without_callout_mark(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns what follows the mark of a callout, such as `[!NOTE]`, at the beginning of a text.
+/// Returns the text after a callout marker such as `[!NOTE]`.
 pub(super) fn after_callout_mark(text: &str) -> Option<&str> {
     let (kind, after) = text.strip_prefix("[!")?.split_once(']')?;
     kind.chars().all(char::is_alphabetic).then_some(after)

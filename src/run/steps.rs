@@ -228,12 +228,11 @@ impl Steps {
     fn plan_bounds(&self, state: &RunState) -> PlanBounds {
         let ways = self.ways(state);
         let paid_for = self.desk.as_deref().and_then(Desk::nodes_paid_for);
-        let servers = state.settings.servers.iter().filter(|server| server.label == Label::Internal);
         PlanBounds {
             limits: state.settings.tree,
             has_web: ways.web || ways.job == JobWay::Open,
             paid_for,
-            servers: servers.map(|server| server.name.clone()).collect(),
+            has_tools: state.settings.servers.iter().any(|server| server.label == Label::Internal),
         }
     }
 

@@ -104,7 +104,7 @@ impl Traces {
     }
 }
 
-/// Lets the spans of [`shape`] through.
+/// Drops spans that [`shape`] does not list.
 struct KnownSpans;
 
 impl<S> Filter<S> for KnownSpans {
@@ -124,7 +124,7 @@ fn is_known(span: &Metadata<'_>) -> bool {
 }
 
 /// Describes this program: `service.name` from the environment, else `dr`, and what `OTEL_RESOURCE_ATTRIBUTES` has.
-/// Nothing of the machine or the process.
+/// Omits host and process attributes.
 fn resource() -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let described = Resource::builder().with_attribute(version.clone()).build();

@@ -103,7 +103,7 @@ pub(crate) enum NotExported {
     #[error("dr is offline")]
     Offline,
     /// Another protocol is asked for.
-    #[error("`{variable}` is `{value}`, and dr speaks `{PROTOCOL}` only")]
+    #[error("`{variable}` is `{value}`, but dr supports only `{PROTOCOL}`")]
     Protocol {
         /// The variable that asks for it.
         variable: &'static str,
@@ -257,7 +257,7 @@ mod tests {
         assert!(with(DISABLED, "false").is_ok() && with(EXPORTER, "console, otlp").is_ok());
         assert_eq!(
             with(PROTOCOLS[1], "grpc").unwrap_err(),
-            "`OTEL_EXPORTER_OTLP_PROTOCOL` is `grpc`, and dr speaks `http/protobuf` only"
+            "`OTEL_EXPORTER_OTLP_PROTOCOL` is `grpc`, but dr supports only `http/protobuf`"
         );
         assert!(with(PROTOCOLS[0], PROTOCOL).is_ok());
         let environment = Environment::of([(ENDPOINT, "http://localhost:4318")]);

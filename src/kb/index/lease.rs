@@ -26,10 +26,10 @@ const FOLDER: &str = "leases";
 /// Name of the lease for creating or rebuilding the index. No collection has it, because names are not empty.
 pub(super) const WHOLE: &str = "";
 
-/// Time that a lease lasts. A writer that was killed keeps other machines from its collections for that long.
+/// Lifetime of a lease. A killed writer blocks other machines from its collections until then.
 const LASTS: Duration = Duration::from_mins(2);
 
-/// Time between two renewals. Several may fail before the lease runs out.
+/// Renewal interval, short enough that several renewals may fail before expiry.
 const RENEWED_EVERY: Duration = Duration::from_secs(20);
 
 /// How far the clocks of two machines may differ.

@@ -75,7 +75,7 @@ pub enum ParseAllowedHostError {
     )]
     Neither(String),
     /// A pattern, which is not supported.
-    #[error("`{0}` has a `*`; hosts are allowed by full name")]
+    #[error("`{0}` contains a wildcard")]
     Star(String),
     /// A network wider than [`WIDEST_V4`] or [`WIDEST_V6`].
     #[error("network `{0}` is too wide to be an intranet")]

@@ -20,7 +20,7 @@ pub(crate) struct Contact(String);
 
 /// The text is no contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("contact is neither a mail address nor the address of a web page")]
+#[error("contact must be an email address or a URL")]
 pub struct ParseContactError;
 
 impl FromStr for Contact {

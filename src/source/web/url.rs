@@ -29,7 +29,7 @@ pub(crate) struct WebUrl(Url);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParseWebUrlError {
     /// Not an address, or one longer than the limit.
-    #[error("not an address of the web")]
+    #[error("not a web address")]
     NotAnAddress,
     /// A scheme other than `http` and `https`.
     #[error("address is neither `http` nor `https`")]

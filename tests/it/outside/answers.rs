@@ -105,10 +105,7 @@ fn web_node_without_an_engine_is_blocked_with_a_reason() {
     for node in blocked {
         assert_eq!(node["status"], "blocked");
         assert!(
-            node["summary"]
-                .as_str()
-                .unwrap()
-                .contains("no search engine is set up, and Deep Research is not available"),
+            node["summary"].as_str().unwrap().contains("no search engine is set up, and Deep Research is unavailable"),
             "{node:#}"
         );
     }

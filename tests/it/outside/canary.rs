@@ -355,7 +355,7 @@ fn secret_that_a_model_knows_without_being_shown_trips_the_wire_and_the_report_s
     assert!(TRIPPING.iter().all(|secret| !received.contains(secret)), "{run}");
     assert!(run.stdout.contains("withheld, because of text from your files"), "{run}");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
-    let kept: Vec<_> = egress.lines().filter(|line| line.contains("(kept back: ")).collect();
+    let kept: Vec<_> = egress.lines().filter(|line| line.contains("(withheld: ")).collect();
     assert!(TRIPPING.iter().all(|secret| kept.iter().any(|line| line.contains(secret))), "{kept:#?}");
 }
 
@@ -587,7 +587,7 @@ fn name_and_price_in_chinese_do_not_arrive_unless_the_user_lets_them() {
         let arrived = said(&outside.received_decoded());
         assert_eq!(arrived, if is_open { CHINESE.to_vec() } else { vec![] }, "{run}");
         let egress = world.dr(["show", "--egress"]).succeeded().stdout;
-        assert!(!egress.contains("(kept back: "), "the types keep it in, not the tripwire: {egress}");
+        assert!(!egress.contains("(withheld: "), "the types keep it in, not the tripwire: {egress}");
     }
 }
 

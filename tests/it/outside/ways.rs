@@ -91,7 +91,7 @@ fn nodes_without_a_source_are_lost_if_nothing_else_was_searched() {
     assert_eq!(run.exit, Some(1), "{report:#}");
     let limitations = report["limitations"].to_string();
     assert!(limitations.contains("Nothing was searched: no source for this question"), "{limitations}");
-    assert!(limitations.contains("no search engine is set up, and Deep Research is not available"), "{limitations}");
+    assert!(limitations.contains("no search engine is set up, and Deep Research is unavailable"), "{limitations}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn mixed_run_without_a_way_out_says_that_the_web_was_not_asked_and_why() {
         (
             greenhouse(),
             "--no-deep-research",
-            "the web was not searched: no search engine is set up, and Deep Research is not",
+            "the web was not searched: no search engine is set up, and Deep Research is unavailable",
         ),
         (
             models_at(greenhouse(), &server),
