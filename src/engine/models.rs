@@ -6,10 +6,11 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, IndexRequest};
+use crate::base::line::with_causes;
 use crate::config::{EditError, Written};
 use crate::kb::embed::{
     BUILTIN_DIMENSION, CrossEncoder, CrossEncoderChoice, CrossEncoderError, DownloadError, EmbedError, EmbedderChoice,
-    Fetching, ModelFiles, ModelSource, ModelStoreError, Published, catalogue, embedders_like, facts_of, find,
+    Fetching, ModelFiles, ModelSource, ModelStoreError, Published, Taken, catalogue, embedders_like, facts_of, find,
     find_reranker, rerankers, rerankers_like,
 };
 use crate::kb::estimate::IndexEstimate;
@@ -116,6 +117,24 @@ impl LocalModelError {
             Self::Setting(_) => {
                 Some("write the setting yourself, see `kb/reference/configuration.md` in dr's manual".into())
             }
+        }
+    }
+
+    /// Returns whether the files of a model are at fault. A missing ONNX Runtime says nothing about them.
+    fn is_of_files(&self) -> bool {
+        match self {
+            Self::Embedder { source, .. } => matches!(
+                source,
+                EmbedError::Files(_)
+                    | EmbedError::Load { .. }
+                    | EmbedError::Run { .. }
+                    | EmbedError::WrongShape { .. }
+                    | EmbedError::UnusableVector { .. }
+            ),
+            Self::Reranker { source, .. } => {
+                matches!(source, CrossEncoderError::Files(_) | CrossEncoderError::Load(_) | CrossEncoderError::Run(_))
+            }
+            _ => false,
         }
     }
 
@@ -240,7 +259,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error if the model does not exist, cannot be downloaded or cannot be used. The setting is not written
-    /// then; files that were downloaded stay.
+    /// then; files that were downloaded stay, and so do files of `from` unless they are no usable model.
     pub(crate) async fn use_model(
         &mut self,
         name: &str,
@@ -249,22 +268,24 @@ impl Engine {
     ) -> Result<ModelUse, EngineError> {
         let named = LocalModel::parse(name)?;
         let source = named.source();
+        let mut taken = None;
         match (&source, from) {
-            (Some((model, source)), Some(from)) => self.take(model, source, from).await?,
+            (Some((model, source)), Some(from)) => taken = Some((source, self.take(model, source, from).await?)),
             (Some((model, source)), None) => self.fetch(model, source, fetching).await?,
             (None, Some(_)) => return Err(LocalModelError::NoFiles { name: name.to_owned() }.into()),
             (None, None) => {}
         }
-        let (setting, value) = match &named {
-            LocalModel::Embedder(choice) => {
-                self.try_embedder(choice).await?;
-                (EMBEDDER, choice.to_string())
-            }
-            LocalModel::Reranker(choice) => {
-                self.try_reranker(choice).await?;
-                (RERANKER, choice.to_string())
-            }
+        let (setting, value, tried) = match &named {
+            LocalModel::Embedder(choice) => (EMBEDDER, choice.to_string(), self.try_embedder(choice).await),
+            LocalModel::Reranker(choice) => (RERANKER, choice.to_string(), self.try_reranker(choice).await),
         };
+        if let (Err(EngineError::Model(error)), Some((source, taken))) = (&tried, taken)
+            && error.is_of_files()
+            && let Err(error) = self.settings.paths.store().undo(source, &taken)
+        {
+            tracing::warn!(error = with_causes(&error), "files that are no usable model were not removed");
+        }
+        tried?;
         // Only after the model was tried: a setting that cannot be used would fail every later command.
         let written = self.settings.write(&self.project, setting, &value).map_err(LocalModelError::from)?;
         let reembedding = match named {
@@ -306,7 +327,7 @@ impl Engine {
         hub.download(&store, model, source, fetching).await.map_err(failed)
     }
 
-    async fn take(&self, model: &str, source: &ModelSource, from: &Path) -> Result<(), EngineError> {
+    async fn take(&self, model: &str, source: &ModelSource, from: &Path) -> Result<Taken, EngineError> {
         let (store, source, from) = (self.settings.paths.store(), source.clone(), from.to_owned());
         let taken = tokio::task::spawn_blocking(move || store.take(&source, &from)).await?;
         Ok(taken.map_err(|source| LocalModelError::Take { model: model.to_owned(), source })?)

@@ -68,7 +68,7 @@ pub(crate) use self::matches::windows;
 pub(crate) use self::model_files::{ModelFiles, ModelFilesError};
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
 pub use self::store::ModelStore;
-pub(crate) use self::store::{ModelSource, ModelStoreError};
+pub(crate) use self::store::{ModelSource, ModelStoreError, Taken};
 use crate::base::clock::SystemClock;
 use crate::base::http::BaseUrl;
 use crate::base::id::as_text;

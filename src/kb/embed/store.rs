@@ -100,6 +100,14 @@ pub(super) struct Incoming {
     _lock: FileLock,
 }
 
+/// A copy that [`ModelStore::take`] made.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    commit: String,
+    /// The commit that was used before.
+    before: Option<String>,
+}
+
 impl ModelStore {
     /// Returns the store in the data folder of the user. `cache` is the folder of earlier versions.
     pub(crate) fn of_user(data: &Path, cache: PathBuf) -> Self {
@@ -130,7 +138,7 @@ impl ModelStore {
     /// # Errors
     ///
     /// Returns an error if a file is missing, or cannot be copied. Nothing is changed then.
-    pub(crate) fn take(&self, source: &ModelSource, given: &Path) -> Result<(), ModelStoreError> {
+    pub(crate) fn take(&self, source: &ModelSource, given: &Path) -> Result<Taken, ModelStoreError> {
         let incoming = self.incoming()?;
         let files = files_in(source, given)?;
         let failed = |path: &Path| {
@@ -156,7 +164,21 @@ impl ModelStore {
             // Moved, so there is nothing to remove.
             let _ = copy.keep();
         }
-        self.publish(source, &commit)
+        let before = fs::read_to_string(reference_in(&self.own, source)).ok();
+        self.publish(source, &commit)?;
+        Ok(Taken { commit, before })
+    }
+
+    /// Removes a copy that cannot be used, since it would stand in the way of a download. The commit that was used
+    /// before is used again.
+    pub(crate) fn undo(&self, source: &ModelSource, taken: &Taken) -> Result<(), ModelStoreError> {
+        let _incoming = self.incoming()?;
+        let (snapshot, reference) = (self.snapshot(source, &taken.commit), reference_in(&self.own, source));
+        fs::remove_dir_all(&snapshot).map_err(|source| ModelStoreError::Write { path: snapshot, source })?;
+        match &taken.before {
+            Some(before) => self.publish(source, before),
+            None => fs::remove_file(&reference).map_err(|source| ModelStoreError::Write { path: reference, source }),
+        }
     }
 
     /// Takes the folder for files that are not complete.
@@ -169,7 +191,7 @@ impl ModelStore {
 
     /// Returns the commit of a repository that was downloaded before.
     pub(super) fn commit(&self, source: &ModelSource) -> Option<String> {
-        let commit = fs::read_to_string(repository_in(&self.own, source).join("refs/main")).ok()?;
+        let commit = fs::read_to_string(reference_in(&self.own, source)).ok()?;
         Some(commit.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 
@@ -193,7 +215,7 @@ impl ModelStore {
 
     /// Notes the commit that is used from now on. All its files are in place.
     pub(super) fn publish(&self, source: &ModelSource, commit: &str) -> Result<(), ModelStoreError> {
-        let path = repository_in(&self.own, source).join("refs/main");
+        let path = reference_in(&self.own, source);
         let written =
             create_private(path.parent().unwrap_or(&path)).and_then(|()| write_private(&path, commit.as_bytes()));
         written.map_err(|source| ModelStoreError::Write { path, source })
@@ -213,12 +235,17 @@ fn repository_in(folder: &Path, source: &ModelSource) -> PathBuf {
     folder.join(format!("models--{}", source.repository.replace('/', "--")))
 }
 
+/// Returns the file with the commit that is used.
+fn reference_in(folder: &Path, source: &ModelSource) -> PathBuf {
+    repository_in(folder, source).join("refs/main")
+}
+
 /// Finds a model in a folder of the layout of a hub: in the commit that is used, else in any that has all its files,
 /// since two models of one repository may be of different commits.
 fn in_hub_layout(folder: &Path, source: &ModelSource) -> Option<ModelFiles> {
     let repository = repository_in(folder, source);
     let snapshots = repository.join("snapshots");
-    let used = fs::read_to_string(repository.join("refs/main")).ok();
+    let used = fs::read_to_string(reference_in(folder, source)).ok();
     let used = used.map(|commit| snapshots.join(commit.trim()));
     let mut others: Vec<_> =
         fs::read_dir(&snapshots).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -324,6 +351,26 @@ mod tests {
         assert_eq!(error.to_string(), format!("no `tokenizer_config.json` in `{}`", given.path().display()));
         assert!(store.find(&small()).is_none());
         assert!(!here.path().join("models--Xenova--bge-small-en-v1.5").exists());
+    }
+
+    #[test]
+    fn copy_that_is_undone_leaves_the_model_that_was_there_before() {
+        let (given, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fill(given.path(), &FILES);
+        let store = ModelStore::in_folder(here.path().to_owned());
+        let taken = store.take(&small(), given.path()).unwrap();
+        store.undo(&small(), &taken).unwrap();
+        assert!(store.find(&small()).is_none());
+
+        let commit = "0123456789".repeat(4);
+        let snapshot = store.snapshot(&small(), &commit);
+        fill(&snapshot, &FILES);
+        store.publish(&small(), &commit).unwrap();
+        let taken = store.take(&small(), given.path()).unwrap();
+        assert_ne!(store.find(&small()).unwrap().folder(), snapshot);
+        store.undo(&small(), &taken).unwrap();
+        assert_eq!(store.find(&small()).unwrap().folder(), snapshot);
+        assert_eq!(store.commit(&small()), Some(commit));
     }
 
     #[test]
