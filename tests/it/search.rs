@@ -264,6 +264,10 @@ fn question_in_another_language_than_the_folder_is_named() {
     let german = world.dr(["search", "Wie oft wird im Garten mit water gegossen, und von wem?"]);
     let said = "the question seems to be in German, and what was found in English";
     assert!(german.stderr.contains(said), "{german}");
+    world.write("kb/wasser.md", "# Wasser\n\nDer Garten wird von uns mit dem Wasser aus der Tonne gegossen.\n");
+    world.dr(["index", "--no-embed", "--quiet"]).succeeded();
+    let mixed = world.dr(["search", "Wie oft wird im Garten mit water gegossen, und von wem?"]);
+    assert!(mixed.stdout.contains("wasser.md") && !mixed.stderr.contains("seems to be in"), "{mixed}");
 }
 
 #[test]

@@ -238,8 +238,7 @@ impl JudgedHits {
     pub(crate) fn said(&self) -> Vec<String> {
         let mut said = spelling::said(&self.unknown, self.support);
         if let Some(asked) = self.asked.filter(|_| self.support != Support::Strong)
-            && let Some(notes) = language_of_hits(&self.found.hits)
-            && asked.code != notes.code
+            && let Some(notes) = language_of_hits(&self.found.hits, asked)
         {
             let (asked, notes) = (asked.name, notes.name);
             said.push(format!("the question seems to be in {asked}, and what was found in {notes}"));
@@ -251,9 +250,11 @@ impl JudgedHits {
 /// Hits whose texts tell the language of a folder.
 const READ_FOR_LANGUAGE: usize = 3;
 
-fn language_of_hits(hits: &[Hit]) -> Option<&'static Language> {
-    let texts: Vec<_> = hits.iter().take(READ_FOR_LANGUAGE).map(|hit| hit.text.as_str()).collect();
-    language_of(&texts.join("\n"))
+/// Returns the language of the hits if it is another than `asked` and all whose language is known agree on it.
+fn language_of_hits(hits: &[Hit], asked: &Language) -> Option<&'static Language> {
+    let mut known = hits.iter().take(READ_FOR_LANGUAGE).filter_map(|hit| language_of(&hit.text));
+    let first = known.next().filter(|first| first.code != asked.code)?;
+    known.all(|other| other.code == first.code).then_some(first)
 }
 
 /// Why vectors cannot be searched.
