@@ -8,12 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::audience::Audience;
-use super::passage::Selector;
+use super::passage::{DOCUMENTS, Selector};
 use super::{Engine, EngineError};
 use crate::source::Place;
-
-/// Beginning of the addresses of documents.
-pub(crate) const DOCUMENTS: &str = "dr://documents/";
 
 /// A collection of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -31,15 +28,6 @@ pub(crate) struct CollectionEntry {
     /// Why it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-}
-
-/// A document of the index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DocumentEntry {
-    pub(crate) collection: String,
-    /// Path relative to the collection's root.
-    pub(crate) path: String,
-    pub(crate) title: String,
 }
 
 impl Engine {
@@ -66,19 +54,6 @@ impl Engine {
             }
         };
         Ok(counts.into_iter().map(entry).collect())
-    }
-
-    /// Lists the documents that the audience may see, by collection and path.
-    pub(crate) async fn documents(&self) -> Result<Vec<DocumentEntry>, EngineError> {
-        let rows = self.open_index().await?.documents(None).await?;
-        let mut documents: Vec<_> = rows
-            .into_iter()
-            .filter(|row| self.serves(&row.collection))
-            .map(|row| DocumentEntry { collection: row.collection, path: row.path, title: row.title })
-            .collect();
-        // In a fixed order, since a client of `mcp` reads the list in pages that are counted from its beginning.
-        documents.sort_by(|a, b| (&a.collection, &a.path).cmp(&(&b.collection, &b.path)));
-        Ok(documents)
     }
 
     /// Returns the base addresses of the collections: where each is published, else its folder on this machine.

@@ -83,7 +83,7 @@ use std::sync::Arc;
 
 pub(crate) use self::audience::Audience;
 pub(crate) use self::background::WatchedRun;
-pub(crate) use self::contents::{CollectionEntry, DOCUMENTS, document_address};
+pub(crate) use self::contents::{CollectionEntry, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub(crate) use self::extraction::{answers_extraction, extract_document};
@@ -93,7 +93,7 @@ pub(crate) use self::links::{Backlink, BrokenLink, DocumentLinks, LinkCheck, Lin
 pub(crate) use self::models::{ModelEntry, ModelList, ModelUse, Reembedding};
 pub(crate) use self::neighbourhood::Neighbourhood;
 pub(crate) use self::observer::{CallStep, Doing, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
-pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
+pub(crate) use self::passage::{DOCUMENTS, Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
 pub(crate) use self::pull::Pulled;
 pub(crate) use self::quoted::Quoted;

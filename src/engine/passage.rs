@@ -7,7 +7,6 @@ use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::contents::{DOCUMENTS, DocumentEntry};
 use super::request::check_scope;
 use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
@@ -15,6 +14,9 @@ use crate::kb::extract::{Extractable, lines_of_page};
 use crate::kb::index::{ChunkRow, DocumentRow, Index};
 use crate::kb::search::Scope;
 use crate::source::{HeadingChunks, SourceFile, read_file};
+
+/// Beginning of the addresses of documents.
+pub(crate) const DOCUMENTS: &str = "dr://documents/";
 
 /// Name of a passage: an id, a path, lines of a path, or an address that
 /// [`document_address`](super::contents::document_address) made.
@@ -111,6 +113,15 @@ pub(crate) enum Extent {
     Section,
     /// Its document.
     Document,
+}
+
+/// A document of the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DocumentEntry {
+    pub(crate) collection: String,
+    /// Path relative to the collection's root.
+    pub(crate) path: String,
+    pub(crate) title: String,
 }
 
 /// The chunk or document that a [`Selector`] names.
@@ -229,6 +240,19 @@ impl Engine {
             (Located::Document(document), Selector::Page { page, .. }) => read_page(index, document, *page).await,
             (Located::Document(document), Selector::Id(_)) => read_document(index, document, None).await,
         }
+    }
+
+    /// Lists the documents that the audience may see, by collection and path.
+    pub(crate) async fn documents(&self) -> Result<Vec<DocumentEntry>, EngineError> {
+        let rows = self.open_index().await?.documents(None).await?;
+        let mut documents: Vec<_> = rows
+            .into_iter()
+            .filter(|row| self.serves(&row.collection))
+            .map(|row| DocumentEntry { collection: row.collection, path: row.path, title: row.title })
+            .collect();
+        // In a fixed order, since a client of `mcp` reads the list in pages that are counted from its beginning.
+        documents.sort_by(|a, b| (&a.collection, &a.path).cmp(&(&b.collection, &b.path)));
+        Ok(documents)
     }
 
     /// Returns a selector for each document that a path with wildcards matches, by path; `None` for any other selector, and

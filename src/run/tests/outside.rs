@@ -30,7 +30,7 @@ use crate::research::report::StopReason;
 use crate::researcher::{NoPick, ScriptedSource, Words};
 use crate::run::background::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
 use crate::source::mcp::McpServers;
-use crate::source::web::{Endpoint, FetchOptions, Fetcher, PageStore, SearchEngine, WebSource};
+use crate::source::web::{EngineClient, FetchOptions, Fetcher, PageStore, SearchEngine, WebSource};
 use crate::web_server::WebServer;
 
 /// Price of every model, in dollars.
@@ -130,7 +130,7 @@ impl<'a> Outside<'a> {
         let allowed_hosts = vec![origin.trim_start_matches("http://").parse().unwrap()];
         let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
         let fetcher = Fetcher::new(options, self.hangs.pages.on(&self.clock)).unwrap();
-        let engine = Endpoint::new(SearchEngine::SearxNg, origin.parse().unwrap(), None, None).unwrap();
+        let engine = EngineClient::new(SearchEngine::SearxNg, origin.parse().unwrap(), None, None).unwrap();
         let engine = engine.on(self.hangs.searches.on(&self.clock));
         let pages = PageStore::new(self.pages.path().join("pages"), self.pages.path().join("key"));
         let web = WebSource::new(vec![Arc::new(engine)], Some(Arc::new(fetcher)), pages, Arc::clone(&clock));

@@ -81,11 +81,11 @@ pub(crate) use self::fetch::{FetchOptions, Fetcher, html_text};
 pub(crate) use self::fixture::{FixtureError, FixtureProvider};
 pub(crate) use self::links::{PageLink, links_on};
 pub(crate) use self::pages::{PageStore, WebPage};
-#[cfg(test)]
-pub(crate) use self::provider::Endpoint;
 use self::provider::WebError;
 pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
 pub(crate) use self::relevant::{joined, relevant};
+#[cfg(test)]
+pub(crate) use self::search_engine::EngineClient;
 pub(crate) use self::search_engine::SearchEngine;
 pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
 pub(crate) use self::url::{WebUrl, named_in};

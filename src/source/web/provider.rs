@@ -10,7 +10,6 @@ use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::Value;
 
 use super::polite::{Contact, Pace, agent};
-use super::search_engine::SearchEngine;
 use super::url::WebUrl;
 use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::clock::{Clock, SystemClock};
@@ -216,8 +215,9 @@ fn innermost(error: &reqwest::Error) -> String {
 
 /// HTTP client for one engine at one address.
 #[derive(Clone, Debug)]
-pub(crate) struct Endpoint {
-    engine: SearchEngine,
+pub(super) struct Endpoint {
+    /// Name of the engine.
+    provider: &'static str,
     address: BaseUrl,
     key: Option<Secret>,
     contact: Option<Contact>,
@@ -227,42 +227,27 @@ pub(crate) struct Endpoint {
     agent: Option<HeaderValue>,
     /// How often requests may be sent.
     pace: Option<&'static Pace>,
-}
-
-impl SearchProvider for Endpoint {
-    fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-
-    fn address(&self) -> Option<&BaseUrl> {
-        Some(&self.address)
-    }
-
-    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(self.engine.ask(self, query))
-    }
+    /// The remedy shown when the engine rejects a search.
+    refusal_hint: Option<&'static str>,
 }
 
 impl Endpoint {
-    /// Returns a client of `engine` at `address`. The key is sent in the form of that engine, see [`Self::signed`].
-    pub(crate) fn new(
-        engine: SearchEngine,
-        address: BaseUrl,
-        key: Option<Secret>,
-        contact: Option<&Contact>,
-    ) -> Result<Self, HttpError> {
-        let pace = engine.pace();
-        Ok(Self {
-            engine,
-            client: client_for(&address)?,
-            key,
-            clock: Arc::new(SystemClock),
-            agent: pace.map(|_| agent(contact)),
-            contact: contact.cloned(),
-            // A mirror is the user's.
-            pace: pace.filter(|_| engine.public_address().as_ref() == Some(&address)),
-            address,
-        })
+    /// Returns a client of the engine `provider` at `address`. The key is sent in the form of that engine, see
+    /// [`Self::signed`].
+    pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
+        let client = client_for(&address)?;
+        let clock = Arc::new(SystemClock);
+        let (contact, agent, pace, refusal_hint) = (None, None, None, None);
+        Ok(Self { provider, address, key, contact, client, clock, agent, pace, refusal_hint })
+    }
+
+    /// Returns a client that names itself and its user, and keeps to a pace.
+    pub(super) fn politely(self, contact: Option<&Contact>, pace: Option<&'static Pace>) -> Self {
+        Self { contact: contact.cloned(), agent: Some(agent(contact)), pace, ..self }
+    }
+
+    pub(super) fn hinting(self, refusal_hint: Option<&'static str>) -> Self {
+        Self { refusal_hint, ..self }
     }
 
     pub(super) fn address(&self) -> &BaseUrl {
@@ -288,7 +273,7 @@ impl Endpoint {
 
     /// Returns a client whose searches time out by another clock.
     #[cfg(test)]
-    pub(crate) fn on(self, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn on(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
     }
 
@@ -334,16 +319,16 @@ impl Endpoint {
     }
 
     pub(super) fn bad_reply(&self, reason: &str) -> WebError {
-        WebError::BadReply { provider: self.engine.name(), reason: reason.to_owned() }
+        WebError::BadReply { provider: self.provider, reason: reason.to_owned() }
     }
 
     fn refused(&self, reason: String) -> WebError {
-        WebError::Refused { provider: self.engine.name(), reason, hint: self.engine.refusal_hint() }
+        WebError::Refused { provider: self.provider, reason, hint: self.refusal_hint }
     }
 
     fn transient(&self, retry_after: Option<Duration>, reason: &str) -> WebError {
         let reason = shortened(&self.scrubbed(reason));
-        WebError::Transient { provider: self.engine.name(), retry_after, reason }
+        WebError::Transient { provider: self.provider, retry_after, reason }
     }
 
     fn scrubbed(&self, text: &str) -> String {
@@ -352,7 +337,7 @@ impl Endpoint {
 
     /// Classifies an answer with an error status.
     fn answered(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> WebError {
-        let provider = self.engine.name();
+        let provider = self.provider;
         let said = said(body);
         let reason = if said.is_empty() {
             format!("status {}", status.as_u16())

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use super::polite::Pace;
-use super::provider::{Endpoint, WebError, WebHit, WebQuery};
+use futures::future::BoxFuture;
+
+use super::polite::{Contact, Pace};
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery};
 use super::{arxiv, brave, crossref, europe_pmc, exa, open_alex, searxng, tavily, wikipedia};
-use crate::base::http::BaseUrl;
+use crate::base::http::{BaseUrl, HttpError, Secret};
 
 /// A search engine.
 ///
@@ -100,12 +102,12 @@ impl SearchEngine {
     }
 
     /// Returns the remedy shown when it rejects a search.
-    pub(super) fn refusal_hint(self) -> Option<&'static str> {
+    fn refusal_hint(self) -> Option<&'static str> {
         (self == Self::SearxNg).then_some(searxng::REFUSAL_HINT)
     }
 
     /// Sends the query once, without retries.
-    pub(super) async fn ask(self, endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    async fn ask(self, endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
         match self {
             Self::SearxNg => searxng::ask(endpoint, query).await,
             Self::Tavily => tavily::ask(endpoint, query).await,
@@ -131,5 +133,51 @@ impl SearchEngine {
 impl fmt::Display for SearchEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// A search engine at an address.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineClient {
+    engine: SearchEngine,
+    endpoint: Endpoint,
+}
+
+impl EngineClient {
+    /// Returns a client of `engine` at `address`.
+    pub(crate) fn new(
+        engine: SearchEngine,
+        address: BaseUrl,
+        key: Option<Secret>,
+        contact: Option<&Contact>,
+    ) -> Result<Self, HttpError> {
+        let is_public = engine.public_address().as_ref() == Some(&address);
+        let endpoint = Endpoint::new(engine.name(), address, key)?.hinting(engine.refusal_hint());
+        let endpoint = match engine.pace() {
+            // A mirror is the user's, and has no pace.
+            Some(pace) => endpoint.politely(contact, is_public.then_some(pace)),
+            None => endpoint,
+        };
+        Ok(Self { engine, endpoint })
+    }
+
+    /// Returns a client whose searches time out by another clock.
+    #[cfg(test)]
+    pub(crate) fn on(self, clock: std::sync::Arc<dyn crate::base::clock::Clock>) -> Self {
+        Self { endpoint: self.endpoint.on(clock), ..self }
+    }
+}
+
+impl SearchProvider for EngineClient {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn address(&self) -> Option<&BaseUrl> {
+        Some(self.endpoint.address())
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(self.engine.ask(&self.endpoint, query))
     }
 }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::polite::{Contact, ParseContactError};
-use super::provider::Endpoint;
-use super::search_engine::SearchEngine;
+use super::search_engine::{EngineClient, SearchEngine};
 use super::searxng;
 use super::{AllowedHost, DateRange, FetchOptions, Fetcher, FixtureProvider, PageStore, SearchProvider, WebSource};
 use crate::base::clock::Clock;
@@ -175,7 +174,7 @@ impl WebOptions {
             Some(address) => address,
             None => address_in(engine, environment)?,
         };
-        Ok(Arc::new(Endpoint::new(engine, address, key, contact.as_ref())?))
+        Ok(Arc::new(EngineClient::new(engine, address, key, contact.as_ref())?))
     }
 
     fn choice(&self, environment: &Environment) -> Result<Choice, WebSettingsError> {

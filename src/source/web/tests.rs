@@ -178,8 +178,8 @@ fn contact() -> Contact {
 }
 
 /// Returns an engine, set up at an address.
-fn set_up(engine: SearchEngine, address: BaseUrl) -> Endpoint {
-    Endpoint::new(engine, address, engine.has_key().then(key), Some(&contact())).unwrap()
+fn set_up(engine: SearchEngine, address: BaseUrl) -> EngineClient {
+    EngineClient::new(engine, address, engine.has_key().then(key), Some(&contact())).unwrap()
 }
 
 /// Returns every engine, set up at an address.
