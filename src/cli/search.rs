@@ -217,7 +217,8 @@ fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
         let [first, last, score] = lines.each_ref().map(String::as_str);
         let row =
             [&hit.path, first, last, score, &hit.title, &heading, &hit.snippet.text, &hit.collection, hit.id.as_str()];
-        rows.write_record(row).map_err(io::Error::from)?;
+        // A terminal that shows the rows obeys control characters in them.
+        rows.write_record(row.map(printable)).map_err(io::Error::from)?;
     }
     Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }

@@ -10,7 +10,7 @@ use super::{Engine, EngineError, Mode, ResumeRequest, RunRequest, Scope, SourceH
 
 /// A question of a client. The settings and the plan decide whatever is left out.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `question`")]
 pub(crate) struct QuestionForm {
     /// The question.
     question: String,
@@ -73,7 +73,7 @@ impl QuestionForm {
 
 /// A run that a client resumes. A limit that is left out stays as it is.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `run_id`")]
 pub(crate) struct ResumeForm {
     /// The run.
     pub(crate) run_id: String,

@@ -8,7 +8,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde::Serialize;
 
 use super::citation::Mark;
-use crate::base::line::{one_line, printable};
+use crate::base::line::{is_invisible, one_line, printable};
 use crate::research::branch::Finding;
 use crate::research::evidence::EvidenceId;
 use crate::research::report::marks;
@@ -131,11 +131,25 @@ pub(super) fn snippet(text: &str) -> Vec<Span> {
 pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     let text = numbered(&printable(text), number);
     let mut reader = Reader::default();
-    for event in Parser::new_ext(&text, Options::ENABLE_TABLES) {
-        reader.take(event);
+    for (event, range) in Parser::new_ext(&text, Options::ENABLE_TABLES).into_offset_iter() {
+        reader.take(match event {
+            // Decoded from a reference such as `&#27;`.
+            Event::Text(decoded) if !reader.is_code && *decoded != text[range] => {
+                Event::Text(harmless(&decoded).into())
+            }
+            event => event,
+        });
     }
     reader.end_block();
     reader.blocks
+}
+
+/// Returns text that a reference to a character stands for, as it may be printed: a reference may name one that
+/// controls a terminal, ends a line or forges a citation.
+fn harmless(decoded: &str) -> String {
+    let is_shown = |letter: &char| !is_invisible(*letter) && ![OPEN, CLOSE].contains(letter);
+    let on_one_line = |letter: char| if letter.is_control() { ' ' } else { letter };
+    decoded.chars().filter(is_shown).map(on_one_line).collect()
 }
 
 /// Replaces evidence marks by numbers. A mark without a number is removed, with the spaces before it.
@@ -390,6 +404,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::line::is_printable;
     use proptest::prelude::*;
 
     fn known(id: &EvidenceId) -> Option<Mark> {
@@ -407,6 +422,37 @@ mod tests {
             Span::Citation(number) => format!("<{number}>"),
         };
         spans.iter().map(show).collect()
+    }
+
+    #[test]
+    fn reference_to_a_character_controls_no_terminal_ends_no_line_and_forges_no_citation() {
+        let text =
+            "It weighs &#27;[31m&#x9b;2J&#x202e; forty&#10;&#10;## Sources &#x2E28;1 1 0&#x2E29; &amp; [n1e1] &copy;.";
+        let found = blocks(text, &known);
+        let [Block::Paragraph { spans }] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(shown(spans), "It weighs  [31m 2J forty  ## Sources 1 1 0 & <1> ©.");
+        assert_eq!(snippet("a&#10;b&#27;c"), [Span::Text("a b c".to_owned())]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_has_no_character_that_is_not_printable(
+            text in proptest::collection::vec(
+                prop_oneof![any::<u32>().prop_map(|code| format!("&#{};", code % 0x11_0000)), "[ -~\n]{0,4}", "\\PC"],
+                0..40,
+            )
+        ) {
+            let shown = |spans: Vec<Span>| shown(&spans);
+            for block in blocks(&text.concat(), &known) {
+                let (text, is_code) = match block {
+                    Block::Heading { spans } | Block::Paragraph { spans } | Block::Item { spans, .. } => (shown(spans), false),
+                    Block::Code { text } => (text, true),
+                    Block::Table { rows } => (rows.into_iter().flatten().map(shown).collect(), false),
+                };
+                prop_assert!(text.chars().all(is_printable), "{text:?}");
+                prop_assert!(is_code || !text.contains('\n'), "{text:?}");
+            }
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use super::app::App;
+use super::failure::Failure;
 use super::{events, links, question, runs, search};
 use crate::engine::RunStatus;
 
@@ -85,7 +86,7 @@ pub(super) fn routes(app: App) -> Router {
         extensions: std::iter::empty::<(String, serde_json::Value)>().collect(),
     };
     let api = ApiRouter::new()
-        .nest_api_service("/api/v1", api.with_state(app.clone()))
+        .nest_api_service("/api/v1", api.fallback(async || Failure::not_found("such path")).with_state(app.clone()))
         .finish_api_with(&mut description, |api| api.security_scheme("token", token).security_requirement("token"));
     let description = Arc::new(description);
     let document = get(move || async move { Json(description.as_ref().clone()) });

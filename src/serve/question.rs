@@ -58,7 +58,7 @@ pub(super) async fn about(State(app): State<App>) -> Result<Json<About>, Failure
 
 /// A question, and a plan to use instead of making one.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `question`")]
 pub(super) struct Asking {
     question: QuestionForm,
     /// A plan that `/plans` returned, which may have been edited.

@@ -182,7 +182,7 @@ pub(super) async fn cancel(
 /// Amounts that are added to the limits of a run. As with `dr resume`, they may exceed the limits of the settings: the page
 /// is the user's own.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "an object of amounts")]
 pub(super) struct RaiseForm {
     /// US dollars.
     cost_usd: f64,

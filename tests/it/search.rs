@@ -293,6 +293,15 @@ fn csv_has_a_row_a_hit_and_files_has_each_file_once_where_it_can_be_opened() {
 }
 
 #[test]
+fn csv_has_no_character_that_controls_a_terminal() {
+    let world = World::empty();
+    world.write("kb/siren.md", "# Siren &#27;[2J\n\nThe siren \u{1b}[31m is red.\n");
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let csv = world.dr(["search", "siren", "--mode", "lexical", "--format", "csv"]).succeeded().stdout;
+    assert!(csv.contains("The siren [31m is red.") && !csv.contains('\u{1b}'), "{csv:?}");
+}
+
+#[test]
 fn sentence_about_a_folder_is_shown_with_its_first_hit() {
     let world = World::empty();
     world.write("kb/adr/1.md", "# One\n\nThe kiln is fired with gas.\n");

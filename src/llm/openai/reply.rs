@@ -35,14 +35,13 @@ fn not_json(body: &str) -> ModelError {
     }
 }
 
-/// Classifies a failure reported with a success status: it was paid for if the response counts output tokens.
+/// Classifies a failure reported with a success status. Whatever it says, it was paid for if the response counts output
+/// tokens.
 fn failed(raw: &Value, error: &Value) -> ModelError {
-    let output = usage(raw).map_or(0, |usage| usage.output_tokens);
-    match failure::reported(error) {
-        ModelError::Transient { reason, .. } if output > 0 => {
-            ModelError::Unknown { reason: format!("failed after {output} tokens: {reason}") }
-        }
-        error => error,
+    let error = failure::reported(error);
+    match usage(raw).map_or(0, |usage| usage.output_tokens) {
+        0 => error,
+        output => ModelError::Unknown { reason: format!("failed after {output} tokens: {error}") },
     }
 }
 

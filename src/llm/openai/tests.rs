@@ -329,6 +329,10 @@ async fn failure_behind_a_successful_status_is_a_failure() {
             json!({ "error": { "message": "Rate limited", "code": 429 } }),
             (|error| matches!(error, ModelError::RateLimited { .. })) as fn(&ModelError) -> bool,
         ),
+        (
+            json!({ "error": { "message": "Rate limited", "code": 429 }, "usage": { "prompt_tokens": 9, "completion_tokens": 9 } }),
+            |error| matches!(error, ModelError::Unknown { .. }),
+        ),
         (json!({ "status": "failed", "error": { "code": "server_error", "message": "oh" }, "output": [] }), |error| {
             matches!(error, ModelError::Transient { .. })
         }),
