@@ -33,7 +33,7 @@ pub(super) struct EvalArgs {
     qrels: PathBuf,
 
     /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)
-    #[arg(long, value_name = "MODE", add = completions::words(&["hybrid", "lexical", "vector"]))]
+    #[arg(long, value_name = "MODE", add = completions::words(SearchMode::NAMES))]
     mode: Option<SearchMode>,
 
     /// Measure only this collection

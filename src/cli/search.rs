@@ -38,7 +38,7 @@ pub(super) struct SearchArgs {
     query: Vec<String>,
 
     /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)
-    #[arg(long, value_name = "MODE", add = completions::words(&["hybrid", "lexical", "vector"]))]
+    #[arg(long, value_name = "MODE", add = completions::words(SearchMode::NAMES))]
     mode: Option<SearchMode>,
 
     /// Most hits to return (default: 10)

@@ -10,6 +10,7 @@ use reqwest::Url;
 use super::kind::Kind;
 use super::setting::{Setting, Strictness};
 use crate::kb::embed::EmbedderChoice;
+use crate::kb::search::SearchMode;
 
 /// Hits of one search are bounded because all of them are held in memory.
 const LIMIT: Kind = Kind::Whole { least: 1, most: 1_000 };
@@ -77,7 +78,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         ),
     row("offline", Kind::Switch, "open no network socket").default("false").flag().stricter(Strictness::True),
     row("threads", Kind::Whole { least: 1, most: 256 }, "threads the embedder uses").unset("all cores").variable(),
-    row("mode", Kind::OneOf(&["hybrid", "lexical", "vector"]), "how `dr search` searches").default("\"hybrid\"").flag(),
+    row("mode", Kind::OneOf(SearchMode::NAMES), "how `dr search` searches").default("\"hybrid\"").flag(),
     row("limit", LIMIT, "hits of `dr search`, quotes of `dr recall`").default("10").flag(),
     row("model", Kind::Name, "the language model of every role").unset("by role").flag().if_trusted(),
     row(

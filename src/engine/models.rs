@@ -1,4 +1,4 @@
-//! Lists the available models and selects one by name: an embedder or a reranker, by name.
+//! Lists the available models, embedders and rerankers, and selects one by name.
 
 use std::path::{Path, PathBuf};
 

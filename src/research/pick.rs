@@ -600,11 +600,13 @@ fn join(kept: &mut Vec<(String, Candidate<'_>)>) {
 
 /// Cuts off the last sentence of a text if it only leads to what is not shown: "You will get an error like this:"
 fn cut_loose_end(candidate: &mut Candidate<'_>) {
-    let leads_on = |own: &Candidate<'_>| own.unit.kind == UnitKind::Paragraph && ends_open(own.text());
-    let sentences = &candidate.unit.sentences;
-    let Some([.., said, last]) = sentences.get(..) else { return };
-    if leads_on(candidate) && last.range.end >= candidate.unit.range.end {
-        candidate.unit.range.end = said.range.end;
+    let leads_on = candidate.unit.kind == UnitKind::Paragraph && ends_open(candidate.text());
+    let Unit { sentences, range, .. } = &mut candidate.unit;
+    if let [.., said, last] = &sentences[..]
+        && leads_on
+        && last.range.end >= range.end
+    {
+        range.end = said.range.end;
     }
 }
 

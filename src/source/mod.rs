@@ -347,7 +347,7 @@ impl Place {
                 place_of(path, heading_path, *line_start, *line_end)
             }
             Self::Web { url, .. } => url.clone(),
-            Self::Mcp { server, tool, arguments, .. } => format!("mcp:{server}/{tool} {}", shortened(arguments)),
+            Self::Mcp { arguments, .. } => format!("{} {}", self.beside_names(), shortened(arguments)),
         }
     }
 
@@ -361,8 +361,8 @@ impl Place {
 
     /// Returns a call with its arguments in full, which identify it; `None` for a place that is no call.
     pub(crate) fn call(&self) -> Option<String> {
-        let Self::Mcp { server, tool, arguments, .. } = self else { return None };
-        Some(format!("mcp:{server}/{tool} {arguments}"))
+        let Self::Mcp { arguments, .. } = self else { return None };
+        Some(format!("{} {arguments}", self.beside_names()))
     }
 
     /// Returns whether two places share a line of a file, a page, or a call.

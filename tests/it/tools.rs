@@ -150,6 +150,15 @@ fn set(world: &World, script: &Script, more: &str) {
     );
 }
 
+/// Returns models that have ticket 7 read, a world at them, and the server that has it, set up with `more`.
+fn reading_ticket(more: &str) -> (ModelServer, World, Script) {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, more);
+    (models, world, script)
+}
+
 /// Starts models whose workers search and make `calls` in their first step, and then note what is described.
 fn caller(calls: Value) -> ModelServer {
     ModelServer::start(move |request| reply(request, &calls))
@@ -274,10 +283,7 @@ fn dr_itself_is_a_server_over_stdio_and_over_http_with_a_token() {
 
 #[test]
 fn question_asked_again_on_the_same_day_calls_nothing_again() {
-    let models = caller(read_ticket(&json!({ "number": 7 })));
-    let world = world_at(&models);
-    let script = Script::new(&world, "tickets");
-    set(&world, &script, "");
+    let (_models, world, script) = reading_ticket("");
     let first = world.dr(["ask", "--json", QUESTION]).succeeded().json();
     script.answers("Ticket 7 is described here: it is closed.");
     let again = world.dr(["ask", "--json", "--fresh", QUESTION]).succeeded().json();
@@ -287,10 +293,7 @@ fn question_asked_again_on_the_same_day_calls_nothing_again() {
 
 #[test]
 fn call_whose_stored_result_is_missing_is_made_again_once() {
-    let models = caller(read_ticket(&json!({ "number": 7 })));
-    let world = world_at(&models);
-    let script = Script::new(&world, "tickets");
-    set(&world, &script, "");
+    let (_models, world, script) = reading_ticket("");
     world.dr(["ask", "--json", QUESTION]).succeeded();
     std::fs::remove_dir_all(world.path(".dr/pages/answers")).unwrap();
     let now = "Ticket 7 is described here: it is closed.";

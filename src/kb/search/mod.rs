@@ -90,6 +90,9 @@ pub enum SearchMode {
 }
 
 impl SearchMode {
+    /// Every name.
+    pub(crate) const NAMES: &'static [&'static str] = &["hybrid", "lexical", "vector"];
+
     /// Returns the name in settings and flags.
     pub fn name(self) -> &'static str {
         match self {

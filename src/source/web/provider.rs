@@ -234,20 +234,28 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Returns a client of the engine `provider` at `address`. The key is sent in the form of that engine, see
     /// [`Self::signed`].
-    pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
-        let client = client_for(&address)?;
-        let clock = Arc::new(SystemClock);
-        let (contact, agent, pace, refusal_hint) = (None, None, None, None);
-        Ok(Self { provider, address, key, contact, client, clock, agent, pace, refusal_hint })
+    pub(super) fn new(
+        provider: &'static str,
+        refusal_hint: Option<&'static str>,
+        address: BaseUrl,
+        key: Option<Secret>,
+    ) -> Result<Self, HttpError> {
+        Ok(Self {
+            provider,
+            client: client_for(&address)?,
+            address,
+            key,
+            clock: Arc::new(SystemClock),
+            contact: None,
+            agent: None,
+            pace: None,
+            refusal_hint,
+        })
     }
 
     /// Returns a client that names itself and its user, and keeps to a pace.
     pub(super) fn politely(self, contact: Option<&Contact>, pace: Option<&'static Pace>) -> Self {
         Self { contact: contact.cloned(), agent: Some(agent(contact)), pace, ..self }
-    }
-
-    pub(super) fn hinting(self, refusal_hint: Option<&'static str>) -> Self {
-        Self { refusal_hint, ..self }
     }
 
     pub(super) fn address(&self) -> &BaseUrl {

@@ -152,7 +152,7 @@ impl EngineClient {
         contact: Option<&Contact>,
     ) -> Result<Self, HttpError> {
         let is_public = engine.public_address().as_ref() == Some(&address);
-        let endpoint = Endpoint::new(engine.name(), address, key)?.hinting(engine.refusal_hint());
+        let endpoint = Endpoint::new(engine.name(), engine.refusal_hint(), address, key)?;
         let endpoint = match engine.pace() {
             // A mirror is the user's, and has no pace.
             Some(pace) => endpoint.politely(contact, is_public.then_some(pace)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{QUESTION, SCRIPT, Script, TICKET, caller, from_tools, read_ticket, reply, set, world_at};
+use super::{QUESTION, SCRIPT, Script, TICKET, from_tools, read_ticket, reading_ticket, reply, set, world_at};
 use crate::common::World;
 use crate::model_server::{ModelServer, Response};
 use crate::run::kills::send;
@@ -48,10 +48,7 @@ fn killed_run_leaves_no_server_behind_and_resumes_without_calling_again_whatever
 
 #[test]
 fn interrupted_run_ends_its_server_and_what_that_has_started() {
-    let models = caller(read_ticket(&json!({ "number": 7 })));
-    let world = world_at(&models);
-    let script = Script::new(&world, "tickets");
-    set(&world, &script, "");
+    let (_models, world, script) = reading_ticket("");
     script.write("mode", "hang");
     let (life, called) = (script.life(), script.pipe("called"));
     let mut child = started(&world, &["ask", "--json", QUESTION]);
@@ -63,10 +60,7 @@ fn interrupted_run_ends_its_server_and_what_that_has_started() {
 
 #[test]
 fn second_signal_leaves_no_server_behind() {
-    let models = caller(read_ticket(&json!({ "number": 7 })));
-    let world = world_at(&models);
-    let script = Script::new(&world, "tickets");
-    set(&world, &script, "");
+    let (_models, world, script) = reading_ticket("");
     // It does not see the end of its stdin.
     script.write("mode", "busy");
     let (life, called) = (script.life(), script.pipe("called"));
