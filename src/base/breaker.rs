@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::clock::{Clock, Moment};
+use super::clock::Clock;
 
 /// Failures in a row after which a run stops asking a source.
 const MAX_FAILURES_OF_RUN: u32 = 3;
@@ -60,7 +60,7 @@ pub(crate) struct Breaker {
 #[derive(Clone, Debug, Default)]
 struct FailureRecord {
     failures: u32,
-    last_failure: Moment,
+    last_failure: Option<Instant>,
     reason: String,
     has_succeeded: bool,
 }
@@ -92,7 +92,8 @@ impl Breaker {
         let _turn = if is_sound(&self.record()) { None } else { Some(self.turn.lock().await) };
         let FailureRecord { failures, last_failure, reason, .. } = self.record().clone();
         // Without a clock, the pause does not end.
-        let is_resting = || self.clock.as_ref().is_none_or(|clock| clock.now().since(last_failure) < PAUSE);
+        let rested = self.clock.as_ref().zip(last_failure).map(|(clock, last)| clock.instant().duration_since(last));
+        let is_resting = || rested.is_none_or(|rested| rested < PAUSE);
         // The count outlasts the pause, so that one more failure opens the circuit again.
         if failures >= self.max_failures && is_resting() {
             return Err(Open { name: self.name.as_str().into(), failures, reason: reason.into() }.into());
@@ -103,7 +104,7 @@ impl Breaker {
             Health::Up => *record = FailureRecord { has_succeeded: true, ..FailureRecord::default() },
             Health::Down => {
                 record.failures = record.failures.saturating_add(1);
-                record.last_failure = self.clock.as_ref().map(|clock| clock.now()).unwrap_or_default();
+                record.last_failure = self.clock.as_ref().map(|clock| clock.instant());
                 record.reason = answer.as_ref().err().map(E::to_string).unwrap_or_default();
             }
             Health::Unknown => {}
@@ -122,7 +123,7 @@ mod tests {
     use futures::future::join_all;
 
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::base::clock::{ManualClock, Moment};
 
     #[derive(Clone, Debug, PartialEq, thiserror::Error)]
     enum Failed {

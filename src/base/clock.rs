@@ -1,7 +1,7 @@
 //! The clock, injected so that tests and replays control time.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,11 @@ impl Moment {
 
 /// A source of time and of timers.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// Returns the current time.
+    /// Returns the current time. The system's clock can be set back or ahead: measure a duration by [`Self::instant`].
     fn now(&self) -> Moment;
+
+    /// Returns a time that never decreases, to measure durations within the process.
+    fn instant(&self) -> Instant;
 
     /// Completes after `duration`. For callers that are idle until then, such as a retry loop.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
@@ -57,6 +60,10 @@ impl Clock for SystemClock {
         Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
+    fn instant(&self) -> Instant {
+        Instant::now()
+    }
+
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(duration))
     }
@@ -64,16 +71,24 @@ impl Clock for SystemClock {
 
 /// A clock for tests: only a sleep advances it, at once.
 #[cfg(test)]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ManualClock {
+    begun: (Moment, Instant),
     now: watch::Sender<Moment>,
+}
+
+#[cfg(test)]
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::at(Moment::default())
+    }
 }
 
 #[cfg(test)]
 impl ManualClock {
     /// Returns a clock set to `now`.
     pub(crate) fn at(now: Moment) -> Self {
-        Self { now: watch::Sender::new(now) }
+        Self { begun: (now, Instant::now()), now: watch::Sender::new(now) }
     }
 
     /// Advances the clock by `duration`.
@@ -86,6 +101,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Moment {
         *self.now.borrow()
+    }
+
+    fn instant(&self) -> Instant {
+        self.begun.1 + self.now().since(self.begun.0)
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

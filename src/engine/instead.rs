@@ -34,7 +34,7 @@ pub(super) struct Obstacle {
 
 impl Obstacle {
     fn new(why: String, hint: impl Into<String>) -> Self {
-        Self { instead: Instead { why, has_read: false }, hint: hint.into() }
+        Self { instead: Instead { why, has_read: false, failed_run: None }, hint: hint.into() }
     }
 
     fn of_model(why: String) -> Self {
@@ -77,8 +77,10 @@ impl Obstacle {
             // There was no source to search, which is not for the model to mend.
             return None;
         }
-        let instead = Instead { why: "the model noted nothing that answers the question".to_owned(), has_read: true };
-        Some(Self { instead, hint: "ask in other words, or use another model with `--model`".to_owned() })
+        let why = "the model noted nothing that answers the question".to_owned();
+        let mut obstacle = Self::new(why, "ask in other words, or use another model with `--model`");
+        obstacle.instead.has_read = true;
+        Some(obstacle)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::research::plan::{PlanDraft, SavedPlan};
 use crate::run::background::to_try_again;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
-use crate::run::event::{Event, RunRequest};
+use crate::run::event::{Event, Instead, RunRequest};
 use crate::run::journal::RunRow;
 use crate::run::orchestrator::{AskBack, Orchestrator};
 use crate::run::store::{Store, StoreError};
@@ -144,10 +144,11 @@ impl Engine {
         let Some(obstacle) = Obstacle::behind(&asked, request).filter(|_| !stop.is_cancelled()) else {
             return asked;
         };
-        let prepared = Box::pin(self.prepare(request, Some(obstacle.instead.clone()))).await?;
+        let instead = Instead { failed_run: Some(id.clone()), ..obstacle.instead.clone() };
+        let prepared = Box::pin(self.prepare(request, Some(instead))).await?;
         // Silent, because its answer is used only if it has one; the observer is told then.
-        let instead = Box::pin(self.start(request, prepared, silent(), stop)).await?;
-        let answered = Box::pin(finish(instead)).await?;
+        let run = Box::pin(self.start(request, prepared, silent(), stop)).await?;
+        let answered = Box::pin(finish(run)).await?;
         if answered.report.is_refusal() {
             return asked;
         }

@@ -28,7 +28,7 @@ use crate::run::recall::{Recall, RecallError};
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
-use crate::run::usage::{token_drift, usage_of};
+use crate::run::usage::{add_usage, token_drift, usage_of};
 
 /// Folder of the user's data folder with the runs of indexes that are in no `.dr`.
 const RUNS: &str = "runs";
@@ -380,7 +380,7 @@ pub(super) fn is_read_only(error: &EngineError) -> bool {
 
 /// Makes the report of a run, only from its journal. For an unfinished run it covers the findings so far.
 pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<Report, StoreError> {
-    let usage = usage_of(store.journal(), run).await?;
+    let mut usage = usage_of(store.journal(), run).await?;
     let mut draft = match &state.phase {
         Phase::Ended(ended) => ended.draft.clone(),
         // By rules even for a run with models: reading a run asks none.
@@ -390,6 +390,10 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
     let instead = state.settings.instead.as_ref();
     if let Some(instead) = instead {
         draft.made_do("the question was answered", &instead.why);
+    }
+    if let Some(failed) = instead.and_then(|instead| instead.failed_run.as_ref()) {
+        add_usage(&mut usage, usage_of(store.journal(), failed).await?);
+        draft.limitations.push(format!("calls and cost are those of run {failed}, which found no answer"));
     }
     let mut report = Report::of(ReportInput {
         run_id: store.is_kept().then(|| run.to_string()),

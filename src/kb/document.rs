@@ -94,6 +94,15 @@ pub(crate) enum SkipReason {
     #[error("not a regular file")]
     NotAFile,
 
+    /// A folder has a file with patterns of paths to leave out that is a device or a pipe, or too large.
+    #[error("its `{name}` is not a regular file of at most {limit} bytes")]
+    IgnoreFile {
+        /// Path of the file in the folder.
+        name: &'static str,
+        /// Size of the largest such file, in bytes.
+        limit: u64,
+    },
+
     /// The file name or a folder above it is not valid UTF-8.
     #[error("path is not UTF-8")]
     PathNotUtf8,
@@ -133,7 +142,7 @@ impl SkipReason {
     /// Returns whether the file may be readable at another time, so that its text stays in the index.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Unreadable { .. } => true,
+            Self::Unreadable { .. } | Self::IgnoreFile { .. } => true,
             Self::Extract(error) => error.is_passing(),
             Self::TooLarge { .. }
             | Self::Binary { .. }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
@@ -18,6 +18,12 @@ const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", DR_IGNORE];
 
 /// The one among them that is for `dr` alone.
 const DR_IGNORE: &str = ".drignore";
+
+/// Patterns of a git repository that are not committed.
+const GIT_EXCLUDE: &str = ".git/info/exclude";
+
+/// Size of the largest file with patterns that is read; all of it is compiled in memory.
+const MAX_IGNORE_BYTES: u64 = 1 << 20;
 
 /// A file to index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,19 +57,24 @@ pub(crate) struct Listing {
 /// Lists the files under `root` of Markdown, plain text and the formats in `include`.
 ///
 /// Hidden and ignored files are left out silently. A symbolic link to a file inside the root is followed; one that
-/// leads out of the root is skipped with a reason. Links to folders are never followed, so there are no loops.
+/// leads out of the root is skipped with a reason. Links to folders are never followed, so there are no loops. A folder
+/// whose ignore files cannot be read is skipped: what they leave out is not known.
 pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
     let listing = Mutex::new(Listing::default());
     let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
     let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
-    walker(root).threads(threads).build_parallel().run(|| {
+    let refused = Refused::default();
+    let Some(mut walker) = walker(root, &refused) else {
+        return Listing { skipped: refused.taken(root), ..Listing::default() };
+    };
+    walker.threads(threads).build_parallel().run(|| {
         Box::new(|entry| {
             let found = match entry {
                 Ok(entry) => consider(root, &canonical_root, include, &entry),
                 Err(error) => Some(Err(walk_error(root, error))),
             };
             if let Some(found) = found {
-                let mut listing = listing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
                 match found {
                     Ok(file) => listing.files.push(file),
                     Err(skipped) => listing.skipped.push(skipped),
@@ -72,24 +83,63 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
             WalkState::Continue
         })
     });
-    let mut listing = listing.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut listing = listing.into_inner().unwrap_or_else(PoisonError::into_inner);
+    listing.skipped.extend(refused.taken(root));
     // Threads find the files in any order.
     listing.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing.skipped.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing
 }
 
-fn walker(root: &Path) -> WalkBuilder {
+/// Returns a walk that enters no folder whose ignore files cannot be read, and notes these; `None` if `root` is one.
+fn walker(root: &Path, refused: &Refused) -> Option<WalkBuilder> {
+    // The walk does not ask its filter about the root.
+    if !refused.may_enter(root) {
+        return None;
+    }
     let mut walker = WalkBuilder::new(root);
     // Otherwise `.gitignore` would count only in a git repository.
     walker.follow_links(false).require_git(false).add_custom_ignore_filename(DR_IGNORE);
-    walker
+    let refused = refused.clone();
+    walker.filter_entry(move |entry| {
+        !entry.file_type().is_some_and(|kind| kind.is_dir()) || refused.may_enter(entry.path())
+    });
+    Some(walker)
+}
+
+/// Folders that are not entered because of one of their ignore files, with its name.
+#[derive(Clone, Debug, Default)]
+struct Refused(Arc<Mutex<Vec<(PathBuf, &'static str)>>>);
+
+impl Refused {
+    /// Returns whether each ignore file of a folder is a regular file, or a link to one, that fits in memory. The
+    /// walk would read a device without end, and wait for a pipe.
+    fn may_enter(&self, folder: &Path) -> bool {
+        let is_sound = |name: &&str| {
+            // A file that is missing has no patterns, and one that cannot be opened is named by the walk.
+            let found = folder.join(name).metadata();
+            found.map_or(true, |found| found.is_dir() || found.is_file() && found.len() <= MAX_IGNORE_BYTES)
+        };
+        let unsound = IGNORE_FILES.into_iter().chain([GIT_EXCLUDE]).find(|name| !is_sound(name));
+        let Some(name) = unsound else { return true };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((folder.to_path_buf(), name));
+        false
+    }
+
+    fn taken(&self, root: &Path) -> Vec<Skipped> {
+        let refused = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let skipped = |(folder, name): (PathBuf, _)| Skipped {
+            path: relative(root, &folder).to_string_lossy().replace('\\', "/"),
+            reason: SkipReason::IgnoreFile { name, limit: MAX_IGNORE_BYTES },
+        };
+        refused.into_iter().map(skipped).collect()
+    }
 }
 
 /// Returns the folders that [`walk`] lists files of, `root` included, each before it is read.
 pub(crate) fn folders(root: &Path) -> impl Iterator<Item = PathBuf> {
-    let folders = walker(root).build().flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_dir()));
-    folders.map(DirEntry::into_path)
+    let walk = walker(root, &Refused::default()).into_iter().flat_map(|walker| walker.build().flatten());
+    walk.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_dir())).map(DirEntry::into_path)
 }
 
 /// Returns whether a file may be among those that [`walk`] lists, or decide which ones are, judged by its name.
@@ -267,6 +317,27 @@ mod tests {
         let listing = walk(folder.path(), &Include::default());
         assert_eq!(paths(&listing), ["d.md"]);
         assert!(listing.skipped.is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folder_is_not_entered_if_its_ignore_file_cannot_be_read_to_its_end() {
+        let folder =
+            folder(&[("a.md", ""), ("big/b.md", ""), ("device/c.md", ""), ("git/d.md", ""), ("git/.git/info/x", "")]);
+        let root = folder.path();
+        std::fs::File::create(root.join("big/.drignore")).unwrap().set_len(MAX_IGNORE_BYTES + 1).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", root.join("device/.gitignore")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", root.join("git/.git/info/exclude")).unwrap();
+        let listing = walk(root, &Include::default());
+        assert_eq!(paths(&listing), ["a.md"]);
+        let skipped: Vec<_> = listing.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
+        assert_eq!(skipped, ["big", "device", "git"]);
+        assert_eq!(folders(root).collect::<Vec<_>>(), [root]);
+
+        std::os::unix::fs::symlink("/dev/zero", root.join(".ignore")).unwrap();
+        let listing = walk(root, &Include::default());
+        assert_eq!((paths(&listing).len(), listing.skipped.len()), (0, 1));
+        assert_eq!(folders(root).count(), 0);
     }
 
     #[cfg(unix)]

@@ -18,12 +18,12 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::base::clock::{Clock, Moment};
+use crate::base::clock::Clock;
 use crate::base::money::dollars_text;
 pub(crate) use crate::llm::call::Limit;
 
@@ -412,7 +412,7 @@ pub(crate) struct Budget {
 
 struct BudgetState {
     clock: Arc<dyn Clock>,
-    started: Moment,
+    started: Instant,
     /// Active time of earlier processes of the same run.
     carried: Duration,
     balance: Mutex<Balance>,
@@ -438,7 +438,7 @@ impl Budget {
     pub(crate) fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
         let balance = Mutex::new(Balance { limits, spent, reserve, ..Balance::default() });
         let shared =
-            BudgetState { started: clock.now(), clock, carried: spent.active, balance, released: Notify::new() };
+            BudgetState { started: clock.instant(), clock, carried: spent.active, balance, released: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -666,9 +666,12 @@ impl BudgetState {
         self.balance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Updates and returns the active time. It never decreases, even if the system clock is set back.
+    /// Updates and returns the active time. It never decreases.
     fn active(&self, balance: &mut Balance) -> Duration {
-        let active = self.carried.saturating_add(self.clock.now().since(self.started)).saturating_sub(balance.waited);
+        let active = self
+            .carried
+            .saturating_add(self.clock.instant().duration_since(self.started))
+            .saturating_sub(balance.waited);
         balance.spent.active = balance.spent.active.max(active);
         balance.spent.active
     }

@@ -180,6 +180,9 @@ pub struct Instead {
     /// most.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) has_read: bool,
+    /// Run in which the models failed, if it began. Its calls are paid, so they count in the report.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) failed_run: Option<RunId>,
 }
 
 fn yes() -> bool {

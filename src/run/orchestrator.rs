@@ -389,12 +389,12 @@ impl Orchestrator {
             asked => asked.map_err(|error| error.during("check whether the question needs clarification"))?,
         };
         let Some(question) = asked.map(|clarification| clarification.question) else { return Ok(()) };
-        let from = self.resources.clock.now();
+        let from = self.resources.clock.instant();
         let answer = tokio::select! {
             answer = ask(question.clone()) => answer,
             () = self.resources.stop.cancelled() => None,
         };
-        self.budget.waited(self.resources.clock.now().since(from));
+        self.budget.waited(self.resources.clock.instant().duration_since(from));
         match answer {
             Some(answer) => self.commit(Event::Clarified { question, answer }).await,
             None => Ok(()),

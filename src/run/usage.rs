@@ -23,6 +23,16 @@ pub(crate) async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTabl
     Ok(table)
 }
 
+/// Adds the usage of another run.
+pub(crate) fn add_usage(table: &mut UsageTable, of_run: UsageTable) {
+    add(&mut table.total, &of_run.total);
+    for (sums, of_run) in [(&mut table.by_role, of_run.by_role), (&mut table.by_node, of_run.by_node)] {
+        for (name, usage) in of_run {
+            add(sums.entry(name).or_default(), &usage);
+        }
+    }
+}
+
 /// Sums up calls. A call with unknown outcome counts at its worst case. A call without a price makes the cost unknown.
 fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
@@ -74,6 +84,8 @@ fn add(sum: &mut UsageTotals, usage: &UsageTotals) {
     sum.cached_tokens += usage.cached_tokens;
     sum.output_tokens += usage.output_tokens;
     sum.reasoning_tokens += usage.reasoning_tokens;
+    sum.tool_calls += usage.tool_calls;
+    sum.cache_hits += usage.cache_hits;
     // One unknown cost makes the sum unknown.
     sum.cost_usd = sum.cost_usd.zip(usage.cost_usd).map(|(sum, cost)| sum + cost);
 }

@@ -1,7 +1,8 @@
 //! Classifies failures as a [`ModelError`]: whether the request may have been paid for, and whether to retry it.
 //!
-//! A response with an error status means that nothing was generated and nothing paid. Without a response that is
-//! unknown, except if the connection was never established.
+//! A response with an error status means that nothing was generated and nothing paid, except if a gateway gave up on
+//! the server behind it, or the response counts output tokens. Without a response that is unknown, except if the
+//! connection was never established.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
+use super::reply::usage;
 use crate::base::http::{BodyError, NoReply, retry_after};
 use crate::base::line::shortened;
 use crate::llm::model::ModelError;
@@ -75,6 +77,22 @@ fn root_cause(error: &reqwest::Error) -> String {
 
 /// Classifies a response with an error status.
 pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str) -> ModelError {
+    let error = answered_unpaid(status, headers, body);
+    match serde_json::from_str(body) {
+        Ok(raw) => unless_paid(error, &raw),
+        Err(_) => error,
+    }
+}
+
+/// Returns the error of a response. Whatever it says, it was paid for if the response counts output tokens.
+fn unless_paid(error: ModelError, raw: &Value) -> ModelError {
+    match usage(raw).map_or(0, |usage| usage.output_tokens) {
+        0 => error,
+        output => ModelError::Unknown { reason: format!("failed after {output} tokens: {error}") },
+    }
+}
+
+fn answered_unpaid(status: StatusCode, headers: &HeaderMap, body: &str) -> ModelError {
     let said = ErrorBody::read(body);
     let retry_after = retry_after(headers);
     match status.as_u16() {
@@ -84,6 +102,8 @@ pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str) -> M
         429 => ModelError::RateLimited { retry_after },
         // Before the status: llama.cpp reports this as an internal error, which would be retried.
         _ if said.is_too_long() => said.too_long(),
+        // A gateway waited in vain for a server that has the request and may still answer it: 504, and Cloudflare's 524.
+        number @ (504 | 524) => ModelError::Unknown { reason: said.advised_reason(number) },
         // The statuses, besides 429, that OpenAI's own clients retry.
         408 | 409 | 500..=599 => ModelError::Transient { retry_after, reason: said.advised_reason(status.as_u16()) },
         // Redirects are not followed: key and prompt would go to an address that the user did not set.
@@ -106,13 +126,17 @@ pub(crate) fn refuses_schema(status: StatusCode, body: &str) -> bool {
         && OF_SCHEMA.iter().any(|word| message.contains(word))
 }
 
-/// Classifies a failure reported with a success status.
-pub(crate) fn reported(error: &Value) -> ModelError {
+/// Classifies a failure that a response with a success status reports as `error`.
+pub(crate) fn reported(raw: &Value, error: &Value) -> ModelError {
+    unless_paid(reported_unpaid(error), raw)
+}
+
+fn reported_unpaid(error: &Value) -> ModelError {
     let said = ErrorBody::of(error);
     // Gateways put the status of the server behind them into `code`.
     let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     match status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| !status.is_success()) {
-        Some(status) => answered(status, &HeaderMap::new(), &error.to_string()),
+        Some(status) => answered_unpaid(status, &HeaderMap::new(), &error.to_string()),
         None if said.is_quota() => ModelError::Quota,
         None if said.is_too_long() => said.too_long(),
         None if said.code == "rate_limit_exceeded" => ModelError::RateLimited { retry_after: None },
@@ -329,11 +353,24 @@ mod tests {
         for status in [408, 409, 500, 502, 503, 529] {
             assert!(matches!(answer(status, "<html>"), ModelError::Transient { .. }), "{status}");
         }
+        for status in [504, 524] {
+            assert!(matches!(answer(status, "<html>"), ModelError::Unknown { .. }), "{status}");
+        }
         for status in [401, 403] {
             assert_eq!(answer(status, "{}"), ModelError::Authentication);
         }
         for status in [302, 400, 404, 413, 422] {
             assert!(matches!(answer(status, "no"), ModelError::Permanent { .. }), "{status}");
+        }
+    }
+
+    #[test]
+    fn error_that_counts_output_tokens_may_have_been_paid_for() {
+        for (output, is_paid) in [(0, false), (9, true)] {
+            let body = format!(
+                r#"{{"error":{{"message":"provider disconnected"}},"usage":{{"prompt_tokens":9,"completion_tokens":{output}}}}}"#
+            );
+            assert_eq!(matches!(answer(502, &body), ModelError::Unknown { .. }), is_paid, "{body}");
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) fn read(body: &str) -> Result<Reply, ModelError> {
     let raw: Value = serde_json::from_str(body).map_err(|_| not_json(body))?;
     // Gateways report failures of the servers behind them with status 200.
     if let Some(error) = raw.get("error").filter(|error| !error.is_null()) {
-        return Err(failed(&raw, error));
+        return Err(failure::reported(&raw, error));
     }
     let reply = if raw.get("output").is_some_and(Value::is_array) {
         from_responses(raw)?
@@ -32,16 +32,6 @@ fn not_json(body: &str) -> ModelError {
         ModelError::Permanent { reason: "response is a web page; `base_url` is not the address of an API".into() }
     } else {
         ModelError::Unknown { reason: format!("response is not JSON: {}", shortened(body)) }
-    }
-}
-
-/// Classifies a failure reported with a success status. Whatever it says, it was paid for if the response counts output
-/// tokens.
-fn failed(raw: &Value, error: &Value) -> ModelError {
-    let error = failure::reported(error);
-    match usage(raw).map_or(0, |usage| usage.output_tokens) {
-        0 => error,
-        output => ModelError::Unknown { reason: format!("failed after {output} tokens: {error}") },
     }
 }
 

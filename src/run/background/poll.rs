@@ -148,10 +148,10 @@ impl Poller<'_> {
     /// Polls a job until it is over. If it takes too long or the run is stopped, the job is cancelled and returned with
     /// the reason.
     async fn end_of(self, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
-        let begun = self.ledger.clock().now();
+        let begun = self.ledger.clock().instant();
         let left = self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX);
         let wait = |delay| async move {
-            let waited = self.ledger.clock().now().since(begun);
+            let waited = self.ledger.clock().instant().duration_since(begun);
             match () {
                 () if waited >= left => Err(PollError::Over(Why::TimeIsUp)),
                 () if waited >= self.research.timeout() => Err(PollError::Over(Why::Late)),

@@ -1,11 +1,11 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
 
 use super::Purpose::{Research, Writing};
 use super::*;
-use crate::base::clock::ManualClock;
+use crate::base::clock::{ManualClock, Moment};
 
 const RESERVE: WritingReserve = WritingReserve { cost_nanos: 20, tokens: 200, time: Duration::from_secs(20) };
 
@@ -253,27 +253,38 @@ fn a_resumed_budget_continues_from_the_amounts_spent() {
 }
 
 #[test]
-fn active_time_never_decreases_with_the_clock() {
-    let clock = Arc::new(SteppingClock::default());
+fn active_time_does_not_change_with_the_time_of_day() {
+    let clock = Arc::new(SteppingClock::new(1_000_000));
     let budget = Budget::new(limits(), RESERVE, clock.clone());
-    clock.set(50_000);
-    assert_eq!(budget.spent().active, Duration::from_secs(50));
-    clock.set(1_000);
-    assert_eq!(budget.spent().active, Duration::from_secs(50));
+    clock.passed.store(50, Ordering::SeqCst);
+    for day in [1_000_000, 0, 90_000_000] {
+        clock.now.store(day, Ordering::SeqCst);
+        assert_eq!(budget.spent().active, Duration::from_secs(50), "at {day}");
+    }
 }
 
-#[derive(Debug, Default)]
-struct SteppingClock(std::sync::atomic::AtomicU64);
+/// A clock that is set to another time of day without time passing.
+#[derive(Debug)]
+struct SteppingClock {
+    now: AtomicU64,
+    begun: Instant,
+    /// Seconds since then.
+    passed: AtomicU64,
+}
 
 impl SteppingClock {
-    fn set(&self, millis: u64) {
-        self.0.store(millis, Ordering::SeqCst);
+    fn new(now: u64) -> Self {
+        Self { now: AtomicU64::new(now), begun: Instant::now(), passed: AtomicU64::default() }
     }
 }
 
 impl Clock for SteppingClock {
     fn now(&self) -> Moment {
-        Moment(self.0.load(Ordering::SeqCst))
+        Moment(self.now.load(Ordering::SeqCst))
+    }
+
+    fn instant(&self) -> Instant {
+        self.begun + Duration::from_secs(self.passed.load(Ordering::SeqCst))
     }
 
     fn sleep(&self, _: Duration) -> futures::future::BoxFuture<'static, ()> {

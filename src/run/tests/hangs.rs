@@ -2,7 +2,7 @@
 //! in flight. A machine under load delays such a test and does not change it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use tokio::sync::watch;
@@ -94,6 +94,10 @@ impl Drop for Request {
 impl Clock for HangClock {
     fn now(&self) -> Moment {
         self.clock.now()
+    }
+
+    fn instant(&self) -> Instant {
+        self.clock.instant()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderValue;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::base::clock::{Clock, Moment};
+use crate::base::clock::Clock;
 use crate::base::http::USER_AGENT;
 
 /// Longest contact, in bytes.
@@ -69,7 +69,7 @@ pub(super) fn agent(contact: Option<&Contact>) -> HeaderValue {
 pub(super) struct Pace {
     apart: Duration,
     turn: Semaphore,
-    last: Mutex<Option<Moment>>,
+    last: Mutex<Option<Instant>>,
 }
 
 impl Pace {
@@ -82,12 +82,12 @@ impl Pace {
         let turn = self.turn.acquire().await.expect("the semaphore is never closed");
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = last {
-            let wait = self.apart.saturating_sub(clock.now().since(last));
+            let wait = self.apart.saturating_sub(clock.instant().duration_since(last));
             if !wait.is_zero() {
                 clock.sleep(wait).await;
             }
         }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock.now());
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock.instant());
         turn
     }
 }
@@ -95,7 +95,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::base::clock::{ManualClock, Moment};
 
     #[test]
     fn contact_is_a_mail_address_or_a_page_and_stands_in_the_agent_string() {

@@ -281,7 +281,10 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
     match raw["id"].as_str() {
         Some(id) => Ok((id.parse().map_err(|error| unknown(format!("{error}")))?, state_of(&raw))),
         // Gateways report upstream failures with status 200.
-        None if raw["error"].is_object() => Err(JobError::Refused(failure::reported(&raw["error"]))),
+        None if raw["error"].is_object() => Err(match failure::reported(&raw, &raw["error"]) {
+            ModelError::Unknown { reason } => unknown(reason),
+            error => JobError::Refused(error),
+        }),
         None if raw["object"] == "response" || raw.get("status").is_some() || raw.get("output").is_some() => {
             Err(unknown("the answer has no id".into()))
         }
