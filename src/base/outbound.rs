@@ -126,6 +126,11 @@ impl Outbound {
         find(&self.0).into_iter().map(|part| Self(part.to_owned())).collect()
     }
 
+    /// Returns text that the calling file vouches for.
+    pub(crate) fn vouched(_: Voucher, text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
     /// Lets any text leave, because the user said so.
     pub(crate) fn allowed_by_user(_: EgressAllowed, text: impl Into<String>) -> Self {
         Self(text.into())
@@ -166,9 +171,9 @@ impl From<Date> for Outbound {
     }
 }
 
-/// The files that may vouch for text: where the user's words and the first plan are read off a run, where a model replies
-/// to a prompt made of outbound text alone or a template is filled with such text, where an answer from the web names an
-/// address, and where the user has the pages of a report fetched again.
+/// The files that may vouch for text: where the user's words and the first plan are read off a run, where a model
+/// replies to a prompt made of outbound text alone or a template is filled with such text, where an answer from the web
+/// names an address, and where the user has the pages of a report fetched again.
 const VOUCHING: [&str; 6] = [
     "src/run/outward.rs",
     "src/research/task.rs",
@@ -178,8 +183,8 @@ const VOUCHING: [&str; 6] = [
     "src/engine/verify.rs",
 ];
 
-/// Vouches for text whose origin the type system cannot see: the user's words and the first plan are stored as any other
-/// text, and a model replies in plain strings.
+/// Vouches for text whose origin the type system cannot see: the user's words and the first plan are stored as any
+/// other text, and a model replies in plain strings.
 ///
 /// A constant of this type compiles only in the files of [`VOUCHING`]. Keep it private to its file, and say at each use
 /// why that text was made without internal text.
@@ -192,11 +197,6 @@ impl Voucher {
     pub const fn here() -> Self {
         assert!(may_vouch(Location::caller().file()), "this file may not vouch for outbound text");
         Self(())
-    }
-
-    /// Vouches for a text.
-    pub(crate) fn vouch(self, text: impl Into<String>) -> Outbound {
-        Outbound(text.into())
     }
 }
 

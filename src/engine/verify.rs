@@ -22,7 +22,7 @@ use crate::base::bounded::{TooSlow, caught, within_async};
 use crate::base::file::{read_text, replace_text};
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::{counted, with_causes};
-use crate::base::outbound::Voucher;
+use crate::base::outbound::{Outbound, Voucher};
 use crate::kb::document::Document;
 use crate::kb::extract::{Extractable, Include};
 use crate::kb::index::{DocumentRow, IndexError, leads_out_of};
@@ -409,7 +409,7 @@ impl Engine {
 /// Returns the text of a page, or the state of its citations without it.
 async fn page_now(web: &WebAccess, url: &str) -> Result<FoldedText, CitationState> {
     // The user asks for the pages that a report cites, and only their addresses leave.
-    match web.source.text_now(&VOUCHER.vouch(url)).await {
+    match web.source.text_now(&Outbound::vouched(VOUCHER, url)).await {
         Ok(text) => Ok(FoldedText::new(&text)),
         Err(unread) if unread.is_gone => Err(CitationState::Gone),
         Err(unread) => Err(CitationState::NotChecked { why: unread.reason }),

@@ -61,7 +61,7 @@ impl FindingDraft {
                 evidence.push(id);
             }
         }
-        let wanted = self.aspect.as_deref().map(|id| AspectId::named(id));
+        let wanted = self.aspect.as_deref().map(AspectId::named);
         let aspect = wanted.filter(|id| aspects.any(|aspect| aspect == id));
         Finding { text: one_line(&strike(&self.text, is_known, "").0), evidence, aspect }
     }

@@ -63,7 +63,7 @@ pub struct Memory {
 /// Reads a public summary back from a journal, where only `fold_public` makes it. Before journal format 6 it could hold
 /// internal text, see `RunSettings::keeps_public_apart`.
 fn on_record<'de, D: Deserializer<'de>>(written: D) -> Result<Outbound, D::Error> {
-    String::deserialize(written).map(|text| VOUCHER.vouch(text))
+    String::deserialize(written).map(|text| Outbound::vouched(VOUCHER, text))
 }
 
 /// The findings of a node that rest on public sources alone, without its output.
@@ -146,7 +146,7 @@ pub(crate) async fn fold_public(
     let told = Told { task: told.task.as_str(), id: told.id, question: told.question.as_str() };
     let folded = fold(caller, key, told, g.as_str(), branch.as_branch(), r_tokens).await?;
     // Made of outbound text and a public branch alone.
-    Ok(VOUCHER.vouch(folded))
+    Ok(Outbound::vouched(VOUCHER, folded))
 }
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.

@@ -94,7 +94,7 @@ impl OutwardTask {
             json!({"question": question, "task": background, "aspects": aspects, "today": today, "days": days});
         let messages = Template::DeepResearch.prompt(caller, context).messages;
         // The template is part of this program, and all it is given is outbound.
-        VOUCHER.vouch(messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n"))
+        Outbound::vouched(VOUCHER, messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n"))
     }
 }
 

@@ -148,7 +148,7 @@ impl<'a> Conversation<'a, Outbound> {
     /// Returns the conversation with a worker that faces outward.
     pub(crate) fn outside(task: &'a Task<'a, Outbound>, source: &'a dyn Source<Outbound>) -> Self {
         // A worker that is shown an outbound task and public passages has nothing else to word queries from.
-        let query = |words: String| Box::new(VOUCHER.vouch(words));
+        let query = |words: String| Box::new(Outbound::vouched(VOUCHER, words));
         Self { task, source, answers: None, query, goes_on_outside: false }
     }
 }

@@ -225,7 +225,7 @@ impl WebPages {
     /// Lets a page be opened, by the id `id`, that an answer from the web names.
     fn permit(&self, id: String, address: String) {
         // What an engine finds, a job opens on the web or a fetched page links is public, and so is its address.
-        self.permitted().entry(id).or_insert_with(|| VOUCHER.vouch(address));
+        self.permitted().entry(id).or_insert_with(|| Outbound::vouched(VOUCHER, address));
     }
 
     /// Returns the id under which a page may be opened, and its address.

@@ -40,9 +40,9 @@ impl UserWords {
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<jiff::civil::Date>().ok());
         let scope = &state.settings.request.scope;
         Self {
-            question: VOUCHER.vouch(state.question.as_str()),
-            answer: state.clarification.as_ref().map(|clarified| VOUCHER.vouch(&clarified.answer)),
-            required: state.settings.request.required.iter().map(|text| VOUCHER.vouch(text)).collect(),
+            question: Outbound::vouched(VOUCHER, state.question.as_str()),
+            answer: state.clarification.as_ref().map(|clarified| Outbound::vouched(VOUCHER, &clarified.answer)),
+            required: state.settings.request.required.iter().map(|text| Outbound::vouched(VOUCHER, text)).collect(),
             days: Outbound::days(day(&scope.since), day(&scope.until)),
         }
     }
@@ -71,7 +71,7 @@ impl<'a> BeforeRetrieval<'a> {
 
     /// Returns the question in full.
     pub(crate) fn task(self) -> Outbound {
-        VOUCHER.vouch(&self.brief.task)
+        Outbound::vouched(VOUCHER, &self.brief.task)
     }
 
     /// Returns the aspects with these ids; all aspects if nodes use the ids of another brief.
@@ -83,7 +83,7 @@ impl<'a> BeforeRetrieval<'a> {
     /// Returns every aspect.
     pub(crate) fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
         let aspects = self.brief.aspects.iter();
-        aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: VOUCHER.vouch(&aspect.text) })
+        aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(VOUCHER, &aspect.text) })
     }
 
     /// Returns whether nodes use the aspect ids of a different brief.
@@ -95,12 +95,14 @@ impl<'a> BeforeRetrieval<'a> {
     pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
         let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
         let is_first = self.briefs.outward == OutwardBrief::Same && !is_reworded;
-        is_first.then(|| VOUCHER.vouch(node.question.as_str()))
+        is_first.then(|| Outbound::vouched(VOUCHER, node.question.as_str()))
     }
 
     /// Returns the schema of a node's result, if the first plan worded it.
     pub(crate) fn output_schema(self, node: &Node) -> Option<Outbound> {
-        self.question(node).and(node.output_schema.as_ref()).map(|schema| VOUCHER.vouch(schema.to_string()))
+        self.question(node)
+            .and(node.output_schema.as_ref())
+            .map(|schema| Outbound::vouched(VOUCHER, schema.to_string()))
     }
 
     /// Returns the questions of the first plan.
@@ -176,7 +178,7 @@ fn pages_read(state: &RunState) -> Vec<Outbound> {
     for place in quotes.map(|quote| &quote.source) {
         let Place::Web { url, title, .. } = place else { continue };
         // Address and title of a public page are public.
-        let line = VOUCHER.vouch(one_line(&format!("Read and quoted before: {url} ({title})")));
+        let line = Outbound::vouched(VOUCHER, one_line(&format!("Read and quoted before: {url} ({title})")));
         if pages.len() < MAX_PAGES_READ && !pages.contains(&line) {
             pages.push(line);
         }
