@@ -38,8 +38,14 @@
 //! let outbound: dr::base::outbound::Outbound = serde_json::from_str("\"Ferreira\"").unwrap();
 //! ```
 //!
-//! ```compile_fail,E0624
-//! let outbound = dr::base::outbound::Outbound::vouched("Ferreira");
+//! ```compile_fail,E0599
+//! let outbound = dr::base::outbound::Outbound::fixed("Ferreira");
+//! ```
+//!
+//! A few files may vouch for text, see [`Voucher`]. In any other file this does not compile:
+//!
+//! ```compile_fail,E0080
+//! const VOUCHER: dr::base::outbound::Voucher = dr::base::outbound::Voucher::here();
 //! ```
 //!
 //! Neither quotes, findings and summaries nor the words of a plan become one. Their words are strings that anyone may
@@ -82,7 +88,9 @@
 //! Addresses of pages do, where a public result, a fetched page or a cited source names them: see `run::node_source`.
 
 use std::fmt;
+use std::panic::Location;
 
+use jiff::civil::Date;
 use serde::Serialize;
 
 /// Text that may leave this machine.
@@ -91,15 +99,24 @@ use serde::Serialize;
 pub struct Outbound(String);
 
 impl Outbound {
-    /// Returns text that is part of this program.
-    pub fn fixed(text: &'static str) -> Self {
-        Self(text.to_owned())
+    /// Joins texts as lines, skipping empty ones.
+    pub(crate) fn lines<'a>(texts: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self(joined(texts, "\n"))
     }
 
-    /// Joins texts that may leave, skipping empty ones. The separator is part of this program, like [`Self::fixed`].
-    pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>, separator: &'static str) -> Self {
-        let parts: Vec<_> = parts.into_iter().map(Self::as_str).filter(|part| !part.is_empty()).collect();
-        Self(parts.join(separator))
+    /// Restricts a question to topics.
+    pub(crate) fn in_particular<'a>(&self, topics: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self(format!("{self} In particular: {}", joined(topics, "; ")))
+    }
+
+    /// Describes a range of days, for example `from 2026-01-01 on`.
+    pub(crate) fn days(since: Option<Date>, last: Option<Date>) -> Option<Self> {
+        match (since, last) {
+            (Some(since), Some(last)) => Some(Self(format!("from {since} to {last}"))),
+            (Some(since), None) => Some(Self(format!("from {since} on"))),
+            (None, Some(last)) => Some(Self(format!("up to {last}"))),
+            (None, None) => None,
+        }
     }
 
     /// Returns parts of the text.
@@ -109,14 +126,8 @@ impl Outbound {
         find(&self.0).into_iter().map(|part| Self(part.to_owned())).collect()
     }
 
-    /// Vouches for text whose origin the type system cannot see.
-    ///
-    /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without
-    /// internal text: where the user's words and the first plan are read off a run (`run::outward`), where a model
-    /// replies to a prompt that is made of outbound text alone (`research::task`, `research::memory`) or a template
-    /// is filled with such text (`research::outward`), where an answer from the web names an address
-    /// (`run::node_source`), and where the user has the pages of a report fetched again (`engine::verify`).
-    pub(crate) fn vouched(text: impl Into<String>) -> Self {
+    /// Returns text that the calling file vouches for.
+    pub(crate) fn vouched(_: Voucher, text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
@@ -129,6 +140,17 @@ impl Outbound {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns the text of a test.
+    #[cfg(test)]
+    pub(crate) fn fixed(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+fn joined<'a>(texts: impl IntoIterator<Item = &'a Outbound>, separator: &str) -> String {
+    let texts: Vec<_> = texts.into_iter().map(Outbound::as_str).filter(|text| !text.is_empty()).collect();
+    texts.join(separator)
 }
 
 impl AsRef<str> for Outbound {
@@ -143,10 +165,62 @@ impl fmt::Display for Outbound {
     }
 }
 
-impl From<jiff::civil::Date> for Outbound {
-    fn from(day: jiff::civil::Date) -> Self {
+impl From<Date> for Outbound {
+    fn from(day: Date) -> Self {
         Self(day.to_string())
     }
+}
+
+/// The files that may vouch for text: where the user's words and the first plan are read off a run, where a model
+/// replies to a prompt made of outbound text alone or a template is filled with such text, where an answer from the web
+/// names an address, and where the user has the pages of a report fetched again.
+const VOUCHING: [&str; 6] = [
+    "src/run/outward.rs",
+    "src/research/task.rs",
+    "src/research/memory.rs",
+    "src/research/outward.rs",
+    "src/run/node_source.rs",
+    "src/engine/verify.rs",
+];
+
+/// Vouches for text whose origin the type system cannot see: the user's words and the first plan are stored as any
+/// other text, and a model replies in plain strings.
+///
+/// A constant of this type compiles only in the files of [`VOUCHING`]. Keep it private to its file, and say at each use
+/// why that text was made without internal text.
+#[derive(Debug)]
+pub struct Voucher(());
+
+impl Voucher {
+    /// Returns the voucher of the calling file. Panics in other files, which fails the compilation of a constant.
+    #[track_caller]
+    pub const fn here() -> Self {
+        assert!(may_vouch(Location::caller().file()), "this file may not vouch for outbound text");
+        Self(())
+    }
+}
+
+const fn may_vouch(file: &str) -> bool {
+    let mut files = VOUCHING.as_slice();
+    while let [path, rest @ ..] = files {
+        if ends_with(file.as_bytes(), path.as_bytes()) {
+            return true;
+        }
+        files = rest;
+    }
+    false
+}
+
+/// `Path::ends_with`, which is not const.
+const fn ends_with(mut path: &[u8], mut end: &[u8]) -> bool {
+    while let ([path_rest @ .., found], [end_rest @ .., wanted]) = (path, end) {
+        // The compiler on Windows separates folders by `\`.
+        if *found != *wanted && !(*found == b'\\' && *wanted == b'/') {
+            return false;
+        }
+        (path, end) = (path_rest, end_rest);
+    }
+    end.is_empty()
 }
 
 /// Shows that the user lets internal text leave: by `--allow-egress`, or by `allow_egress` of every collection
@@ -155,9 +229,8 @@ impl From<jiff::civil::Date> for Outbound {
 pub(crate) struct EgressAllowed(());
 
 impl EgressAllowed {
-    /// Returns the token if the setting allows it. `clippy.toml` forbids the call outside the module that reads the
-    /// setting.
-    pub(crate) fn by_setting(allow_egress: bool) -> Option<Self> {
+    /// Returns the token if the setting allows it.
+    pub(crate) fn by_setting(_: Voucher, allow_egress: bool) -> Option<Self> {
         allow_egress.then_some(Self(()))
     }
 }
@@ -167,8 +240,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_parts_leave_no_separator_behind() {
+    fn empty_texts_leave_no_separator_behind() {
         let [empty, one, other] = ["", "one", "other"].map(Outbound::fixed);
-        assert_eq!(Outbound::joined([&one, &empty, &other], "; ").as_str(), "one; other");
+        assert_eq!(Outbound::lines([&one, &empty, &other]).as_str(), "one\nother");
+        assert_eq!(one.in_particular([&empty, &other]).as_str(), "one In particular: other");
+    }
+
+    #[test]
+    fn only_the_listed_files_may_vouch() {
+        assert!(may_vouch("src/run/outward.rs") && may_vouch(r"C:\dr\src\run\outward.rs"));
+        for other in ["src/run/outward_worker.rs", "src/engine/run/outward.rs", "outward.rs", ""] {
+            assert!(!may_vouch(other), "{other}");
+        }
+        let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert!(VOUCHING.iter().all(|file| source.join(file).is_file()));
     }
 }

@@ -22,7 +22,7 @@ use crate::base::bounded::{TooSlow, caught, within_async};
 use crate::base::file::{read_text, replace_text};
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::{counted, with_causes};
-use crate::base::outbound::Outbound;
+use crate::base::outbound::{Outbound, Voucher};
 use crate::kb::document::Document;
 use crate::kb::extract::{Extractable, Include};
 use crate::kb::index::{DocumentRow, IndexError, leads_out_of};
@@ -37,6 +37,8 @@ const MAX_PAGES: usize = 200;
 
 /// Longest time that the files of one report may take. Reports of thousands of citations take a second.
 const MAX_TIME: Duration = Duration::from_mins(2);
+
+const VOUCHER: Voucher = Voucher::here();
 
 /// A page has no lines that a citation names.
 const ANYWHERE: Lines = Lines { first: 1, last: u32::MAX };
@@ -406,12 +408,8 @@ impl Engine {
 
 /// Returns the text of a page, or the state of its citations without it.
 async fn page_now(web: &WebAccess, url: &str) -> Result<FoldedText, CitationState> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the user asks for the pages that a report cites, and only their addresses leave"
-    )]
-    let address = Outbound::vouched(url);
-    match web.source.text_now(&address).await {
+    // The user asks for the pages that a report cites, and only their addresses leave.
+    match web.source.text_now(&Outbound::vouched(VOUCHER, url)).await {
         Ok(text) => Ok(FoldedText::new(&text)),
         Err(unread) if unread.is_gone => Err(CitationState::Gone),
         Err(unread) => Err(CitationState::NotChecked { why: unread.reason }),

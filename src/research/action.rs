@@ -407,7 +407,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             return Err("`quote` is not a sentence or two".to_owned());
         }
         let passage = &self.shown[at].passage;
-        let aspect = draft.aspect.as_deref().map(|id| AspectId::named(id.trim()));
+        let aspect = draft.aspect.as_deref().map(AspectId::named);
         let aspect = aspect.filter(|id| self.task.aspects.iter().any(|aspect| aspect.id == id));
         let said = one_line(draft.text.as_deref().unwrap_or_default());
         if is_hit(passage) {

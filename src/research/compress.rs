@@ -61,7 +61,7 @@ impl FindingDraft {
                 evidence.push(id);
             }
         }
-        let wanted = self.aspect.as_deref().map(|id| AspectId::named(id.trim()));
+        let wanted = self.aspect.as_deref().map(AspectId::named);
         let aspect = wanted.filter(|id| aspects.any(|aspect| aspect == id));
         Finding { text: one_line(&strike(&self.text, is_known, "").0), evidence, aspect }
     }
@@ -109,8 +109,8 @@ pub(crate) async fn compress<Q: ?Sized + AsRef<str> + Sync>(
     add_uncited(&mut report, &gathered.notes);
     if report.findings.is_empty() {
         report = empty(task, report.stop_reason);
-    } else if let Some(schema) = task.output_schema {
-        match output(caller, task, &report, schema).await {
+    } else if let Some(schema) = task.output_schema.as_deref().and_then(|text| serde_json::from_str(text).ok()) {
+        match output(caller, task, &report, &schema).await {
             Ok(value) => report.output = Some(value),
             Err(error) if ends_run(&error) => return Err(error),
             Err(error) => remarks.push(format!("result of `{}` fails its schema: {error}", task.question)),

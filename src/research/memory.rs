@@ -16,11 +16,13 @@ use super::node::{NodeId, SourceHint, Tree};
 use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
 use super::question::Brief;
 use super::report::{marks, strike};
-use crate::base::outbound::{EgressAllowed, Outbound};
+use crate::base::outbound::{EgressAllowed, Outbound, Voucher};
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::source::Label;
+
+const VOUCHER: Voucher = Voucher::here();
 
 /// Tokens of a fold prompt besides the summary and the branch.
 const OVERHEAD_TOKENS: u64 = 1_000;
@@ -58,11 +60,10 @@ pub struct Memory {
     pub(crate) groups: BTreeMap<String, Summary>,
 }
 
-/// Reads a public summary back from a journal. Before journal format 6 it could hold internal text, see
-/// `RunSettings::keeps_public_apart`.
-#[expect(clippy::disallowed_methods, reason = "only `fold_public` makes the summary that is written there")]
+/// Reads a public summary back from a journal, where only `fold_public` makes it. Before journal format 6 it could hold
+/// internal text, see `RunSettings::keeps_public_apart`.
 fn on_record<'de, D: Deserializer<'de>>(written: D) -> Result<Outbound, D::Error> {
-    String::deserialize(written).map(Outbound::vouched)
+    String::deserialize(written).map(|text| Outbound::vouched(VOUCHER, text))
 }
 
 /// The findings of a node that rest on public sources alone, without its output.
@@ -134,7 +135,6 @@ pub(crate) struct Told<'a, Q: ?Sized = str> {
 /// # Errors
 ///
 /// Returns an error only if the run itself cannot continue.
-#[expect(clippy::disallowed_methods, reason = "made of outbound text and a public branch alone")]
 pub(crate) async fn fold_public(
     caller: Option<&dyn Caller>,
     key: &CallKey,
@@ -144,7 +144,9 @@ pub(crate) async fn fold_public(
     r_tokens: u64,
 ) -> Result<Outbound, CallError> {
     let told = Told { task: told.task.as_str(), id: told.id, question: told.question.as_str() };
-    fold(caller, key, told, g.as_str(), branch.as_branch(), r_tokens).await.map(Outbound::vouched)
+    let folded = fold(caller, key, told, g.as_str(), branch.as_branch(), r_tokens).await?;
+    // Made of outbound text and a public branch alone.
+    Ok(Outbound::vouched(VOUCHER, folded))
 }
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
@@ -487,8 +489,8 @@ pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, tokens: u64)
 
 /// Like [`slice()`], for the public summary.
 pub(crate) fn public_slice(global: &Outbound, shown: &[NodeId], question: &Outbound, tokens: u64) -> Outbound {
-    let rest = Outbound::joined(&beside(global.parts(pieces), shown), "\n");
-    Outbound::joined(&nearest(rest.parts(pieces), question.as_str(), tokens), "\n")
+    let rest = Outbound::lines(&beside(global.parts(pieces), shown));
+    Outbound::lines(&nearest(rest.parts(pieces), question.as_str(), tokens))
 }
 
 /// Returns the sentences that do not merely repeat claims of `shown`.

@@ -1,13 +1,15 @@
 //! The whole input of a worker on the web or of a background job, made only of outbound text.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::prompt::Template;
 use super::question::AspectId;
 use super::task::TaskAspect;
-use crate::base::outbound::Outbound;
+use crate::base::outbound::{Outbound, Voucher};
 use crate::llm::call::Caller;
+
+const VOUCHER: Voucher = Voucher::here();
 
 /// Longest question composed of aspects, in characters.
 const MAX_QUESTION_CHARACTERS: usize = 4_000;
@@ -28,7 +30,7 @@ pub(crate) struct OutwardTask {
     /// Restriction on the dates of pages: `from 2026-01-01 on`.
     pub(crate) days: Option<Outbound>,
     /// JSON Schema of the result, if it was planned before any retrieval.
-    pub(crate) output_schema: Option<Value>,
+    pub(crate) output_schema: Option<Outbound>,
 }
 
 /// An aspect, worded in outbound text.
@@ -64,10 +66,7 @@ impl OutwardTask {
     pub(crate) fn question(&self) -> Outbound {
         let by_aspects = || match self.aspects.as_slice() {
             [] => self.asked.clone(),
-            aspects => {
-                let aspects = Outbound::joined(aspects.iter().map(|aspect| &aspect.text), "; ");
-                Outbound::joined([&self.asked, &Outbound::fixed("In particular:"), &aspects], " ")
-            }
+            aspects => self.asked.in_particular(aspects.iter().map(|aspect| &aspect.text)),
         };
         let question = self.planned.clone().unwrap_or_else(by_aspects);
         // A worker by rules parses it as a [`Question`](super::question::Question), which has this limit.
@@ -80,30 +79,22 @@ impl OutwardTask {
         &self.aspects
     }
 
-    /// Returns the schema of the result.
-    pub(crate) fn output_schema(&self) -> Option<&Value> {
-        self.output_schema.as_ref()
-    }
-
     /// Returns its text without the dates.
     pub(crate) fn words(&self) -> Outbound {
         // A planned question need not name its aspects.
         let aspects = self.aspects.iter().map(|aspect| &aspect.text);
-        Outbound::joined([&self.question()].into_iter().chain(&self.background).chain(aspects), "\n")
+        Outbound::lines([&self.question()].into_iter().chain(&self.background).chain(aspects))
     }
 
     /// Returns the prompt of a background job. Its form follows the advice of providers for such prompts.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the template is part of this program, and all it is given is outbound"
-    )]
     pub(crate) fn instructions(&self, caller: &dyn Caller) -> Outbound {
         let Self { background, aspects, today, days, .. } = self;
         let question = self.question();
         let context =
             json!({"question": question, "task": background, "aspects": aspects, "today": today, "days": days});
         let messages = Template::DeepResearch.prompt(caller, context).messages;
-        Outbound::vouched(messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n"))
+        // The template is part of this program, and all it is given is outbound.
+        Outbound::vouched(VOUCHER, messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n"))
     }
 }
 
@@ -112,7 +103,7 @@ mod tests {
     use super::*;
     use crate::research::scripted::Scripted;
 
-    fn aspect(number: usize, text: &'static str) -> OutwardAspect {
+    fn aspect(number: u32, text: &'static str) -> OutwardAspect {
         OutwardAspect { id: AspectId::numbered(number), text: Outbound::fixed(text) }
     }
 

@@ -118,25 +118,45 @@ pub(crate) fn required(texts: &[String]) -> Result<Vec<String>, RequiredError> {
 }
 
 /// Names an aspect of a question, for example `a1`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct AspectId(String);
+///
+/// A number, since prompts that face outward show it: an id of words could hold internal text. A plan or journal written
+/// with other ids keeps its references: such an id becomes the number that a hash of it gives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct AspectId(u32);
 
 impl AspectId {
     /// Returns the id of aspect `number`, counted from 1.
-    pub(crate) fn numbered(number: usize) -> Self {
-        Self(format!("a{number}"))
+    pub(crate) fn numbered(number: u32) -> Self {
+        Self(number)
     }
 
-    /// Wraps an id as a model or a file wrote it. It may not exist: look it up with [`Brief::aspect`].
-    pub fn named(id: impl Into<String>) -> Self {
-        Self(id.into())
+    /// Reads an id as a model or a file wrote it. It may not exist: look it up with [`Brief::aspect`].
+    pub fn named(id: &str) -> Self {
+        let id = id.trim();
+        let number = id.strip_prefix('a').and_then(|number| number.parse().ok());
+        number.map(Self).filter(|parsed| parsed.to_string() == id).unwrap_or_else(|| {
+            let [a, b, c, d, ..] = *blake3::hash(id.as_bytes()).as_bytes();
+            Self(u32::from_le_bytes([a, b, c, d]))
+        })
+    }
+}
+
+impl From<String> for AspectId {
+    fn from(id: String) -> Self {
+        Self::named(&id)
+    }
+}
+
+impl From<AspectId> for String {
+    fn from(id: AspectId) -> Self {
+        id.to_string()
     }
 }
 
 impl fmt::Display for AspectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "a{}", self.0)
     }
 }
 
@@ -271,6 +291,18 @@ mod tests {
         assert_eq!(brief(MAX_TASK_CHARACTERS).check(), Ok(()));
         let error = brief(MAX_TASK_CHARACTERS + 1).check().unwrap_err().to_string();
         assert_eq!(error, "task of the brief has 8001 characters (at most 8000)");
+    }
+
+    #[test]
+    fn aspect_id_holds_no_words_and_is_the_same_when_read_back() {
+        let read = |id: &str| serde_json::from_value::<AspectId>(id.into()).unwrap();
+        assert_eq!(read("a12"), AspectId::numbered(12));
+        for id in ["licence", "a Ferreira", "a07", "A1", "", "a99999999999"] {
+            let (found, shown) = (read(id), read(id).to_string());
+            assert!(shown.strip_prefix('a').unwrap().parse::<u32>().is_ok(), "{shown}");
+            assert_eq!((read(&shown), read(id)), (found.clone(), found), "{id}");
+        }
+        assert_ne!(read("licence"), read("cost"));
     }
 
     #[test]

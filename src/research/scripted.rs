@@ -287,7 +287,7 @@ impl Source for ScriptedSource {
 }
 
 pub(crate) fn brief(question: &str, aspects: &[&str]) -> Brief {
-    let aspect = |(text, number): (&&str, usize)| Aspect { id: AspectId::numbered(number), text: (*text).to_owned() };
+    let aspect = |(text, number): (&&str, u32)| Aspect { id: AspectId::numbered(number), text: (*text).to_owned() };
     Brief {
         question: question.parse().unwrap(),
         task: question.to_owned(),

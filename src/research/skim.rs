@@ -178,7 +178,7 @@ fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<SkimPassage>) -> (P
 fn checked(draft: &SkimDraft, brief: &Brief, units: &[SkimPassage]) -> Skim {
     let answer = |answer: &AnswerDraft| {
         let unit = &units.get(shown_at(&answer.passage)?)?.passage;
-        let aspect = AspectId::named(answer.aspect.trim());
+        let aspect = AspectId::named(&answer.aspect);
         let range = locate(&unit.text, &answer.quote)?;
         brief.aspect(&aspect)?;
         Some(Answer { aspect, unit: unit.clone(), quote: unit.text[range].to_owned() })

@@ -1,16 +1,17 @@
 //! The task of a worker, and the conversation in which it is shown.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::branch::Branch;
 use super::memory::PublicBranch;
 use super::node::{Node, NodeId, Tool};
 use super::question::{Aspect, AspectId};
 use super::skim::Answer;
-use crate::base::outbound::Outbound;
+use crate::base::outbound::{Outbound, Voucher};
 use crate::llm::call::CallKey;
 use crate::source::Source;
+
+const VOUCHER: Voucher = Voucher::here();
 
 /// Limits on the steps of a worker and the size of its prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +77,7 @@ pub(crate) struct Task<'a, Q: ?Sized = str> {
     /// Actions that the worker may take.
     pub(crate) tools: &'a [Tool],
     /// JSON Schema of the node's result. No step shows it: it shapes the report, after everything was gathered.
-    pub(crate) output_schema: Option<&'a Value>,
+    pub(crate) output_schema: Option<Box<Q>>,
     /// Prefix of the keys of its calls.
     pub(crate) key: CallKey,
     /// The question of the node.
@@ -93,7 +94,7 @@ pub(crate) struct Task<'a, Q: ?Sized = str> {
 impl<Q: ?Sized + AsRef<str>> Task<'_, Q> {
     /// Returns the same task as text of any origin.
     pub(super) fn plain(&self) -> Task<'_> {
-        let Self { id, tools, output_schema, limits, .. } = *self;
+        let Self { id, tools, limits, .. } = *self;
         let aspects = self.aspects.iter().map(|aspect| TaskAspect { id: aspect.id, text: aspect.text.as_ref() });
         let conclusions = self.conclusions.iter().map(|Conclusion { id, question, branch }| Conclusion {
             id,
@@ -103,7 +104,7 @@ impl<Q: ?Sized + AsRef<str>> Task<'_, Q> {
         Task {
             id,
             tools,
-            output_schema,
+            output_schema: self.output_schema.as_deref().map(|schema| schema.as_ref().into()),
             key: self.key.clone(),
             question: self.question.as_ref(),
             aspects: aspects.collect(),
@@ -145,12 +146,9 @@ impl<'a> Conversation<'a> {
 
 impl<'a> Conversation<'a, Outbound> {
     /// Returns the conversation with a worker that faces outward.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a worker that is shown an outbound task and public passages has nothing else to word queries from"
-    )]
     pub(crate) fn outside(task: &'a Task<'a, Outbound>, source: &'a dyn Source<Outbound>) -> Self {
-        let query = |words| Box::new(Outbound::vouched(words));
+        // A worker that is shown an outbound task and public passages has nothing else to word queries from.
+        let query = |words: String| Box::new(Outbound::vouched(VOUCHER, words));
         Self { task, source, answers: None, query, goes_on_outside: false }
     }
 }

@@ -280,7 +280,7 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
     let found_missing = |aspect: &Aspect| {
         complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncovered { aspect: id } if *id == aspect.id))
     };
-    let said_missing = |aspect: &Aspect| said.missing_aspects.iter().any(|id| AspectId::named(id.trim()) == aspect.id);
+    let said_missing = |aspect: &Aspect| said.missing_aspects.iter().any(|id| AspectId::named(id) == aspect.id);
     let missing: Vec<_> = brief.aspects.iter().filter(|aspect| found_missing(aspect) || said_missing(aspect)).collect();
     let has_uncited = complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncited { .. }));
     let relied_on = relied_on(said, tree);

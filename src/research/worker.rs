@@ -349,7 +349,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             () if self.notebook.repeats >= MAX_REPEATS => Some(Ending::of(BranchStop::Repeated)),
             // The model may correct an invalid note.
             () if draft.done && !has_lost_note => {
-                let open = draft.open.iter().map(|id| AspectId::named(id.trim())).collect();
+                let open = draft.open.iter().map(|id| AspectId::named(id)).collect();
                 Some(Ending { open, ..Ending::of(BranchStop::Done) })
             }
             () => None,

@@ -27,7 +27,7 @@ fn task<'a>(node: &'a Node, aspects: &'a [Aspect]) -> Task<'a> {
     Task {
         id: &node.id,
         tools: &node.tools,
-        output_schema: node.output_schema.as_ref(),
+        output_schema: node.output_schema.as_ref().map(|schema| schema.to_string().into()),
         key: CallKey::new(node.id.to_string()),
         question: node.question.as_str(),
         aspects: aspects.iter().map(TaskAspect::from).collect(),

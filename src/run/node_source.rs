@@ -23,7 +23,7 @@ use super::reader::PageReader;
 use super::servers::{Arguments, NodeServers};
 use crate::base::breaker::Breaker;
 use crate::base::id::ContentHash;
-use crate::base::outbound::Outbound;
+use crate::base::outbound::{Outbound, Voucher};
 use crate::research::node::NodeId;
 use crate::source::web::{OpenedPage, PageLink, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
@@ -37,6 +37,8 @@ const LINKS: &str = "Links of this page:";
 
 /// Note of a worker that can look outside but has no search engine.
 const NO_ENGINE: &str = "the web was not searched: no search engine is set up";
+
+const VOUCHER: Voucher = Voucher::here();
 
 /// Name of the web as a source.
 const WEB: &str = "web";
@@ -221,12 +223,9 @@ impl WebPages {
     }
 
     /// Lets a page be opened, by the id `id`, that an answer from the web names.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what an engine finds, a job opens on the web or a fetched page links is public, and so is its address"
-    )]
     fn permit(&self, id: String, address: String) {
-        self.permitted().entry(id).or_insert_with(|| Outbound::vouched(address));
+        // What an engine finds, a job opens on the web or a fetched page links is public, and so is its address.
+        self.permitted().entry(id).or_insert_with(|| Outbound::vouched(VOUCHER, address));
     }
 
     /// Returns the id under which a page may be opened, and its address.

@@ -3,17 +3,17 @@
 //! The user's words and the plan made before any retrieval are taken from [`RunState`] here and nowhere else, so that
 //! outgoing text can be reviewed in one file.
 
-use serde_json::Value;
-
 use super::phase::{Briefs, OutwardBrief};
 use super::tree::RunState;
 use crate::base::line::one_line;
-use crate::base::outbound::{EgressAllowed, Outbound};
+use crate::base::outbound::{EgressAllowed, Outbound, Voucher};
 use crate::research::memory::{PublicBranch, public_slice};
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::{OutwardAspect, OutwardTask};
 use crate::research::question::{AspectId, Brief, Question};
 use crate::source::{Label, Place};
+
+const VOUCHER: Voucher = Voucher::here();
 
 /// Tokens of the global summary that a worker is shown.
 pub(super) const CONTEXT_TOKENS: u64 = 1_000;
@@ -34,25 +34,16 @@ pub(crate) struct UserWords {
 }
 
 impl UserWords {
-    /// Collects them from a run.
-    #[expect(clippy::disallowed_methods, reason = "the user wrote them for this question")]
+    /// Collects them from a run. The user wrote them for this question.
     pub(crate) fn of(state: &RunState) -> Self {
         // Parsed, so that nothing but a date can leave this way.
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<jiff::civil::Date>().ok());
         let scope = &state.settings.request.scope;
-        let (from, to, on, until) =
-            (Outbound::fixed("from"), Outbound::fixed("to"), Outbound::fixed("on"), Outbound::fixed("up to"));
-        let days = match (day(&scope.since).map(Outbound::from), day(&scope.until).map(Outbound::from)) {
-            (Some(since), Some(last)) => Some(Outbound::joined([&from, &since, &to, &last], " ")),
-            (Some(since), None) => Some(Outbound::joined([&from, &since, &on], " ")),
-            (None, Some(last)) => Some(Outbound::joined([&until, &last], " ")),
-            (None, None) => None,
-        };
         Self {
-            question: Outbound::vouched(state.question.as_str()),
-            answer: state.clarification.as_ref().map(|clarified| Outbound::vouched(&clarified.answer)),
-            required: state.settings.request.required.iter().map(Outbound::vouched).collect(),
-            days,
+            question: Outbound::vouched(VOUCHER, state.question.as_str()),
+            answer: state.clarification.as_ref().map(|clarified| Outbound::vouched(VOUCHER, &clarified.answer)),
+            required: state.settings.request.required.iter().map(|text| Outbound::vouched(VOUCHER, text)).collect(),
+            days: Outbound::days(day(&scope.since), day(&scope.until)),
         }
     }
 
@@ -62,7 +53,7 @@ impl UserWords {
     }
 }
 
-/// The brief and the first plan, made before anything was retrieved.
+/// The brief and the first plan, made before anything was retrieved: their text holds no internal text.
 ///
 /// The plan of a run that follows another one is made with the earlier answer in view, so no question of it may leave.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +70,8 @@ impl<'a> BeforeRetrieval<'a> {
     }
 
     /// Returns the question in full.
-    #[expect(clippy::disallowed_methods, reason = "this brief was made before any retrieval")]
     pub(crate) fn task(self) -> Outbound {
-        Outbound::vouched(&self.brief.task)
+        Outbound::vouched(VOUCHER, &self.brief.task)
     }
 
     /// Returns the aspects with these ids; all aspects if nodes use the ids of another brief.
@@ -91,10 +81,9 @@ impl<'a> BeforeRetrieval<'a> {
     }
 
     /// Returns every aspect.
-    #[expect(clippy::disallowed_methods, reason = "this brief was made before any retrieval")]
     pub(crate) fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
         let aspects = self.brief.aspects.iter();
-        aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(&aspect.text) })
+        aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(VOUCHER, &aspect.text) })
     }
 
     /// Returns whether nodes use the aspect ids of a different brief.
@@ -103,16 +92,17 @@ impl<'a> BeforeRetrieval<'a> {
     }
 
     /// Returns the question of a node, if the first plan worded it.
-    #[expect(clippy::disallowed_methods, reason = "the first plan of a run that follows no other saw no evidence")]
     pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
         let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
         let is_first = self.briefs.outward == OutwardBrief::Same && !is_reworded;
-        is_first.then(|| Outbound::vouched(node.question.as_str()))
+        is_first.then(|| Outbound::vouched(VOUCHER, node.question.as_str()))
     }
 
     /// Returns the schema of a node's result, if the first plan worded it.
-    pub(crate) fn output_schema(self, node: &Node) -> Option<Value> {
-        self.question(node).and_then(|_| node.output_schema.clone())
+    pub(crate) fn output_schema(self, node: &Node) -> Option<Outbound> {
+        self.question(node)
+            .and(node.output_schema.as_ref())
+            .map(|schema| Outbound::vouched(VOUCHER, schema.to_string()))
     }
 
     /// Returns the questions of the first plan.
@@ -122,9 +112,8 @@ impl<'a> BeforeRetrieval<'a> {
 }
 
 /// Returns whether the user allows internal text to leave.
-#[expect(clippy::disallowed_methods, reason = "this is where the setting is read")]
 pub(crate) fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
-    EgressAllowed::by_setting(state.settings.is_open)
+    EgressAllowed::by_setting(VOUCHER, state.settings.is_open)
 }
 
 /// Everything that a conversation facing outward is shown of a run.
@@ -170,7 +159,7 @@ impl OutwardWork {
         let read = if shows_pages { pages_read(state) } else { Vec::new() };
         Self {
             conclusions,
-            context: Outbound::joined([&known].into_iter().chain(&read), "\n"),
+            context: Outbound::lines([&known].into_iter().chain(&read)),
             has_own_ids: egress_allowed(state).is_some()
                 || !BeforeRetrieval::of(state, briefs).is_some_and(BeforeRetrieval::has_other_ids),
             task,
@@ -181,7 +170,6 @@ impl OutwardWork {
 }
 
 /// Returns the pages that earlier nodes quote, a line each, so that a node of a later round need not find them again.
-#[expect(clippy::disallowed_methods, reason = "address and title of a public page are public")]
 fn pages_read(state: &RunState) -> Vec<Outbound> {
     let quotes = state.branches.values().flat_map(|branch| &branch.evidence);
     // This text leaves, so only pages whose quotes are public and were found by code.
@@ -189,7 +177,8 @@ fn pages_read(state: &RunState) -> Vec<Outbound> {
     let mut pages: Vec<Outbound> = Vec::new();
     for place in quotes.map(|quote| &quote.source) {
         let Place::Web { url, title, .. } = place else { continue };
-        let line = Outbound::vouched(one_line(&format!("Read and quoted before: {url} ({title})")));
+        // Address and title of a public page are public.
+        let line = Outbound::vouched(VOUCHER, one_line(&format!("Read and quoted before: {url} ({title})")));
         if pages.len() < MAX_PAGES_READ && !pages.contains(&line) {
             pages.push(line);
         }
@@ -209,7 +198,8 @@ pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> Ou
             let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
             let aspects = aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: text(&aspect.text) });
             let background = Some(text(&briefs.brief.task));
-            (Some(text(node.question.as_str())), background, aspects.collect(), node.output_schema.clone())
+            let schema = node.output_schema.as_ref().map(|schema| text(&schema.to_string()));
+            (Some(text(node.question.as_str())), background, aspects.collect(), schema)
         }
         (None, Some(before)) => {
             let aspects = before.aspects(&node.aspects);

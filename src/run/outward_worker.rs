@@ -29,7 +29,7 @@ fn shown<'a>(
     Task {
         id: &node.id,
         tools: &node.tools,
-        output_schema: task.output_schema(),
+        output_schema: task.output_schema.clone().map(Box::new),
         key,
         question,
         aspects: task.aspects().iter().map(TaskAspect::from).collect(),

@@ -81,7 +81,7 @@ impl Work {
         Task {
             id: &self.node.id,
             tools: &self.node.tools,
-            output_schema: self.node.output_schema.as_ref(),
+            output_schema: self.node.output_schema.as_ref().map(|schema| schema.to_string().into()),
             key: CallKey::of_node(&self.node.id),
             question: self.node.question.as_str(),
             aspects: self.aspects.iter().map(TaskAspect::from).collect(),

@@ -163,23 +163,36 @@ impl IndexWriter {
         F: Future<Output = Result<T, IndexError>>,
     {
         let Hold::Shared { leases, whole, .. } = &self.hold else { return work().await };
-        let mut attempts = 1;
-        loop {
+        let latest = || async {
             leases.check().await?;
             if let Some(whole) = whole {
                 whole.check().await?;
             }
             self.index.refresh().await?;
-            match work().await {
-                Err(IndexError::Storage { source, .. }) if is_conflict(&source) => {
+            Ok(work().await)
+        };
+        self.retried(action, latest).await
+    }
+
+    /// Makes a commit, and again while the commit of another writer conflicts with it. The outer error of `commit` ends
+    /// this at once.
+    async fn retried<T, E, F>(&self, action: &'static str, commit: impl Fn() -> F) -> Result<T, E>
+    where
+        E: From<IndexError>,
+        F: Future<Output = Result<Result<T, IndexError>, E>>,
+    {
+        let mut attempts = 1;
+        loop {
+            match commit().await? {
+                Err(IndexError::Storage { source, .. }) if self.hold.is_shared() && is_conflict(&source) => {
                     tracing::debug!(action, attempts, %source, "another writer committed first");
                     if attempts == ATTEMPTS {
-                        return Err(IndexError::Contended { action, attempts, source });
+                        return Err(IndexError::Contended { action, attempts, source }.into());
                     }
                     pause(attempts).await;
                     attempts += 1;
                 }
-                done => return done,
+                done => return done.map_err(E::from),
             }
         }
     }
@@ -261,8 +274,7 @@ impl IndexWriter {
         change: impl Fn(Manifest) -> Result<Manifest, E>,
     ) -> Result<(), E> {
         let action = "write the index manifest";
-        let mut attempts = 1;
-        loop {
+        let latest = || async {
             if let Hold::Shared { leases, .. } = &self.hold {
                 leases.check().await?;
             }
@@ -275,22 +287,10 @@ impl IndexWriter {
             }
             let changed = change(stored.clone())?;
             let saved = if changed == stored { Ok(()) } else { overwrite_manifest(&table, &changed).await };
-            match saved {
-                Err(IndexError::Storage { source, .. }) if self.hold.is_shared() && is_conflict(&source) => {
-                    if attempts == ATTEMPTS {
-                        return Err(IndexError::Contended { action, attempts, source }.into());
-                    }
-                    pause(attempts).await;
-                    attempts += 1;
-                }
-                saved => {
-                    saved?;
-                    self.index.manifest = changed;
-                    self.copy_manifest()?;
-                    return Ok(());
-                }
-            }
-        }
+            Ok::<_, E>(saved.map(|()| changed))
+        };
+        self.index.manifest = self.retried(action, latest).await?;
+        Ok(self.copy_manifest()?)
     }
 
     /// Changes the manifest of a generation that is not published yet, without a commit.

@@ -329,11 +329,14 @@ impl<'a> DraftCheck<'a> {
     }
 
     fn aspects(&mut self, draft: &NodeDraft) -> Vec<AspectId> {
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            draft.aspects.iter().map(AspectId::named).partition(|aspect| self.brief.aspect(aspect).is_some());
-        for aspect in unknown {
-            let (id, aspect) = (shown(&draft.id), shown(&aspect.to_string()));
-            self.complaints.push(format!("`{id}` names aspect `{aspect}`, which is not in the brief"));
+        let mut known = Vec::new();
+        for name in &draft.aspects {
+            if let Some(aspect) = self.brief.aspect(&AspectId::named(name)) {
+                known.push(aspect.id.clone());
+            } else {
+                let (id, name) = (shown(&draft.id), shown(name));
+                self.complaints.push(format!("`{id}` names aspect `{name}`, which is not in the brief"));
+            }
         }
         without_repeats(known)
     }
