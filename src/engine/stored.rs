@@ -380,7 +380,7 @@ pub(super) fn is_read_only(error: &EngineError) -> bool {
 
 /// Makes the report of a run, only from its journal. For an unfinished run it covers the findings so far.
 pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<Report, StoreError> {
-    let mut usage = usage_of(store.journal(), run).await?;
+    let usage = usage_of(store.journal(), run).await?;
     let mut draft = match &state.phase {
         Phase::Ended(ended) => ended.draft.clone(),
         // By rules even for a run with models: reading a run asks none.
@@ -390,10 +390,6 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
     let instead = state.settings.instead.as_ref();
     if let Some(instead) = instead {
         draft.made_do("the question was answered", &instead.why);
-    }
-    if let Some(failed) = instead.and_then(|instead| instead.failed_run.as_ref()) {
-        add_usage(&mut usage, usage_of(store.journal(), failed).await?);
-        draft.limitations.push(format!("calls and cost are those of run {failed}, which found no answer"));
     }
     let mut report = Report::of(ReportInput {
         run_id: store.is_kept().then(|| run.to_string()),
@@ -407,6 +403,11 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
     });
+    // After the outcome, which depends on whether models worked on this run.
+    if let Some(failed) = instead.and_then(|instead| instead.failed_run.as_ref()) {
+        add_usage(&mut report.usage, usage_of(store.journal(), failed).await?);
+        report.limitations.push(format!("calls and cost are those of run {failed}, which found no answer"));
+    }
     // A model has read the passages and found no answer in them, so the rules do not claim one.
     if instead.is_some_and(|instead| instead.has_read) && report.outcome == Outcome::Answered {
         report.outcome = Outcome::Closest;

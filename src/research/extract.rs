@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
-use super::pick::{DocumentHits, Picked, lacks_value};
+use super::pick::{DocumentHits, Picked, asks_whether, lacks_value};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
@@ -108,6 +108,8 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             found.support = match found.odds.zip(best.and_then(|best| best.matches)) {
                 // About the subject, but without the value that is asked for: shown as the closest passages.
                 _ if lacks_value(question, &picked) => Support::Weak,
+                // Whether a thing is so cannot be said by notes without a word for it: they would answer another thing.
+                _ if found.lacks_word && !found.is_reranked && asks_whether(question) => Support::Weak,
                 // Support was judged by the first passages; the unit may stand in a later one.
                 Some((odds, matches)) => odds.judge(matches),
                 None if !found.is_reranked && best.is_some_and(|best| best.says_most) => Support::Strong,
@@ -240,8 +242,8 @@ mod tests {
     #[tokio::test]
     async fn unit_that_says_most_of_what_is_asked_supports_an_answer_unless_a_reranker_has_judged() {
         let judged = async |says_most, is_reranked| {
-            let source =
-                ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(Support::Weak, None, is_reranked);
+            let judged = Found { support: Support::Weak, is_reranked, ..Found::default() };
+            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
             let question = "Who opens the valve at six?".parse().unwrap();
             let node = NodeId::numbered(1);
             let picker = First { says_most, matches: None };
@@ -253,13 +255,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn question_whether_a_thing_is_so_is_not_answered_by_notes_without_a_word_for_it() {
+        let judged = async |question: &str, lacks_word| {
+            let judged = Found { support: Support::Weak, lacks_word, ..Found::default() };
+            let source = ScriptedSource::of(&[("a.md", "No, the valve opens at six.")]).judging(judged);
+            let picker = First { says_most: true, matches: None };
+            let question = question.parse().unwrap();
+            search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
+        };
+        assert_eq!(judged("Does the valve open by steam?", true).await, Support::Weak);
+        assert_eq!(judged("Does the valve open by steam?", false).await, Support::Strong);
+        assert_eq!(judged("When does the valve open by steam?", true).await, Support::Strong);
+    }
+
+    #[tokio::test]
     async fn unit_that_was_compared_with_the_question_decides_with_the_odds_of_the_search() {
         let judged = async |whole| {
-            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(
-                Support::Weak,
-                Some(Odds(-4.0)),
-                false,
-            );
+            let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
+            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
             let question = "Who opens the valve at six?".parse().unwrap();
             let picker = First { says_most: true, matches: Some(UnitMatch { whole, headings: 0.0 }) };
             search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support

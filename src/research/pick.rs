@@ -54,6 +54,12 @@ const LEAST_WORDS: usize = 3;
 /// what is shown is beside the point.
 const MARGIN: f32 = 1.2;
 
+/// Words that open a question that is answered by yes or no.
+const OPEN_YES_OR_NO: [&str; 19] = [
+    "am", "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "must", "shall", "should",
+    "was", "were", "will", "would",
+];
+
 /// Score of a unit beside a hit, relative to that of the hit.
 const NEIGHBOUR: f32 = 0.85;
 
@@ -306,6 +312,12 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
     };
     wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote)))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
+}
+
+/// Returns whether a question can be answered by yes or no.
+pub(super) fn asks_whether(question: &Question) -> bool {
+    let first = question.as_str().split_whitespace().next().unwrap_or_default().to_lowercase();
+    OPEN_YES_OR_NO.contains(&first.as_str())
 }
 
 fn candidates<'a>(

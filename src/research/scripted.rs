@@ -12,7 +12,7 @@ use super::question::{Aspect, AspectId, Brief, Mode};
 use crate::base::id::ContentHash;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role};
-use crate::source::{Documents, Found, Label, Odds, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
 type Answer = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
 
@@ -153,7 +153,7 @@ pub(crate) struct ScriptedSource {
     label: Label,
     fails: bool,
     /// Overrides the support of a search, and whether a reranker judged it.
-    judged: Option<(Support, Option<Odds>, bool)>,
+    judged: Option<Found>,
     changed: bool,
     /// What stands below the text of an opened file.
     below: &'static str,
@@ -179,9 +179,9 @@ impl ScriptedSource {
         self
     }
 
-    /// Makes every search support an answer so well, with these odds, as a reranker judged or not.
-    pub(crate) fn judging(mut self, support: Support, odds: Option<Odds>, is_reranked: bool) -> Self {
-        self.judged = Some((support, odds, is_reranked));
+    /// Makes every search judge its passages so.
+    pub(crate) fn judging(mut self, judged: Found) -> Self {
+        self.judged = Some(judged);
         self
     }
 
@@ -279,8 +279,8 @@ impl Source for ScriptedSource {
         passages.retain(|passage| words.iter().any(|word| passage.text.to_lowercase().contains(word.as_str())));
         passages.truncate(limit);
         let support = if passages.is_empty() { Support::None } else { Support::Strong };
-        let (support, odds, is_reranked) = self.judged.unwrap_or((support, None, false));
-        let found = Found { passages, support, odds, is_reranked, ..Found::default() };
+        let judged = self.judged.clone().unwrap_or(Found { support, ..Found::default() });
+        let found = Found { passages, ..judged };
         let failed = SourceError::Failed { name: "kb".into(), reason: "disk is gone".into() };
         Box::pin(std::future::ready(if self.fails { Err(failed) } else { Ok(found) }))
     }

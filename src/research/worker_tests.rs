@@ -440,7 +440,7 @@ async fn search_without_an_answer_shows_few_passages_and_none_of_them_is_listed_
     let node = node();
     let files = [("a.md", "The lock is old."), ("b.md", "A lock of hair."), ("c.md", "Locks of a canal.")];
     let further = async |support| {
-        let source = ScriptedSource::of(&files).judging(support, None, false);
+        let source = ScriptedSource::of(&files).judging(Found { support, ..Found::default() });
         let caller = Scripted::by_key(vec![
             ("n2/step/1", step(&json!([search("lock")]), false)),
             ("n2/step/2", step(&json!([]), true)),

@@ -13,7 +13,7 @@ use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
 use crate::kb::links::{LinkMap, LinkedNote};
 use crate::kb::rerank::Rerank;
 use crate::kb::search::query::QUOTATION_MARKS;
-use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher};
+use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher, Unknown};
 use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
 
@@ -247,13 +247,13 @@ impl Source for KbSource {
                 judged = self.judged(&query.replace(QUOTATION_MARKS, " "), &options).await?;
                 notes.push("no file has the quoted words in that order; they were searched for one by one".to_owned());
             }
-            let unknown = judged.said();
+            let (unknown, lacks_word) = (judged.said(), judged.unknown.iter().any(Unknown::is_missing));
             let JudgedHits { found, support, odds, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
             notes.extend(without_vectors.chain(found.not_reranked));
             let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());
             let passages = found.hits.into_iter().map(Passage::from).collect();
-            Ok(Found { passages, support, odds, notes, is_reranked, unknown, corrected })
+            Ok(Found { passages, support, odds, notes, is_reranked, unknown, lacks_word, corrected })
         })
     }
 }

@@ -144,6 +144,9 @@ pub struct Found {
     /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
+    /// Whether the source does not have one of those words, nor one in its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_word: bool,
     /// The query with misspelt words replaced, if it was searched instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<String>,

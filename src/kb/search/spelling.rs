@@ -35,6 +35,11 @@ pub struct Unknown {
 }
 
 impl Unknown {
+    /// Returns whether no word of the folder is searched for in its place.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.correction().is_none()
+    }
+
     /// Returns the word to substitute without asking; `None` for what may be a name: `Paris` is not `pairs`.
     fn correction(&self) -> Option<&str> {
         let [one] = self.similar.as_slice() else { return None };
