@@ -75,7 +75,7 @@ struct HitReply {
     /// Last line, inclusive.
     line_end: u32,
     /// The part that matches best. Matched words are marked.
-    snippet: Vec<Part>,
+    snippet: Vec<SnippetSpan>,
     /// What the user says of the folder of the document.
     about: Option<String>,
     /// From 0 to 1, comparable within one search.
@@ -88,7 +88,8 @@ struct HitReply {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Part {
+#[schemars(rename = "Part")]
+struct SnippetSpan {
     text: String,
     is_match: bool,
 }
@@ -134,7 +135,7 @@ impl From<Hit> for HitReply {
         let mut add = |part: Option<&str>, is_match| {
             let text = part.unwrap_or_default();
             if !text.is_empty() {
-                snippet.push(Part { text: text.to_owned(), is_match });
+                snippet.push(SnippetSpan { text: text.to_owned(), is_match });
             }
         };
         let mut done = 0;
