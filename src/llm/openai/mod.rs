@@ -165,12 +165,12 @@ pub(crate) struct OpenAiModel {
     settings: OpenAiSettings,
     client: Client,
     clock: Arc<dyn Clock>,
-    refused: Mutex<Refused>,
+    refused: Mutex<RefusedSchemas>,
 }
 
 /// Schemas that the endpoint refused to enforce.
 #[derive(Debug, Default)]
-struct Refused {
+struct RefusedSchemas {
     /// The support that is left, by the text of the schema. Another schema may still be enforced.
     left: BTreeMap<String, SchemaSupport>,
     /// The first refusal in words.
