@@ -138,7 +138,7 @@ impl FilterArgs {
 
 /// The result as JSON.
 #[derive(Serialize)]
-struct SearchResult<'a> {
+struct SearchOutput<'a> {
     query: &'a str,
     mode: SearchMode,
     support: Support,
@@ -175,7 +175,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Json => {
             let (hits, Searched { mode, support, elapsed, .. }) = (entries().collect(), &found);
             let elapsed_ms = (elapsed.as_secs_f64() * 100_000.0).round() / 100.0;
-            let result = SearchResult { query: &query, mode: *mode, support: *support, elapsed_ms, hits };
+            let result = SearchOutput { query: &query, mode: *mode, support: *support, elapsed_ms, hits };
             ui.print(&versioned(&result)?)?;
         }
         SearchFormat::Jsonl => {

@@ -34,7 +34,7 @@ pub(super) fn interruptible() -> CancellationToken {
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
-            let mut signals = Signals::listen();
+            let mut signals = OsSignals::listen();
             let _ = listening.send(());
             signals.next().await;
             triggered.cancel();
@@ -51,7 +51,7 @@ pub(super) fn interruptible() -> CancellationToken {
 }
 
 #[cfg(unix)]
-struct Signals {
+struct OsSignals {
     /// SIGINT (Ctrl-C) and SIGTERM.
     requests: Vec<tokio::signal::unix::Signal>,
     /// SIGHUP: the terminal was closed.
@@ -59,7 +59,7 @@ struct Signals {
 }
 
 #[cfg(unix)]
-impl Signals {
+impl OsSignals {
     fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let requests = [SignalKind::interrupt(), SignalKind::terminate()];
@@ -110,10 +110,10 @@ fn ignored_signals(status: &str) -> Option<u64> {
 }
 
 #[cfg(not(unix))]
-struct Signals;
+struct OsSignals;
 
 #[cfg(not(unix))]
-impl Signals {
+impl OsSignals {
     fn listen() -> Self {
         Self
     }

@@ -37,7 +37,7 @@ use crate::source::mcp::McpServers;
 use crate::source::web::DateRange;
 use crate::source::{KbSource, Label, SourceError};
 use crate::traces::NotExported;
-use crate::traces::attach::{Rule, rule};
+use crate::traces::attach::{ExportRule, rule};
 
 /// Default time limit of a run that may start background jobs, which take up to half an hour each.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
@@ -364,8 +364,8 @@ impl Engine {
             Ok(traces) if !traces.has_texts => {}
             // Texts of a `local_only` collection stay on this machine, even if the setting exports texts.
             Ok(traces) if !traces.address.is_loopback() && collections.iter().any(is_closed) => {}
-            Ok(_) => rule(run, Rule::Texts),
-            Err(NotExported::Offline) => rule(run, Rule::Nothing),
+            Ok(_) => rule(run, ExportRule::Texts),
+            Err(NotExported::Offline) => rule(run, ExportRule::Nothing),
             Err(_) => {}
         }
     }

@@ -91,21 +91,22 @@ pub(crate) async fn estimate(
     }
     // For its errors alone.
     with_sources(location, stored.unwrap_or(wanted), options)?;
-    let mut draft = Draft { embedder, options, index, estimate: IndexEstimate::default(), sample: Vec::new() };
+    let mut estimator = Estimator { embedder, options, index, estimate: IndexEstimate::default(), sample: Vec::new() };
     let mut read_again = HashSet::new();
     for source in &options.sources {
-        read_again.extend(draft.add(source).await?);
+        read_again.extend(estimator.add(source).await?);
     }
-    draft.add_forgotten(&mut read_again).await?;
+    estimator.add_forgotten(&mut read_again).await?;
     if options.embed {
-        draft.add_waiting(&read_again).await?;
-        draft.finish(max_cost).await
+        estimator.add_waiting(&read_again).await?;
+        estimator.finish(max_cost).await
     } else {
-        Ok(IndexEstimate { to_embed: 0, tokens: 0, ..draft.estimate })
+        Ok(IndexEstimate { to_embed: 0, tokens: 0, ..estimator.estimate })
     }
 }
 
-struct Draft<'a> {
+/// State of an estimate while folders are added.
+struct Estimator<'a> {
     embedder: &'a Arc<dyn Embedder>,
     options: &'a IngestOptions,
     /// The index as it is; `None` if it is not used.
@@ -115,7 +116,7 @@ struct Draft<'a> {
     sample: Vec<String>,
 }
 
-impl Draft<'_> {
+impl Estimator<'_> {
     /// Adds a folder. Returns the documents whose chunks would be replaced or removed.
     async fn add(&mut self, source: &CollectionSource) -> Result<Vec<DocumentId>, IngestError> {
         let indexed = match &self.index {

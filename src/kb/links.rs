@@ -25,7 +25,7 @@ pub(crate) struct LinkMap {
     /// For each link of each note, where it leads.
     resolved: Vec<Vec<Resolved>>,
     /// For each note, the links that lead to it from other notes.
-    incoming: Vec<Vec<Incoming>>,
+    incoming: Vec<Vec<IncomingLink>>,
 }
 
 /// A document with its aliases, headings and links.
@@ -47,7 +47,7 @@ pub(crate) enum Resolved {
 
 /// A link from another note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingLink {
     /// Position of the note in the map.
     pub(crate) from: usize,
     /// Position of the link in the note.
@@ -92,7 +92,7 @@ impl LinkMap {
         for (from, links) in resolved.iter().enumerate() {
             for (link, resolved) in links.iter().enumerate() {
                 match resolved {
-                    Resolved::Note(to) if *to != from => incoming[*to].push(Incoming { from, link }),
+                    Resolved::Note(to) if *to != from => incoming[*to].push(IncomingLink { from, link }),
                     Resolved::Note(_) | Resolved::Outside | Resolved::Missing { .. } => {}
                 }
             }
@@ -123,7 +123,9 @@ impl LinkMap {
 
     /// Returns the links that lead to a note from others.
     pub(crate) fn incoming(&self, at: usize) -> impl Iterator<Item = (&LinkedNote, &Link)> {
-        let link = |Incoming { from, link }: &Incoming| (&self.notes[*from], &self.notes[*from].structure.links[*link]);
+        let link = |IncomingLink { from, link }: &IncomingLink| {
+            (&self.notes[*from], &self.notes[*from].structure.links[*link])
+        };
         self.incoming[at].iter().map(link)
     }
 

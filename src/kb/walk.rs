@@ -63,7 +63,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
     let listing = Mutex::new(Listing::default());
     let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
     let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
-    let refused = Refused::default();
+    let refused = RefusedFolders::default();
     let Some(mut walker) = walker(root, &refused) else {
         return Listing { skipped: refused.taken(root), ..Listing::default() };
     };
@@ -92,7 +92,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
 }
 
 /// Returns a walk that enters no folder whose ignore files cannot be read, and notes these; `None` if `root` is one.
-fn walker(root: &Path, refused: &Refused) -> Option<WalkBuilder> {
+fn walker(root: &Path, refused: &RefusedFolders) -> Option<WalkBuilder> {
     // The walk does not ask its filter about the root.
     if !refused.may_enter(root) {
         return None;
@@ -109,9 +109,9 @@ fn walker(root: &Path, refused: &Refused) -> Option<WalkBuilder> {
 
 /// Folders that are not entered because of one of their ignore files, with its name.
 #[derive(Clone, Debug, Default)]
-struct Refused(Arc<Mutex<Vec<(PathBuf, &'static str)>>>);
+struct RefusedFolders(Arc<Mutex<Vec<(PathBuf, &'static str)>>>);
 
-impl Refused {
+impl RefusedFolders {
     /// Returns whether each ignore file of a folder is a regular file, or a link to one, that fits in memory. The
     /// walk would read a device without end, and wait for a pipe.
     fn may_enter(&self, folder: &Path) -> bool {
@@ -138,7 +138,7 @@ impl Refused {
 
 /// Returns the folders that [`walk`] lists files of, `root` included, each before it is read.
 pub(crate) fn folders(root: &Path) -> impl Iterator<Item = PathBuf> {
-    let walk = walker(root, &Refused::default()).into_iter().flat_map(|walker| walker.build().flatten());
+    let walk = walker(root, &RefusedFolders::default()).into_iter().flat_map(|walker| walker.build().flatten());
     walk.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_dir())).map(DirEntry::into_path)
 }
 

@@ -57,7 +57,8 @@ impl Probe {
 /// What is asked for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Answer {
+#[schemars(rename = "Answer")]
+struct ProbeAnswer {
     /// The larger number.
     larger: i64,
     /// Both numbers.
@@ -77,7 +78,7 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
     };
     let task = "Which of the numbers 17 and 71 is larger? Reply as JSON with `larger` and `numbers`.";
     let prompt = Prompt::new(Role::Worker, "You answer with JSON.", task, MAX_OUTPUT_TOKENS)
-        .with_schema("answer", schema::of::<Answer>());
+        .with_schema("answer", schema::of::<ProbeAnswer>());
     let second = model.send(&prompt).await;
     let theirs = second.as_ref().ok().and_then(|reply| reply.usage).map(|usage| usage.input_tokens);
     // The second request may have failed; its tokens are then unknown and left out.
@@ -99,10 +100,10 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
 }
 
 fn form(reply: &Reply) -> Conformance {
-    if let Ok(answer) = serde_json::from_str::<Answer>(&reply.text) {
+    if let Ok(answer) = serde_json::from_str::<ProbeAnswer>(&reply.text) {
         return if answer.larger == 71 { Conformance::Kept } else { Conformance::Wrong };
     }
-    let mended = lenient::read(&reply.text).ok().and_then(|value| serde_json::from_value::<Answer>(value).ok());
+    let mended = lenient::read(&reply.text).ok().and_then(|value| serde_json::from_value::<ProbeAnswer>(value).ok());
     match mended {
         Some(_) => Conformance::Mended,
         None if reply.cut_off => Conformance::CutOff,

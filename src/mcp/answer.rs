@@ -20,7 +20,7 @@ pub(super) struct AnswerResult {
     /// The report in Markdown. Citations in brackets name `citations`.
     report: String,
     /// Quotes that code has found verbatim in their sources.
-    citations: Vec<Citation>,
+    citations: Vec<CitedQuote>,
     /// From 0 to 1.
     confidence: f32,
     /// Why the run ended, for example `complete`, or `budget_exceeded`.
@@ -48,7 +48,8 @@ pub(super) struct AnswerResult {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Citation {
+#[schemars(rename = "Citation")]
+struct CitedQuote {
     id: String,
     /// Verbatim.
     quote: String,
@@ -84,7 +85,7 @@ impl AnswerResult {
                 break;
             }
             left -= tokens;
-            citations.push(Citation {
+            citations.push(CitedQuote {
                 id: evidence.id.to_string(),
                 quote: evidence.quote.clone(),
                 title: evidence.source.names(),

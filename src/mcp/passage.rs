@@ -177,14 +177,14 @@ impl CutExcerpt {
 }
 
 /// The part of a passage that was left out.
-struct Cut {
+struct Omission {
     note: String,
     /// Name of the rest, if it has one.
     rest: Option<String>,
 }
 
 /// Cuts a passage to the length of a result.
-fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Cut>) {
+fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Omission>) {
     let (kept, Some(Rest { after, is_line_cut })) = cut(&excerpt.text) else { return (excerpt, None) };
     let (kept, left_out) = (kept.len(), excerpt.text[kept.len()..].lines().count());
     excerpt.text.truncate(kept);
@@ -192,7 +192,7 @@ fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Cut>) {
     // The indexed text of a changed file has other lines than the file.
     if excerpt.stale {
         let note = format!("{left_out}; the rest can be read once the file is indexed again");
-        return (excerpt, Some(Cut { note, rest: None }));
+        return (excerpt, Some(Omission { note, rest: None }));
     }
     let last = excerpt.line_end;
     excerpt.line_end = excerpt.line_start.saturating_add(u32::try_from(after - 1).unwrap_or(u32::MAX)).min(last);
@@ -201,7 +201,7 @@ fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Cut>) {
     let cut =
         if is_line_cut { format!("; line {end} is cut, and can only be read in the file") } else { String::new() };
     let more = rest.as_ref().map(|rest| format!("; `{rest}` is the rest")).unwrap_or_default();
-    (excerpt, Some(Cut { note: format!("{left_out}{cut}{more}"), rest }))
+    (excerpt, Some(Omission { note: format!("{left_out}{cut}{more}"), rest }))
 }
 
 #[cfg(test)]
@@ -231,12 +231,12 @@ mod tests {
     fn lines_after_one_that_fits_no_result_can_be_read() {
         let long = "word ".repeat(20_000);
         let (kept, cut) = cut_short(excerpt(format!("{long}\nlast\n"), 6));
-        let Cut { note, rest } = cut.unwrap();
+        let Omission { note, rest } = cut.unwrap();
         assert_eq!((kept.line_end, rest.as_deref()), (5, Some("kb/a.md:6-6")));
         let line = "line 5 is cut, and can only be read in the file";
         assert_eq!(note, format!("the last 2 lines are left out; {line}; `kb/a.md:6-6` is the rest"));
         let (_, cut) = cut_short(excerpt(long, 5));
-        let Cut { note, rest } = cut.unwrap();
+        let Omission { note, rest } = cut.unwrap();
         assert_eq!((note, rest), (format!("the last 1 lines are left out; {line}"), None));
     }
 }

@@ -132,14 +132,14 @@ pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
 
 /// Where a quote is in its document, each on one line.
 #[derive(Serialize)]
-pub(super) struct Part {
+pub(super) struct Locator {
     /// The file and the lines, as `dr get` takes them; `None` for a place that is no file.
     pub(super) lines: Option<String>,
     /// The heading it is under, unless that is the title.
     pub(super) heading: Option<String>,
 }
 
-impl Part {
+impl Locator {
     /// Returns where a quote is in its document.
     pub(super) fn of(evidence: &Evidence) -> Self {
         let source = &evidence.source;

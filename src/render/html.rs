@@ -131,7 +131,7 @@ struct SourceHtml {
     label: String,
     place: PlaceHtml,
     /// Where in its document it is.
-    part: citation::Part,
+    part: citation::Locator,
     note: Option<&'static str>,
     quote: String,
     /// Beginning of the quote, see [`PREVIEW_CHARS`].
@@ -278,7 +278,7 @@ impl SourceHtml {
     fn of(evidence: &Evidence, number: usize, label: String) -> Self {
         let quote = citation::quoted(evidence);
         let preview = cut(&quote, PREVIEW_CHARS);
-        let (place, part) = (PlaceHtml::of(&evidence.source), citation::Part::of(evidence));
+        let (place, part) = (PlaceHtml::of(&evidence.source), citation::Locator::of(evidence));
         let id = evidence.id.to_string();
         Self { number, id, label, place, part, note: citation::note(evidence), quote, preview }
     }

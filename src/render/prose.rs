@@ -130,18 +130,18 @@ pub(super) fn snippet(text: &str) -> Vec<Span> {
 /// Parses Markdown of the writer into blocks.
 pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     let text = numbered(&printable(text), number);
-    let mut reader = Reader::default();
+    let mut builder = BlockBuilder::default();
     for (event, range) in Parser::new_ext(&text, Options::ENABLE_TABLES).into_offset_iter() {
-        reader.take(match event {
+        builder.take(match event {
             // Decoded from a reference such as `&#27;`.
-            Event::Text(decoded) if !reader.is_code && *decoded != text[range] => {
+            Event::Text(decoded) if !builder.is_code && *decoded != text[range] => {
                 Event::Text(harmless(&decoded).into())
             }
             event => event,
         });
     }
-    reader.end_block();
-    reader.blocks
+    builder.end_block();
+    builder.blocks
 }
 
 /// Returns text that a reference to a character stands for, as it may be printed: a reference may name one that
@@ -257,7 +257,7 @@ fn is_reference(inner: &str) -> bool {
 
 /// Builds blocks from Markdown events.
 #[derive(Default)]
-struct Reader {
+struct BlockBuilder {
     blocks: Vec<Block>,
     /// Text of the current block by style, split into spans at its end.
     words: Vec<(Style, String)>,
@@ -279,7 +279,7 @@ enum Style {
     Code,
 }
 
-impl Reader {
+impl BlockBuilder {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(&tag),

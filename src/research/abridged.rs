@@ -20,7 +20,7 @@ pub(super) struct Abridged {
 
 /// A range of a text that was not shown before, or that stands in the passage `named`.
 #[derive(Debug, PartialEq, Eq)]
-struct Part<'a> {
+struct Segment<'a> {
     range: Range<usize>,
     named: Option<&'a str>,
 }
@@ -38,9 +38,9 @@ impl Abridged {
         }
     }
 
-    fn up_to(text: &str, parts: &[Part<'_>], max_tokens: u64, count: Count<'_>) -> Self {
+    fn up_to(text: &str, parts: &[Segment<'_>], max_tokens: u64, count: Count<'_>) -> Self {
         let mut shown = Self { text: String::new(), end: 0, named: Vec::new() };
-        for Part { range, named } in parts {
+        for Segment { range, named } in parts {
             let piece = &text[range.clone()];
             if let Some(id) = named {
                 shown.push(&format!("… ({id} above stands here)"));
@@ -69,7 +69,7 @@ impl Abridged {
 }
 
 /// Divides a text into what was shown before and what was not, in order.
-fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Part<'a>> {
+fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Segment<'a>> {
     let found = seen.iter().filter_map(|(id, seen)| {
         let seen = seen.trim();
         let at = (seen.len() >= MIN_NAMED_BYTES).then(|| text.find(seen)).flatten()?;
@@ -80,9 +80,9 @@ fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Part<'a>> {
     found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
     let mut parts = Vec::new();
     let mut from = 0;
-    let push_new = |parts: &mut Vec<Part<'a>>, range: Range<usize>| {
+    let push_new = |parts: &mut Vec<Segment<'a>>, range: Range<usize>| {
         if !text[range.clone()].trim().is_empty() {
-            parts.push(Part { range, named: None });
+            parts.push(Segment { range, named: None });
         }
     };
     for (range, id) in found {
@@ -91,7 +91,7 @@ fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Part<'a>> {
             continue;
         }
         push_new(&mut parts, from..start);
-        parts.push(Part { range: start..range.end, named: Some(id) });
+        parts.push(Segment { range: start..range.end, named: Some(id) });
         from = range.end;
     }
     push_new(&mut parts, from..text.len());

@@ -203,7 +203,7 @@ enum Action<Q: ?Sized> {
 
 /// Result of an action before passages and notes are numbered. Actions run in parallel, so numbers are assigned
 /// afterwards, in the order of the actions.
-enum Done {
+enum UnnumberedResult {
     Found(Found),
     Opened(Passage),
     Noted(Note, Vec<String>),
@@ -216,7 +216,7 @@ enum Done {
 }
 
 /// Result of an action after passages and notes are numbered.
-enum Taken {
+enum NumberedResult {
     /// The quote is noted under this id, now or before.
     Noted(EvidenceId),
     Told(ActionResult),
@@ -315,15 +315,15 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         // Side by side and taken in their order: ids of notes must not depend on which action was faster.
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
         let stopped = done.iter().find_map(|done| match done {
-            Done::Failed(SourceError::Stopped(error)) => Some(error.clone()),
+            UnnumberedResult::Failed(SourceError::Stopped(error)) => Some(error.clone()),
             _ => None,
         });
         let (mut outcomes, mut noted) = (Vec::new(), Vec::new());
         for (draft, done) in now.into_iter().zip(done) {
             match self.take(draft, done) {
-                Taken::Noted(id) if noted.contains(&id.to_string()) => {}
-                Taken::Noted(id) => noted.push(id.to_string()),
-                Taken::Told(outcome) => outcomes.push(outcome),
+                NumberedResult::Noted(id) if noted.contains(&id.to_string()) => {}
+                NumberedResult::Noted(id) => noted.push(id.to_string()),
+                NumberedResult::Told(outcome) => outcomes.push(outcome),
             }
         }
         if !noted.is_empty() {
@@ -436,31 +436,33 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         passage.quote(range.clone(), EvidenceId::new(self.task.id.clone(), 0), passage.score)
     }
 
-    async fn carry_out(&self, action: Result<Action<Q>, String>) -> Done {
+    async fn carry_out(&self, action: Result<Action<Q>, String>) -> UnnumberedResult {
         match action {
-            Err(reason) => Done::Refused(reason),
-            Ok(Action::Known(id)) => Done::Known(id),
-            Ok(Action::Continue(rest)) => Done::Continued(rest),
+            Err(reason) => UnnumberedResult::Refused(reason),
+            Ok(Action::Known(id)) => UnnumberedResult::Known(id),
+            Ok(Action::Continue(rest)) => UnnumberedResult::Continued(rest),
             Ok(Action::Search(query)) => self
                 .source
                 .search(&query, self.task.limits.passages_per_search)
                 .await
-                .map_or_else(Done::Failed, Done::Found),
+                .map_or_else(UnnumberedResult::Failed, UnnumberedResult::Found),
             Ok(Action::Open(at)) => {
                 let known = &self.shown[at].passage;
                 let opened = self.source.open(&known.id).await;
                 // An opened section has no score of its own and inherits that of the passage it was opened for.
-                opened.map_or_else(Done::Failed, |passage| Done::Opened(Passage { score: known.score, ..passage }))
+                opened.map_or_else(UnnumberedResult::Failed, |passage| {
+                    UnnumberedResult::Opened(Passage { score: known.score, ..passage })
+                })
             }
             Ok(Action::Follow { address, complaint }) => match self.source.open(&address).await {
-                Ok(passage) => Done::Opened(passage),
-                Err(SourceError::NoSuchPassage { .. }) => Done::Refused(complaint),
-                Err(error) => Done::Failed(error),
+                Ok(passage) => UnnumberedResult::Opened(passage),
+                Err(SourceError::NoSuchPassage { .. }) => UnnumberedResult::Refused(complaint),
+                Err(error) => UnnumberedResult::Failed(error),
             },
             Ok(Action::Call { tool, arguments }) => match self.source.call(&tool, &arguments).await {
-                Ok(passage) => Done::Opened(passage),
-                Err(SourceError::Refused { reason }) => Done::Refused(reason),
-                Err(error) => Done::Failed(error),
+                Ok(passage) => UnnumberedResult::Opened(passage),
+                Err(SourceError::Refused { reason }) => UnnumberedResult::Refused(reason),
+                Err(error) => UnnumberedResult::Failed(error),
             },
             Ok(Action::Note { at, range, text, aspect }) => {
                 self.noted_from(&self.shown[at].passage, range, text, aspect).await
@@ -469,14 +471,14 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 let known = &self.shown[at].passage;
                 let page = match self.source.open(&known.id).await {
                     Ok(page) => Passage { score: known.score, ..page },
-                    Err(error) => return Done::Failed(error),
+                    Err(error) => return UnnumberedResult::Failed(error),
                 };
                 match locate(&page.text, &quote) {
                     Some(range) => {
                         let range = whole_sentences(&page, range);
                         self.noted_from(&page, range, text, aspect).await
                     }
-                    None => Done::Refused(format!(
+                    None => UnnumberedResult::Refused(format!(
                         "the page behind p{} does not contain these words: open it, and quote from it",
                         at + 1
                     )),
@@ -486,47 +488,55 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     }
 
     /// Returns a note on a range of a passage, or a refusal if the document no longer contains the quote.
-    async fn noted_from(&self, passage: &Passage, range: Range<usize>, text: String, aspect: Option<AspectId>) -> Done {
+    async fn noted_from(
+        &self,
+        passage: &Passage,
+        range: Range<usize>,
+        text: String,
+        aspect: Option<AspectId>,
+    ) -> UnnumberedResult {
         // `take` gives it its number, when the notes before it have theirs.
         let mut evidence = passage.quote(range, EvidenceId::new(self.task.id.clone(), 0), passage.score);
         let mut remarks = Vec::new();
         check(&mut evidence, passage, self.source, &mut remarks).await;
         if evidence.checked {
-            Done::Noted(Note { evidence, text, aspect }, remarks)
+            UnnumberedResult::Noted(Note { evidence, text, aspect }, remarks)
         } else {
-            Done::Refused("the document no longer contains this quote".to_owned())
+            UnnumberedResult::Refused("the document no longer contains this quote".to_owned())
         }
     }
 
     /// Records the result of an action and numbers new passages and notes.
-    fn take(&mut self, draft: &ActionDraft, done: Done) -> Taken {
-        let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..) | Done::Known(_));
+    fn take(&mut self, draft: &ActionDraft, done: UnnumberedResult) -> NumberedResult {
+        let is_lost_note =
+            draft.tool == ToolDraft::Note && !matches!(done, UnnumberedResult::Noted(..) | UnnumberedResult::Known(_));
         // A passage that is read on and a known quote are served without asking the source.
-        self.has_answer |= matches!(done, Done::Found(_) | Done::Opened(_) | Done::Noted(..));
+        self.has_answer |=
+            matches!(done, UnnumberedResult::Found(_) | UnnumberedResult::Opened(_) | UnnumberedResult::Noted(..));
         let (said, passages) = match done {
-            Done::Found(found) => self.take_found(found),
-            Done::Opened(passage) => match self.place_of(passage, true) {
+            UnnumberedResult::Found(found) => self.take_found(found),
+            UnnumberedResult::Opened(passage) => match self.place_of(passage, true) {
                 (place, true) => ("opened".to_owned(), vec![place]),
                 // Another passage of the same section was opened.
                 (place, false) if self.shown[place].is_opened => (format!("opened before: p{}", place + 1), Vec::new()),
                 (place, false) => (format!("p{} is all of it", place + 1), Vec::new()),
             },
-            Done::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true).0]),
-            Done::Known(id) => return Taken::Noted(id),
-            Done::Noted(mut note, remarks) => {
+            UnnumberedResult::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true).0]),
+            UnnumberedResult::Known(id) => return NumberedResult::Noted(id),
+            UnnumberedResult::Noted(mut note, remarks) => {
                 // Two notes of one step may have the same quote: neither was recorded when they were checked.
                 if let Some(known) = self.noted.iter().find(|known| is_same_quote(&known.evidence, &note.evidence)) {
-                    return Taken::Noted(known.evidence.id.clone());
+                    return NumberedResult::Noted(known.evidence.id.clone());
                 }
                 self.remark(remarks);
                 let number = u32::try_from(self.noted.len() + 1).unwrap_or(u32::MAX);
                 let id = EvidenceId::new(self.task.id.clone(), number);
                 note.evidence.id = id.clone();
                 self.noted.push(note);
-                return Taken::Noted(id);
+                return NumberedResult::Noted(id);
             }
-            Done::Refused(reason) => (format!("refused: {reason}"), Vec::new()),
-            Done::Failed(error) => {
+            UnnumberedResult::Refused(reason) => (format!("refused: {reason}"), Vec::new()),
+            UnnumberedResult::Failed(error) => {
                 // The source failed, so trying the same action again is not a repetition.
                 self.made.remove(&identity(draft));
                 self.remark(vec![error.to_string()]);
@@ -540,7 +550,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 (said, Vec::new())
             }
         };
-        Taken::Told(ActionResult { call: call(draft), said, passages, is_lost_note })
+        NumberedResult::Told(ActionResult { call: call(draft), said, passages, is_lost_note })
     }
 
     fn take_found(&mut self, found: Found) -> (String, Vec<usize>) {

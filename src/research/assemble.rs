@@ -27,12 +27,12 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let open = branches.values().flat_map(|branch| branch.report.open_questions.iter().cloned());
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
-    let mut shown = Shown { branches, said: Vec::new(), quoted: Vec::new(), findings: Vec::new() };
+    let mut writer = FindingsWriter { branches, said: Vec::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
     let names = own_words(&parts);
     // A unit that names only one of the things compared belongs to the section on that one.
     let compares = |finding: &&Finding| {
-        let quotes = shown.quotes(finding);
+        let quotes = writer.quotes(finding);
         let unit = joined(quotes.iter().map(|quote| quote.quote.as_str()));
         let words = WordSplitter::default().stems(&unit);
         !is_from(&finding.text, &unit) || names.iter().all(|own| own.iter().any(|word| words.contains(word)))
@@ -41,18 +41,18 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         closing.iter().map(|(_, findings)| findings.iter().filter(compares).cloned().collect()).collect();
     // The picker has limited the units of one node already.
     let (answer, sections) = if is_one {
-        (shown.text(&found[0].1, usize::MAX), Vec::new())
+        (writer.text(&found[0].1, usize::MAX), Vec::new())
     } else {
         // Rendered before the sections, which leave out what the answer has shown.
-        let answer: Vec<_> = closing.iter().map(|findings| shown.text(findings, UNITS_OF_PART)).collect();
+        let answer: Vec<_> = closing.iter().map(|findings| writer.text(findings, UNITS_OF_PART)).collect();
         // What names all of them compares them; of each by itself the best is then enough.
         let most = if answer.iter().all(String::is_empty) { UNITS_OF_PART } else { 1 };
-        (answer.join("\n\n"), sections(&parts, brief, most, &mut shown))
+        (answer.join("\n\n"), sections(&parts, brief, most, &mut writer))
     };
     Draft {
         answer,
         sections,
-        findings: without_repeats(shown.findings.into_iter()),
+        findings: without_repeats(writer.findings.into_iter()),
         // Rules cannot tell whether two claims contradict each other.
         contradictions: Vec::new(),
         open_questions: distinct(missing.chain(open)),
@@ -91,7 +91,7 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
 }
 
 /// Writes findings as Markdown, each once.
-struct Shown<'a> {
+struct FindingsWriter<'a> {
     branches: &'a BTreeMap<NodeId, Branch>,
     /// The model claims that have been shown: their quotes, with places, and their words.
     said: Vec<(String, BTreeSet<String>)>,
@@ -101,7 +101,7 @@ struct Shown<'a> {
     findings: Vec<Finding>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> FindingsWriter<'a> {
     /// Returns the findings that have not been shown yet, at most `most` whole units among them.
     fn text(&mut self, findings: &[Finding], most: usize) -> String {
         let (mut shown, mut units) = (Vec::new(), 0);
@@ -262,12 +262,17 @@ fn bold(sentence: &str) -> Option<String> {
 }
 
 /// Returns a section for each part of the question with findings.
-fn sections(parts: &[&(&Node, Vec<Finding>)], brief: &Brief, most: usize, shown: &mut Shown<'_>) -> Vec<Section> {
+fn sections(
+    parts: &[&(&Node, Vec<Finding>)],
+    brief: &Brief,
+    most: usize,
+    writer: &mut FindingsWriter<'_>,
+) -> Vec<Section> {
     let of_aspects = parts.iter().map(|(node, _)| aspect_of(node, brief));
     let titles = titles(parts).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title));
     let mut sections: Vec<Section> = Vec::new();
     for ((_, findings), title) in parts.iter().zip(titles) {
-        let text = shown.text(findings, most);
+        let text = writer.text(findings, most);
         // A node of a later round may serve the same aspect.
         match sections.iter_mut().find(|section| section.title == title) {
             _ if text.is_empty() => {}

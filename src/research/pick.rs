@@ -187,7 +187,7 @@ impl Sought {
 }
 
 /// A unit with its features.
-struct Candidate<'a> {
+struct UnitCandidate<'a> {
     reading: &'a DocumentHits,
     rank: usize,
     unit: Unit,
@@ -201,7 +201,7 @@ struct Candidate<'a> {
     features: Features,
 }
 
-impl Candidate<'_> {
+impl UnitCandidate<'_> {
     fn text(&self) -> &str {
         &self.reading.document.text[self.unit.range.clone()]
     }
@@ -325,7 +325,7 @@ fn candidates<'a>(
     question: &str,
     sought: &Sought,
     splitter: &WordSplitter,
-) -> (Vec<Candidate<'a>>, Weights) {
+) -> (Vec<UnitCandidate<'a>>, Weights) {
     let asked = sought.asked;
     let mut stems = splitter.subject_stems(question);
     stems.extend(symbols(question));
@@ -344,7 +344,7 @@ fn candidates<'a>(
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
             let words = words_in(&text[unit.range.clone()], &stems, splitter);
-            candidates.push(Candidate {
+            candidates.push(UnitCandidate {
                 reading,
                 rank,
                 unit,
@@ -382,7 +382,7 @@ fn candidates<'a>(
 /// Returns the share of the question's words in the heading right above a unit, or in the title if it has none; 0 if
 /// that has other words too, or is a single word, as of a chapter. "Load balancer state" is where its states are
 /// listed, "Pre-built container for X" is not where X is explained.
-fn named(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> f32 {
+fn named(candidate: &UnitCandidate<'_>, weights: &Weights, splitter: &WordSplitter) -> f32 {
     let title = candidate.reading.document.place.title();
     let heading = splitter.key_stems(candidate.unit.headings.last().map_or(title, String::as_str));
     let is_asked = heading.len() > 1 && heading.iter().all(|stem| weights.contains_key(stem));
@@ -396,11 +396,11 @@ fn unescaped(text: &str) -> String {
 
 /// Sets which share of the code words of the question each unit lacks, of those that some unit has.
 #[expect(clippy::cast_precision_loss, reason = "a question has few words")]
-fn mark_lacking(candidates: &mut [Candidate<'_>], code_words: &[CodeWord], splitter: &WordSplitter) {
+fn mark_lacking(candidates: &mut [UnitCandidate<'_>], code_words: &[CodeWord], splitter: &WordSplitter) {
     if code_words.is_empty() {
         return;
     }
-    let has = |candidate: &Candidate<'_>| -> Vec<bool> {
+    let has = |candidate: &UnitCandidate<'_>| -> Vec<bool> {
         let around = format!("{} {}", candidate.headings(), candidate.reading.document.place.for_people());
         let text = unescaped(&format!("{around} {}", candidate.text()));
         let mut words = splitter.stems(&around);
@@ -485,7 +485,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 
 /// Returns the weight of each stem: inverse document frequency over the units.
 #[expect(clippy::cast_precision_loss, reason = "counts of units are small")]
-fn rarity(candidates: &[Candidate<'_>], stems: &[String]) -> Weights {
+fn rarity(candidates: &[UnitCandidate<'_>], stems: &[String]) -> Weights {
     let weight = |stem: &String| {
         let having = candidates.iter().filter(|candidate| candidate.words.contains(stem)).count();
         // One is added, so that a word that all units have still counts.
@@ -494,22 +494,22 @@ fn rarity(candidates: &[Candidate<'_>], stems: &[String]) -> Weights {
     stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()
 }
 
-fn sort(candidates: &mut [Candidate<'_>]) {
-    let place = |candidate: &Candidate<'_>| (candidate.rank, candidate.unit.range.start);
-    let score = |candidate: &Candidate<'_>| candidate.features.score();
+fn sort(candidates: &mut [UnitCandidate<'_>]) {
+    let place = |candidate: &UnitCandidate<'_>| (candidate.rank, candidate.unit.range.start);
+    let score = |candidate: &UnitCandidate<'_>| candidate.features.score();
     candidates.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| place(a).cmp(&place(b))));
 }
 
 /// Adds how well the question matches the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
 /// dropped.
 fn add_meaning(
-    candidates: &mut Vec<Candidate<'_>>,
+    candidates: &mut Vec<UnitCandidate<'_>>,
     question: &Question,
     embedder: &dyn Embedder,
 ) -> Result<(), EmbedError> {
     candidates.truncate(MAX_COMPARED);
     let words: Vec<_> = question.as_str().split_whitespace().collect();
-    let headings: Vec<_> = candidates.iter().map(Candidate::headings).collect();
+    let headings: Vec<_> = candidates.iter().map(UnitCandidate::headings).collect();
     let texts: Vec<_> = headings.iter().zip(&*candidates).map(|(headings, own)| parts(headings, own)).collect();
     let found = embedder.compare(&words, &texts)?;
     for (candidate, matches) in candidates.iter_mut().zip(found) {
@@ -521,7 +521,7 @@ fn add_meaning(
 }
 
 /// Returns the headings of a unit as one part, and its sentences; the whole unit if it has none.
-fn parts<'a>(headings: &'a str, candidate: &'a Candidate<'_>) -> Vec<&'a str> {
+fn parts<'a>(headings: &'a str, candidate: &'a UnitCandidate<'_>) -> Vec<&'a str> {
     let whole = candidate.text();
     let sentences = compared(&candidate.unit).iter().map(|sentence| sentence.plain.as_str());
     let is_empty = candidate.unit.sentences.is_empty();
@@ -535,7 +535,7 @@ fn compared(unit: &Unit) -> &[Sentence] {
 
 /// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may
 /// stand in any sentence.
-fn says_all(candidate: &Candidate<'_>, asked: AnswerKind, weights: &Weights, splitter: &WordSplitter) -> bool {
+fn says_all(candidate: &UnitCandidate<'_>, asked: AnswerKind, weights: &Weights, splitter: &WordSplitter) -> bool {
     let is_one = !matches!(asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison);
     let has_all = |sentence: &Sentence| {
         let words = splitter.stems(&sentence.plain);
@@ -546,7 +546,7 @@ fn says_all(candidate: &Candidate<'_>, asked: AnswerKind, weights: &Weights, spl
 
 /// Returns by how much the score of a further unit may be lower than the best. The best is mostly enough if it says
 /// all that is asked or has the number that is asked for.
-fn margin(candidates: &[Candidate<'_>], sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> f32 {
+fn margin(candidates: &[UnitCandidate<'_>], sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> f32 {
     let Some(best) = candidates.first() else { return 0.0 };
     let has_value = || best.unit.sentences.iter().any(|own| sought.value_in(own, splitter) == Value::Counted);
     match () {
@@ -556,9 +556,9 @@ fn margin(candidates: &[Candidate<'_>], sought: &Sought, weights: &Weights, spli
 }
 
 /// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
-fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
+fn best(candidates: Vec<UnitCandidate<'_>>, margin: f32) -> Vec<UnitCandidate<'_>> {
     let least = candidates.first().map_or(0.0, |best| best.features.score() - margin);
-    let mut kept: Vec<Candidate<'_>> = Vec::new();
+    let mut kept: Vec<UnitCandidate<'_>> = Vec::new();
     let (mut lines, mut texts) = (0, 0);
     for candidate in candidates {
         if candidate.features.score() < least {
@@ -568,7 +568,7 @@ fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
         if texts == MAX_TEXTS && !continues {
             continue;
         }
-        let is_same = |better: &Candidate<'_>| {
+        let is_same = |better: &UnitCandidate<'_>| {
             let is_one =
                 std::ptr::eq(better.reading, candidate.reading) && overlap(&better.unit.range, &candidate.unit.range);
             // The same list below two headings of a document says it of two things.
@@ -589,7 +589,7 @@ fn best(candidates: Vec<Candidate<'_>>, margin: f32) -> Vec<Candidate<'_>> {
 }
 
 /// Joins units that follow each other in a document, which are read as one text. The sentence of the better one stays.
-fn join(kept: &mut Vec<(String, Candidate<'_>)>) {
+fn join(kept: &mut Vec<(String, UnitCandidate<'_>)>) {
     let mut at = 0;
     while at < kept.len() {
         let touches = |next: &usize| kept[at].1.touches(&kept[*next].1);
@@ -611,7 +611,7 @@ fn join(kept: &mut Vec<(String, Candidate<'_>)>) {
 }
 
 /// Cuts off the last sentence of a text if it only leads to what is not shown: "You will get an error like this:"
-fn cut_loose_end(candidate: &mut Candidate<'_>) {
+fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     let leads_on = candidate.unit.kind == UnitKind::Paragraph && ends_open(candidate.text());
     let Unit { sentences, range, .. } = &mut candidate.unit;
     if let [.., said, last] = &sentences[..]
@@ -624,7 +624,7 @@ fn cut_loose_end(candidate: &mut Candidate<'_>) {
 
 /// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks:
 /// "Not at this time." answers the question above it. "Yes" and "no" always answer that one and not the reader's.
-fn name_subject(candidate: &mut Candidate<'_>, weights: &Weights, splitter: &WordSplitter) {
+fn name_subject(candidate: &mut UnitCandidate<'_>, weights: &Weights, splitter: &WordSplitter) {
     let opening = candidate.text().split(|letter: char| !letter.is_alphanumeric()).next();
     let says_yes = matches!(opening, Some("Yes" | "No"));
     let is_bare = match candidate.unit.kind {
@@ -643,7 +643,7 @@ fn name_subject(candidate: &mut Candidate<'_>, weights: &Weights, splitter: &Wor
 
 /// Widens units to the procedure they are part of, and drops those that are then shown already. `units` are those of
 /// the sections found, each with the rank of its document.
-fn widen(kept: &mut Vec<(String, Candidate<'_>)>, units: &[(usize, Unit)]) {
+fn widen(kept: &mut Vec<(String, UnitCandidate<'_>)>, units: &[(usize, Unit)]) {
     let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
     let (mut lines, mut is_whole) = (0, false);
     kept.retain_mut(|(_, candidate)| {
@@ -673,7 +673,7 @@ fn widen(kept: &mut Vec<(String, Candidate<'_>)>, units: &[(usize, Unit)]) {
 /// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps
 /// before it if it continues them, and those after it. A section may have the same for two cases, so of a unit that
 /// says most of what is asked only what completes it is added.
-fn procedure(candidate: &Candidate<'_>, mut section: Vec<&Unit>) -> Range<usize> {
+fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) -> Range<usize> {
     section.sort_by_key(|unit| (unit.range.start, unit.range.end));
     let (own, text) = (&candidate.unit.range, candidate.reading.document.text.as_str());
     let continues = |at: usize| CONTINUING.iter().any(|opening| text[at..].starts_with(opening));
@@ -714,7 +714,7 @@ fn lines_in(text: &str) -> usize {
 }
 
 /// Estimates the lines of a unit on a screen.
-fn lines_of(candidate: &Candidate<'_>) -> usize {
+fn lines_of(candidate: &UnitCandidate<'_>) -> usize {
     let text = candidate.text();
     match candidate.unit.kind {
         UnitKind::Paragraph | UnitKind::Callout => text.len() / 90 + 2,
@@ -735,7 +735,7 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 ///
 /// A list that is asked for answers as a whole: the sentence that leads into it does not prefer one of its items.
 fn deciding(
-    candidate: &Candidate<'_>,
+    candidate: &UnitCandidate<'_>,
     shown: &[Range<usize>],
     sought: &Sought,
     weights: &Weights,
@@ -774,7 +774,12 @@ fn deciding(
 
 /// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear
 /// on the question.
-fn shown(candidate: &Candidate<'_>, sought: &Sought, weights: &Weights, splitter: &WordSplitter) -> Vec<Range<usize>> {
+fn shown(
+    candidate: &UnitCandidate<'_>,
+    sought: &Sought,
+    weights: &Weights,
+    splitter: &WordSplitter,
+) -> Vec<Range<usize>> {
     let asked = sought.asked;
     let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
     let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();

@@ -14,11 +14,12 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role};
 use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
-type Answer = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
+/// A function that returns the reply to a call.
+type ReplyFn = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
 
 /// A caller whose replies come from a closure.
 pub(crate) struct Scripted {
-    answer: Answer,
+    answer: ReplyFn,
     asked: Mutex<Vec<(CallKey, Prompt)>>,
     fails: Option<(usize, CallError)>,
     input_limit: u64,

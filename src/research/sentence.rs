@@ -91,12 +91,12 @@ fn worth_quoting(mut sentences: Vec<Sentence>) -> Vec<Sentence> {
 }
 
 /// Inline text of a block: plain text with the byte range it came from.
-type Block = Vec<(Range<usize>, String)>;
+type InlineText = Vec<(Range<usize>, String)>;
 
 #[derive(Default)]
 struct Blocks {
-    done: Vec<Block>,
-    open: Block,
+    done: Vec<InlineText>,
+    open: InlineText,
     /// Nesting depth inside headings, code and other elements whose text is not quoted.
     muted: usize,
 }
@@ -160,7 +160,7 @@ impl Blocks {
 }
 
 /// Splits a block into sentences and widens each range to include the markup around it.
-fn split(passage: &str, block: &Block) -> Vec<Sentence> {
+fn split(passage: &str, block: &InlineText) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     let (mut plain, mut start) = (String::new(), None);
     let block_end = block.iter().map(|(range, _)| range.end).max().unwrap_or(0);

@@ -66,12 +66,12 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
         | Options::ENABLE_TASKLISTS
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
         | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let mut reader = Reader::default();
+    let mut collector = BlockCollector::default();
     for (event, range) in Parser::new_ext(document, options).into_offset_iter() {
-        reader.take(&event, range);
+        collector.take(&event, range);
     }
-    reader.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
-    with_lead_ins(document, reader.units)
+    collector.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
+    with_lead_ins(document, collector.units)
         .into_iter()
         .map(|unit| Unit { sentences: sentences_in(document, &unit.range, every_sentence), ..unit })
         .collect()
@@ -145,7 +145,7 @@ fn sentences_in(document: &str, range: &Range<usize>, split: fn(&str) -> Vec<Sen
 
 /// Collects the blocks of the top level.
 #[derive(Default)]
-struct Reader {
+struct BlockCollector {
     units: Vec<Unit>,
     depth: usize,
     headings: Vec<(HeadingLevel, String)>,
@@ -155,7 +155,7 @@ struct Reader {
     heading: Option<usize>,
 }
 
-impl Reader {
+impl BlockCollector {
     fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(tag) => {

@@ -71,15 +71,15 @@ struct PromptPassage {
     id: String,
     place: String,
     /// The text that names passages above it instead of repeating them.
-    text: PromptText,
+    text: PassageText,
     /// Ids of these passages.
     named: Vec<String>,
     /// The text that repeats them.
-    plain: PromptText,
+    plain: PassageText,
 }
 
 #[derive(Clone, Debug)]
-struct PromptText {
+struct PassageText {
     text: String,
     /// Byte of the passage up to which it is shown.
     end: usize,
@@ -87,7 +87,7 @@ struct PromptText {
 
 impl PromptPassage {
     /// Returns the text below passages with the ids `above`. One that has no room any more cannot be named.
-    fn below(&self, above: &HashSet<&str>) -> &PromptText {
+    fn below(&self, above: &HashSet<&str>) -> &PassageText {
         if self.named.iter().all(|id| above.contains(id.as_str())) { &self.text } else { &self.plain }
     }
 }
@@ -536,7 +536,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             };
             // A digest replaces the text of the page, so reading on begins at its start.
             let end = if is_digest && !passage.text.starts_with(&whole[..end]) { 0 } else { end };
-            (PromptText { text: format!("{text}{note}{below}"), end }, named)
+            (PassageText { text: format!("{text}{note}{below}"), end }, named)
         };
         let seen = if is_digest { Vec::new() } else { self.notebook.seen_beside(at) };
         let ((text, named), (plain, _)) = (form(&seen), form(&[]));

@@ -24,7 +24,7 @@ use super::patience::Patience;
 use super::phase::{Briefs, Judged, Phase, Stage};
 use super::reader::PageReader;
 use super::recall::Recall;
-use super::scheduler::{Board, Lost, Pace, run_ready};
+use super::scheduler::{Board, Lost, StartLimits, run_ready};
 use super::servers::{CallContext, RunServers};
 use super::sources::RunSources;
 pub use super::sources::{McpServers, Sources};
@@ -521,7 +521,7 @@ impl Orchestrator {
     /// Executes nodes until none is ready.
     async fn research(&mut self) -> Result<(), RunError> {
         let (tight, over) = (self.steps.desk.clone(), self.budget.clone());
-        let pace = Pace {
+        let limits = StartLimits {
             max_parallel: self.state.settings.parallel,
             is_tight: &move || tight.as_ref().is_some_and(|desk| desk.is_tight_now()),
             is_over: &move || over.reached(Purpose::Research).is_some(),
@@ -537,7 +537,7 @@ impl Orchestrator {
                 Ok(branch)
             }
         };
-        run_ready(self, work, &pace).await.map(drop)
+        run_ready(self, work, &limits).await.map(drop)
     }
 
     /// Returns the ways to the web that a node can take. A node that has or holds a job takes no other.

@@ -14,7 +14,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use super::app::App;
-use super::failure::Failure;
+use super::failure::FailureReply;
 use super::{events, links, question, runs, search};
 use crate::engine::RunStatus;
 
@@ -43,7 +43,7 @@ pub(super) fn routes(app: App) -> Router {
         .api_route(
             "/runs",
             get_with(runs::list, said("The stored runs, newest first")).post_with(question::start, |route| {
-                said("Ask a question")(route).response::<202, Json<question::StartedRun>>()
+                said("Ask a question")(route).response::<202, Json<question::StartReply>>()
             }),
         )
         .api_route(
@@ -76,7 +76,7 @@ pub(super) fn routes(app: App) -> Router {
             "/runs/{run}/resume",
             post_with(runs::resume, |route| {
                 said("Resume a run, with higher limits if asked for")(route)
-                    .response::<202, Json<question::StartedRun>>()
+                    .response::<202, Json<question::StartReply>>()
             }),
         );
     let token = SecurityScheme::Http {
@@ -86,7 +86,10 @@ pub(super) fn routes(app: App) -> Router {
         extensions: std::iter::empty::<(String, serde_json::Value)>().collect(),
     };
     let api = ApiRouter::new()
-        .nest_api_service("/api/v1", api.fallback(async || Failure::not_found("such path")).with_state(app.clone()))
+        .nest_api_service(
+            "/api/v1",
+            api.fallback(async || FailureReply::not_found("such path")).with_state(app.clone()),
+        )
         .finish_api_with(&mut description, |api| api.security_scheme("token", token).security_requirement("token"));
     let description = Arc::new(description);
     let document = get(move || async move { Json(description.as_ref().clone()) });

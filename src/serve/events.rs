@@ -20,7 +20,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::app::App;
-use super::failure::Failure;
+use super::failure::FailureReply;
 use super::form::{InPath, Parameters};
 use super::metrics::OpenStream;
 use super::runs::RunPath;
@@ -42,12 +42,12 @@ pub(super) async fn events(
     InPath(RunPath { run }): InPath<RunPath>,
     Parameters(EventsQuery { since }): Parameters<EventsQuery>,
     NoApi(headers): NoApi<HeaderMap>,
-) -> Result<NoApi<Sse<impl Stream<Item = Result<Event, Infallible>>>>, Failure> {
+) -> Result<NoApi<Sse<impl Stream<Item = Result<Event, Infallible>>>>, FailureReply> {
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let since = last.unwrap_or(since);
     let permit = std::sync::Arc::clone(&app.streams).try_acquire_owned();
     let permit =
-        permit.map_err(|_| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
+        permit.map_err(|_| FailureReply::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
     // Before the state is read, so that an event in between is received as well.
     let (live, doing) = match app.runs.watch(&run) {
         Some(WatchedRun { events, doing }) => (Some(events), doing),

@@ -15,7 +15,8 @@ use crate::render::RenderError;
 
 /// The reply to a request that failed.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Failure {
+#[schemars(rename = "Failure")]
+pub(super) struct FailureReply {
     #[serde(skip)]
     status: StatusCode,
     /// What failed, with its causes.
@@ -25,7 +26,7 @@ pub(super) struct Failure {
     hint: Option<String>,
 }
 
-impl Failure {
+impl FailureReply {
     pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), hint: None }
     }
@@ -40,13 +41,13 @@ impl Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for FailureReply {
     fn into_response(self) -> Response {
         (self.status, Json(self)).into_response()
     }
 }
 
-impl OperationOutput for Failure {
+impl OperationOutput for FailureReply {
     type Inner = Self;
 
     fn operation_response(context: &mut GenContext, operation: &mut Operation) -> Option<ApiResponse> {
@@ -66,7 +67,7 @@ impl OperationOutput for Failure {
     }
 }
 
-impl From<EngineError> for Failure {
+impl From<EngineError> for FailureReply {
     fn from(error: EngineError) -> Self {
         let status = match &error {
             // Before the kind, which is that of a plain failure for what does not exist.
@@ -84,7 +85,7 @@ impl From<EngineError> for Failure {
     }
 }
 
-impl From<RenderError> for Failure {
+impl From<RenderError> for FailureReply {
     fn from(error: RenderError) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, with_causes(&error))
     }

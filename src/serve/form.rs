@@ -1,4 +1,4 @@
-//! Forms of requests: parameters of the address and bodies. Unreadable ones are a [`Failure`] as any other.
+//! Forms of requests: parameters of the address and bodies. Unreadable ones are a [`FailureReply`] as any other.
 
 use aide::OperationInput;
 use aide::generate::GenContext;
@@ -9,22 +9,22 @@ use axum::http::request::Parts;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::failure::Failure;
+use super::failure::FailureReply;
 use crate::base::line::shortened;
 
-/// Declares a form around an extractor of `axum`, whose rejections become a [`Failure`].
+/// Declares a form around an extractor of `axum`, whose rejections become a [`FailureReply`].
 macro_rules! form {
     ($(#[$doc:meta])* $name:ident of $inner:ident by $from:ident($method:ident, $input:ty) $(+ $bound:ident)?) => {
         $(#[$doc])*
         pub(super) struct $name<T>(pub(super) T);
 
         impl<T: DeserializeOwned $(+ $bound)?, S: Send + Sync> $from<S> for $name<T> {
-            type Rejection = Failure;
+            type Rejection = FailureReply;
 
-            async fn $method(input: $input, state: &S) -> Result<Self, Failure> {
+            async fn $method(input: $input, state: &S) -> Result<Self, FailureReply> {
                 let read = $inner::$method(input, state).await;
                 let $inner(value) =
-                    read.map_err(|error| Failure::new(error.status(), shortened(&error.body_text())))?;
+                    read.map_err(|error| FailureReply::new(error.status(), shortened(&error.body_text())))?;
                 Ok(Self(value))
             }
         }

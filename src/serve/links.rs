@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::app::App;
-use super::failure::Failure;
+use super::failure::FailureReply;
 use super::form::Parameters;
 use super::search::selector;
 use crate::engine::{DocumentLinks, LinkCheck};
@@ -43,7 +43,7 @@ pub(super) struct LinksReply {
 pub(super) async fn links(
     State(app): State<App>,
     Parameters(LinksQuery { id, from, limit }): Parameters<LinksQuery>,
-) -> Result<Json<LinksReply>, Failure> {
+) -> Result<Json<LinksReply>, FailureReply> {
     let limit = limit_of(limit)?;
     let mut document = app.engine.links(&selector(&id)?).await?;
     let more_links = page(&mut document.links, from, limit);
@@ -75,7 +75,7 @@ pub(super) struct BrokenReply {
 pub(super) async fn broken(
     State(app): State<App>,
     Parameters(BrokenQuery { collection, from, limit }): Parameters<BrokenQuery>,
-) -> Result<Json<BrokenReply>, Failure> {
+) -> Result<Json<BrokenReply>, FailureReply> {
     let limit = limit_of(limit)?;
     let collections: Vec<_> = collection.into_iter().collect();
     let mut check = app.engine.check_links(&collections).await?;
@@ -83,12 +83,12 @@ pub(super) async fn broken(
     Ok(Json(BrokenReply { check, more_broken }))
 }
 
-fn limit_of(limit: Option<usize>) -> Result<usize, Failure> {
+fn limit_of(limit: Option<usize>) -> Result<usize, FailureReply> {
     let limit = limit.unwrap_or(LINKS);
     if (1..=MAX_LINKS).contains(&limit) {
         return Ok(limit);
     }
-    Err(Failure::invalid(&format!("`limit` is {limit} (from 1 to {MAX_LINKS})")))
+    Err(FailureReply::invalid(&format!("`limit` is {limit} (from 1 to {MAX_LINKS})")))
 }
 
 /// Cuts a list to a page of it, and returns how many elements follow.

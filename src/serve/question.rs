@@ -7,13 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::app::App;
-use super::failure::Failure;
+use super::failure::FailureReply;
 use super::form::Body;
 use crate::engine::{AskRequest, BudgetLimits, Engine, Planned, QuestionForm, SavedPlan};
 
 /// What the server can do, for a form to ask a question with.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct About {
+#[schemars(rename = "About")]
+pub(super) struct ServerInfo {
     version: &'static str,
     /// Whether a language model is set up. Without one, answers are verbatim passages and cost nothing.
     has_model: bool,
@@ -51,9 +52,9 @@ fn dollars(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
-pub(super) async fn about(State(app): State<App>) -> Result<Json<About>, Failure> {
+pub(super) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, FailureReply> {
     let limits = app.engine.limits(app.max_jobs)?.into();
-    Ok(Json(About { version: env!("CARGO_PKG_VERSION"), has_model: app.engine.has_model()?, limits }))
+    Ok(Json(ServerInfo { version: env!("CARGO_PKG_VERSION"), has_model: app.engine.has_model()?, limits }))
 }
 
 /// A question, and a plan to use instead of making one.
@@ -67,7 +68,7 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    fn request(self, app: &App) -> Result<(Engine, AskRequest), Failure> {
+    fn request(self, app: &App) -> Result<(Engine, AskRequest), FailureReply> {
         let (engine, request) = self.question.request(&app.engine, app.max_jobs)?;
         Ok((engine, AskRequest { plan: self.plan, ..request }))
     }
@@ -92,7 +93,7 @@ pub(super) struct PlanReply {
 /// Between which values a figure usually lies.
 type Range = [u64; 2];
 
-pub(super) async fn plan(State(app): State<App>, Body(asking): Body<Asking>) -> Result<Json<PlanReply>, Failure> {
+pub(super) async fn plan(State(app): State<App>, Body(asking): Body<Asking>) -> Result<Json<PlanReply>, FailureReply> {
     let (engine, request) = asking.request(&app)?;
     let Planned { run, plan, estimate, .. } = app.runs.plan(&engine, request).await?;
     Ok(Json(PlanReply {
@@ -108,16 +109,17 @@ pub(super) async fn plan(State(app): State<App>, Body(asking): Body<Asking>) -> 
 
 /// A run that was started, or that answered the question before.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct StartedRun {
+#[schemars(rename = "StartedRun")]
+pub(super) struct StartReply {
     pub(super) run_id: String,
 }
 
 pub(super) async fn start(
     State(app): State<App>,
     Body(asking): Body<Asking>,
-) -> Result<(StatusCode, Json<StartedRun>), Failure> {
+) -> Result<(StatusCode, Json<StartReply>), FailureReply> {
     let (engine, request) = asking.request(&app)?;
     let run = app.runs.start(&engine, request).await?;
     tracing::info!(%run, "run started");
-    Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
+    Ok((StatusCode::ACCEPTED, Json(StartReply { run_id: run.to_string() })))
 }

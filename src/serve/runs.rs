@@ -11,16 +11,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::app::App;
-use super::failure::Failure;
+use super::failure::FailureReply;
 use super::form::{Body, InPath, Parameters};
-use super::question::{RunLimits, StartedRun};
+use super::question::{RunLimits, StartReply};
 use super::search::PassageReply;
 use crate::engine::{
     Amounts, EgressKind, Finding, ResumeRequest, RunStatus, RunView, SourceHint, StoredRuns, UsageTable,
 };
 use crate::render::{self, ReportFormat};
 
-pub(super) async fn list(State(app): State<App>) -> Result<Json<StoredRuns>, Failure> {
+pub(super) async fn list(State(app): State<App>) -> Result<Json<StoredRuns>, FailureReply> {
     Ok(Json(app.engine.runs().await?))
 }
 
@@ -81,7 +81,7 @@ struct Left {
 pub(super) async fn show(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
-) -> Result<Json<RunReply>, Failure> {
+) -> Result<Json<RunReply>, FailureReply> {
     let RunView { status, limits, aspects, branches, usage, egress } = app.runs.view(&app.engine, &run).await?;
     let findings = branches.iter().map(|(node, branch)| NodeFindings {
         node: node.id.to_string(),
@@ -134,7 +134,7 @@ pub(super) async fn report(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
     Parameters(ReportQuery { format }): Parameters<ReportQuery>,
-) -> Result<NoApi<Response>, Failure> {
+) -> Result<NoApi<Response>, FailureReply> {
     let report = app.runs.report(&app.engine, &run).await?.report;
     let (name, kind, text) = match format {
         Format::Json => ("report.json", "application/json", render::report(&report, ReportFormat::Json)?),
@@ -166,16 +166,16 @@ pub(super) struct QuotePath {
 pub(super) async fn quote(
     State(app): State<App>,
     InPath(QuotePath { run, quote }): InPath<QuotePath>,
-) -> Result<Json<PassageReply>, Failure> {
+) -> Result<Json<PassageReply>, FailureReply> {
     let found = app.engine.quoted(&run, &quote).await?;
-    Ok(Json(found.ok_or_else(|| Failure::not_found(&format!("quote `{quote}`")))?.into()))
+    Ok(Json(found.ok_or_else(|| FailureReply::not_found(&format!("quote `{quote}`")))?.into()))
 }
 
 /// Stops a run in order.
 pub(super) async fn cancel(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
-) -> Result<Json<RunStatus>, Failure> {
+) -> Result<Json<RunStatus>, FailureReply> {
     Ok(Json(app.runs.cancel(&app.engine, &run).await?))
 }
 
@@ -197,10 +197,10 @@ pub(super) async fn resume(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
     Body(raise): Body<RaiseForm>,
-) -> Result<(StatusCode, Json<StartedRun>), Failure> {
+) -> Result<(StatusCode, Json<StartReply>), FailureReply> {
     // The other amounts are unsigned: this one alone could be negative.
     if !(raise.cost_usd.is_finite() && raise.cost_usd >= 0.0) {
-        return Err(Failure::invalid("`cost_usd` is not an amount"));
+        return Err(FailureReply::invalid("`cost_usd` is not an amount"));
     }
     let add = Amounts {
         dollars: Some(raise.cost_usd),
@@ -210,14 +210,14 @@ pub(super) async fn resume(
     };
     let request = ResumeRequest { add, max_jobs: app.max_jobs, ..ResumeRequest::default() };
     let run = app.runs.resume(&app.engine, &run, request).await?;
-    Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
+    Ok((StatusCode::ACCEPTED, Json(StartReply { run_id: run.to_string() })))
 }
 
 /// Removes a run, and its entries in the research memory.
 pub(super) async fn remove(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, FailureReply> {
     // Found first, so that an ambiguous prefix removes nothing.
     for run in app.engine.find_runs(&[run]).await? {
         app.engine.remove_run(&run).await?;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::app::App;
-use super::failure::Failure;
+use super::failure::FailureReply;
 use super::form::Parameters;
 use crate::engine::{
     CollectionEntry, Excerpt, Extent, Hit, Neighbourhood, Place, Quoted, Scope, SearchRequest, Searched, Selector,
@@ -75,7 +75,7 @@ struct HitReply {
     /// Last line, inclusive.
     line_end: u32,
     /// The part that matches best. Matched words are marked.
-    snippet: Vec<Part>,
+    snippet: Vec<SnippetSpan>,
     /// What the user says of the folder of the document.
     about: Option<String>,
     /// From 0 to 1, comparable within one search.
@@ -88,7 +88,8 @@ struct HitReply {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Part {
+#[schemars(rename = "Part")]
+struct SnippetSpan {
     text: String,
     is_match: bool,
 }
@@ -96,9 +97,9 @@ struct Part {
 pub(super) async fn search(
     State(app): State<App>,
     Parameters(query): Parameters<SearchQuery>,
-) -> Result<Json<SearchReply>, Failure> {
+) -> Result<Json<SearchReply>, FailureReply> {
     if let Some(limit) = query.limit.filter(|limit| !(1..=MAX_HITS).contains(limit)) {
-        return Err(Failure::invalid(&format!("`limit` is {limit} (from 1 to {MAX_HITS})")));
+        return Err(FailureReply::invalid(&format!("`limit` is {limit} (from 1 to {MAX_HITS})")));
     }
     let request = SearchRequest {
         query: query.q,
@@ -134,7 +135,7 @@ impl From<Hit> for HitReply {
         let mut add = |part: Option<&str>, is_match| {
             let text = part.unwrap_or_default();
             if !text.is_empty() {
-                snippet.push(Part { text: text.to_owned(), is_match });
+                snippet.push(SnippetSpan { text: text.to_owned(), is_match });
             }
         };
         let mut done = 0;
@@ -204,7 +205,7 @@ pub(super) struct PassageReply {
 pub(super) async fn passage(
     State(app): State<App>,
     Parameters(PassageQuery { id, extent, expand }): Parameters<PassageQuery>,
-) -> Result<Json<PassageReply>, Failure> {
+) -> Result<Json<PassageReply>, FailureReply> {
     let selector = selector(&id)?;
     let (read, marked) = match extent {
         Extent::Passage | Extent::Section => (app.engine.get(&selector, extent).await?, None),
@@ -228,8 +229,8 @@ pub(super) async fn passage(
 }
 
 /// Parses the name of a passage.
-pub(super) fn selector(id: &str) -> Result<Selector, Failure> {
-    id.parse().map_err(|error| Failure::invalid(&format!("{error}")))
+pub(super) fn selector(id: &str) -> Result<Selector, FailureReply> {
+    id.parse().map_err(|error| FailureReply::invalid(&format!("{error}")))
 }
 
 impl From<Quoted> for PassageReply {
@@ -258,6 +259,6 @@ impl From<Quoted> for PassageReply {
     }
 }
 
-pub(super) async fn collections(State(app): State<App>) -> Result<Json<Vec<CollectionEntry>>, Failure> {
+pub(super) async fn collections(State(app): State<App>) -> Result<Json<Vec<CollectionEntry>>, FailureReply> {
     Ok(Json(app.engine.list_collections().await?))
 }

@@ -34,11 +34,11 @@ pub(crate) struct KbSource {
     about: Vec<String>,
     version: String,
     /// Links between notes; `None` if there are none.
-    links: Option<Links>,
+    links: Option<LinkAccess>,
 }
 
 /// The links that a worker is shown, and the documents it may open by them: those it could find by a search.
-struct Links {
+struct LinkAccess {
     map: LinkMap,
     open: HashSet<DocumentId>,
 }
@@ -73,7 +73,7 @@ impl KbSource {
         let names: Vec<_> = index.manifest().collections.keys().filter(is_searched).cloned().collect();
         let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
         let scope = format!("{} of {}", counted(count, "file"), names.join(", "));
-        let links = Links::read(&searcher, &options, documents).await?;
+        let links = LinkAccess::read(&searcher, &options, documents).await?;
         let about = about.lines(&names).collect();
         Ok(Self { searcher, options, scope, about, version, links })
     }
@@ -87,7 +87,7 @@ impl KbSource {
     }
 }
 
-impl Links {
+impl LinkAccess {
     async fn read(
         searcher: &Searcher,
         options: &SearchOptions,

@@ -21,7 +21,7 @@ const MAX_TEXT: usize = 32_000;
 
 /// A deviation from the default, which is to export the spans of a run without texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(crate) enum ExportRule {
     /// Nothing: the run is offline, while others of this process may not be.
     Nothing,
     /// Its texts too.
@@ -29,21 +29,21 @@ pub(crate) enum Rule {
 }
 
 /// Rules by the trace of a run.
-static RULES: Mutex<BTreeMap<[u8; 16], Rule>> = Mutex::new(BTreeMap::new());
+static RULES: Mutex<BTreeMap<[u8; 16], ExportRule>> = Mutex::new(BTreeMap::new());
 
 /// Whether any run has texts to export, so that no text is assembled in vain.
 static HAS_TEXTS: AtomicBool = AtomicBool::new(false);
 
 /// Sets the rule of a run, before it begins.
-pub(crate) fn rule(run: &RunId, rule: Rule) {
+pub(crate) fn rule(run: &RunId, rule: ExportRule) {
     RULES.lock().unwrap_or_else(PoisonError::into_inner).insert(trace_of(run).to_bytes(), rule);
-    if rule == Rule::Texts {
+    if rule == ExportRule::Texts {
         HAS_TEXTS.store(true, Ordering::Release);
     }
 }
 
 /// Returns the rule of a trace, if it has one.
-pub(super) fn rule_of(trace: TraceId) -> Option<Rule> {
+pub(super) fn rule_of(trace: TraceId) -> Option<ExportRule> {
     RULES.lock().unwrap_or_else(PoisonError::into_inner).get(&trace.to_bytes()).copied()
 }
 

@@ -8,7 +8,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 
-use super::attach::{Rule, rule_of};
+use super::attach::{ExportRule, rule_of};
 use super::client::Collector;
 use super::settings::{NotExported, TraceSettings};
 use super::shape::shaped;
@@ -66,8 +66,8 @@ impl Door {
             return Ok(());
         };
         let shape = |span: SpanData| match rule_of(span.span_context.trace_id()) {
-            Some(Rule::Nothing) => None,
-            Some(Rule::Texts) => shaped(span, true),
+            Some(ExportRule::Nothing) => None,
+            Some(ExportRule::Texts) => shaped(span, true),
             None => shaped(span, false),
         };
         let spans: Vec<_> = spans.into_iter().filter_map(shape).collect();

@@ -155,7 +155,7 @@ fn lightened(name: &str, max_weight: usize) -> &str {
 }
 
 /// Adjacent sections that are packed into chunks together.
-struct Group<'a> {
+struct SectionGroup<'a> {
     leaves: &'a [CostedLeaf<'a>],
     path: Vec<String>,
 }
@@ -168,7 +168,7 @@ struct HeadingSpan {
 }
 
 /// Groups sections: one per group, except that tiny sections join a neighbour. A chunk of one line is a poor hit.
-fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iterator<Item = Group<'a>> {
+fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iterator<Item = SectionGroup<'a>> {
     let mut sections = HeadingSpans { leaves, at: 0, path: HeadingPath::default() }.peekable();
     let target = options.target_tokens;
     std::iter::from_fn(move || {
@@ -184,7 +184,7 @@ fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iter
             group.leaves.end = next.leaves.end;
             group.cost += next.cost;
         }
-        Some(Group { leaves: &leaves[group.leaves], path: group.path })
+        Some(SectionGroup { leaves: &leaves[group.leaves], path: group.path })
     })
 }
 

@@ -63,7 +63,7 @@ pub(super) struct Builtin {
 
 /// How the weights of the model lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weights {
+enum WeightLayout {
     /// As in the binary. Every pass arranges them anew for the processor.
     InPlace,
     /// Arranged for the processor once: 20 ms and 13 MB, for 9 ms less in each pass of one thread (which takes 11 ms
@@ -80,7 +80,7 @@ struct Slot {
 }
 
 impl Slot {
-    fn get_or_load(&self, threads: usize, weights: Weights) -> Result<&MiniLm, EmbedError> {
+    fn get_or_load(&self, threads: usize, layout: WeightLayout) -> Result<&MiniLm, EmbedError> {
         if let Some(model) = self.model.get() {
             return Ok(model);
         }
@@ -89,7 +89,7 @@ impl Slot {
         if let Some(model) = self.model.get() {
             return Ok(model);
         }
-        let model = MiniLm::load(threads, weights)?;
+        let model = MiniLm::load(threads, layout)?;
         Ok(self.model.get_or_init(|| model))
     }
 }
@@ -127,9 +127,9 @@ impl Builtin {
         // Relaxed: of two texts at the same time, either may count as the first.
         let was_used = self.is_used.swap(true, Ordering::Relaxed);
         if texts == 1 && !was_used {
-            self.in_place.get_or_load(self.threads, Weights::InPlace)
+            self.in_place.get_or_load(self.threads, WeightLayout::InPlace)
         } else {
-            self.packed.get_or_load(self.threads, Weights::Packed)
+            self.packed.get_or_load(self.threads, WeightLayout::Packed)
         }
     }
 }
@@ -196,7 +196,7 @@ impl Embedder for Builtin {
     fn warm_up(&self) {
         self.tokens.words();
         // The next embedding call returns the same error.
-        let _ = self.in_place.get_or_load(self.threads, Weights::InPlace);
+        let _ = self.in_place.get_or_load(self.threads, WeightLayout::InPlace);
     }
 }
 
@@ -272,9 +272,9 @@ struct MiniLm {
 }
 
 impl MiniLm {
-    fn load(threads: usize, weights: Weights) -> Result<Self, EmbedError> {
+    fn load(threads: usize, layout: WeightLayout) -> Result<Self, EmbedError> {
         let mut options = ModelOptions::with_all_ops();
-        options.prepack_weights(weights == Weights::Packed);
+        options.prepack_weights(layout == WeightLayout::Packed);
         options.external_data_static(MODEL_NAME_IN_GRAPH, MODEL);
         Self::of(options.load_static_slice(GRAPH).map_err(load_error)?, threads)
     }
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn graph_gives_the_vectors_of_the_model_it_was_made_of() {
-        let ours = MiniLm::load(1, Weights::InPlace).unwrap();
+        let ours = MiniLm::load(1, WeightLayout::InPlace).unwrap();
         let whole = MiniLm::of(Model::load_static_slice(MODEL).unwrap(), 1).unwrap();
         let words = WordPiece::new(VOCABULARY);
         for text in texts(4) {

@@ -78,7 +78,7 @@ pub(crate) fn find_runtime(data_dir: Option<&Path>) -> Result<PathBuf, RuntimeEr
     if let Some(path) = LOADED.get() {
         return Ok(path.clone());
     }
-    let path = first_usable(&Places::of_this_process(data_dir), load)?;
+    let path = first_usable(&LibraryPaths::of_this_process(data_dir), load)?;
     Ok(LOADED.get_or_init(|| path).clone())
 }
 
@@ -113,12 +113,15 @@ fn load(path: &Path) -> Result<(), RuntimeError> {
 }
 
 /// Returns the first library that loads, or why none does.
-fn first_usable(places: &Places, load: impl Fn(&Path) -> Result<(), RuntimeError>) -> Result<PathBuf, RuntimeError> {
-    if let Some(path) = &places.dylib_path {
+fn first_usable(
+    paths: &LibraryPaths,
+    load: impl Fn(&Path) -> Result<(), RuntimeError>,
+) -> Result<PathBuf, RuntimeError> {
+    if let Some(path) = &paths.dylib_path {
         return load(path).map(|()| path.clone());
     }
     let mut first_failure = None;
-    for path in places.folders.iter().flat_map(|folder| libraries_in(folder)) {
+    for path in paths.folders.iter().flat_map(|folder| libraries_in(folder)) {
         match load(&path) {
             Ok(()) => return Ok(path),
             Err(error) => {
@@ -127,19 +130,19 @@ fn first_usable(places: &Places, load: impl Fn(&Path) -> Result<(), RuntimeError
             }
         }
     }
-    Err(first_failure.unwrap_or_else(|| RuntimeError::NotFound { searched: places.folders.clone() }))
+    Err(first_failure.unwrap_or_else(|| RuntimeError::NotFound { searched: paths.folders.clone() }))
 }
 
 /// Where the library may be.
 #[derive(Debug, Default)]
-struct Places {
+struct LibraryPaths {
     /// `ORT_DYLIB_PATH`. When set, `folders` are not searched.
     dylib_path: Option<PathBuf>,
     /// Absolute paths, in order.
     folders: Vec<PathBuf>,
 }
 
-impl Places {
+impl LibraryPaths {
     fn of_this_process(data_dir: Option<&Path>) -> Self {
         let dylib_path = env::var_os("ORT_DYLIB_PATH").filter(|value| !value.is_empty()).map(PathBuf::from);
         let program = env::current_exe().ok();
@@ -189,22 +192,22 @@ mod tests {
     use super::*;
 
     /// A file tree, and the places searched in it.
-    fn world(files: &[&str]) -> (tempfile::TempDir, Places) {
+    fn world(files: &[&str]) -> (tempfile::TempDir, LibraryPaths) {
         let folder = tempfile::tempdir().unwrap();
         for file in files {
             let path = folder.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        let folders = Places::folders(Some(&folder.path().join("bin")), Some(&folder.path().join("data")));
-        (folder, Places { dylib_path: None, folders })
+        let folders = LibraryPaths::folders(Some(&folder.path().join("bin")), Some(&folder.path().join("data")));
+        (folder, LibraryPaths { dylib_path: None, folders })
     }
 
     /// Returns the libraries that would be tried, in order, as paths below the world's folder.
     fn tried(files: &[&str]) -> Vec<String> {
-        let (folder, places) = world(files);
+        let (folder, paths) = world(files);
         let tried = RefCell::new(Vec::new());
-        let result = first_usable(&places, |path| {
+        let result = first_usable(&paths, |path| {
             tried.borrow_mut().push(path.strip_prefix(folder.path()).unwrap().display().to_string());
             Err(RuntimeError::TooOld { path: path.to_owned(), found: "1.2.3".into() })
         });
@@ -238,13 +241,13 @@ mod tests {
 
     #[test]
     fn relative_folder_is_not_searched() {
-        assert!(Places::folders(Some(Path::new("bin")), Some(Path::new("./data"))).is_empty());
+        assert!(LibraryPaths::folders(Some(Path::new("bin")), Some(Path::new("./data"))).is_empty());
     }
 
     #[test]
     fn library_that_loads_ends_the_search() {
-        let (folder, places) = world(&["bin/libonnxruntime.so", "data/libonnxruntime.so"]);
-        let found = first_usable(&places, |path| {
+        let (folder, paths) = world(&["bin/libonnxruntime.so", "data/libonnxruntime.so"]);
+        let found = first_usable(&paths, |path| {
             if path.starts_with(folder.path().join("data")) {
                 return Ok(());
             }
@@ -255,9 +258,9 @@ mod tests {
 
     #[test]
     fn library_of_the_variable_is_the_only_one_tried() {
-        let (_folder, mut places) = world(&["data/libonnxruntime.so"]);
-        places.dylib_path = Some("/nowhere/libonnxruntime.so".into());
-        let result = first_usable(&places, |path| {
+        let (_folder, mut paths) = world(&["data/libonnxruntime.so"]);
+        paths.dylib_path = Some("/nowhere/libonnxruntime.so".into());
+        let result = first_usable(&paths, |path| {
             assert_eq!(path, Path::new("/nowhere/libonnxruntime.so"));
             Err(RuntimeError::TooOld { path: path.to_owned(), found: "1.2.3".into() })
         });
@@ -267,7 +270,7 @@ mod tests {
     #[test]
     fn error_names_the_folders_and_the_variable() {
         let folders = vec!["/opt/dr".into(), "/opt/dr/lib".into()];
-        let error = first_usable(&Places { dylib_path: None, folders }, |_| Ok(())).unwrap_err();
+        let error = first_usable(&LibraryPaths { dylib_path: None, folders }, |_| Ok(())).unwrap_err();
         assert_eq!(error.to_string(), "no ONNX Runtime found in `/opt/dr`, `/opt/dr/lib`");
         assert!(error.hint().contains("ORT_DYLIB_PATH"));
     }

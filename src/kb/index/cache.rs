@@ -47,14 +47,14 @@ const RENEWED_AFTER: Duration = Duration::from_mins(10);
 
 /// A folder with blocks, shared by all stores of a connection.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct BlockCache {
     folder: PathBuf,
     max_bytes: u64,
     /// Bytes written since the folder was last measured; it is measured first when the first block is written.
     written: AtomicU64,
 }
 
-impl Cache {
+impl BlockCache {
     /// Returns a cache in `folder`, which is created when the first block is written.
     pub(super) fn new(folder: PathBuf, max_bytes: u64) -> Self {
         Self { folder, max_bytes, written: AtomicU64::new(max_bytes) }
@@ -177,7 +177,7 @@ fn is_fixed(path: &Path) -> bool {
 
 /// Puts the cache between the storage engine and its stores.
 #[derive(Debug)]
-pub(super) struct Caching(pub(super) Arc<Cache>);
+pub(super) struct Caching(pub(super) Arc<BlockCache>);
 
 impl WrappingObjectStore for Caching {
     fn wrap(&self, _: &str, original: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
@@ -191,7 +191,7 @@ impl WrappingObjectStore for Caching {
 
 #[derive(Debug)]
 struct CachedStore {
-    cache: Arc<Cache>,
+    cache: Arc<BlockCache>,
     store: Arc<dyn ObjectStore>,
 }
 
@@ -317,7 +317,7 @@ mod tests {
     fn world(max_bytes: u64) -> World {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(InMemory::new());
-        let cache = Arc::new(Cache::new(folder.path().join("blocks"), max_bytes));
+        let cache = Arc::new(BlockCache::new(folder.path().join("blocks"), max_bytes));
         let cached = Caching(cache).wrap("", Arc::clone(&store) as Arc<dyn ObjectStore>);
         World { folder, store, cached }
     }
@@ -384,7 +384,7 @@ mod tests {
         let (path, file) = (Path::from(FIXED), bytes(1_000));
         world.store.put(&path, file.clone().into()).await.unwrap();
         world.cached.get(&path).await.unwrap();
-        let cache = Cache::new(world.folder.path().join("blocks"), 0);
+        let cache = BlockCache::new(world.folder.path().join("blocks"), 0);
         let block = cache.place(&path).join("0");
         for damaged in [vec![], vec![0; HASH + 1_000], fs::read(&block).unwrap()[..500].to_vec()] {
             fs::write(&block, damaged).unwrap();

@@ -50,7 +50,7 @@ pub(super) struct Site {
 
 /// The content of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct LeaseRecord {
     collection: String,
     /// The process, its start and its machine, for people.
     holder: String,
@@ -82,7 +82,7 @@ enum Request {
 #[derive(Debug)]
 struct Held {
     site: Site,
-    note: Note,
+    record: LeaseRecord,
     version: UpdateVersion,
     is_lost: bool,
 }
@@ -182,11 +182,11 @@ async fn keep(mut held: Vec<Held>, mut requests: mpsc::Receiver<Request>, every:
 
 async fn check(held: &mut [Held]) -> Result<(), IndexError> {
     for lease in held {
-        if lease.note.until_ms <= now_ms() {
+        if lease.record.until_ms <= now_ms() {
             lease.renew().await;
         }
-        if lease.is_lost || lease.note.until_ms <= now_ms() {
-            return Err(IndexError::LeaseLost { collection: lease.note.collection.clone() });
+        if lease.is_lost || lease.record.until_ms <= now_ms() {
+            return Err(IndexError::LeaseLost { collection: lease.record.collection.clone() });
         }
     }
     Ok(())
@@ -196,7 +196,7 @@ impl Held {
     async fn take(site: &Site, collection: &str) -> Result<(Self, Option<FileLock>), IndexError> {
         let path = path_of(site, collection);
         let lock = take_lock(site, collection)?;
-        let mut note = Note {
+        let mut record = LeaseRecord {
             collection: collection.to_owned(),
             holder: format!("{} on {}", this_process(), host()),
             machine: machine(site),
@@ -206,20 +206,20 @@ impl Held {
         for _ in 0..ATTEMPTS {
             let mode = match read(site, &path).await? {
                 None => PutMode::Create,
-                Some((found, version)) if found.token == note.token => {
-                    return Ok((Self { site: site.clone(), note, version, is_lost: false }, lock));
+                Some((found, version)) if found.token == record.token => {
+                    return Ok((Self { site: site.clone(), record, version, is_lost: false }, lock));
                 }
                 // The holder was a process of this machine that did not keep its lock file: it is gone.
-                Some((found, version)) if found.is_over() || lock.is_some() && found.machine == note.machine => {
+                Some((found, version)) if found.is_over() || lock.is_some() && found.machine == record.machine => {
                     PutMode::Update(version)
                 }
                 Some((found, _)) => return Err(busy(collection, found.holder)),
             };
-            note.until_ms = now_ms() + millis(LASTS);
-            match site.store.put_opts(&path, note.bytes().into(), mode.into()).await {
+            record.until_ms = now_ms() + millis(LASTS);
+            match site.store.put_opts(&path, record.bytes().into(), mode.into()).await {
                 Ok(written) => {
                     let version = written.into();
-                    return Ok((Self { site: site.clone(), note, version, is_lost: false }, lock));
+                    return Ok((Self { site: site.clone(), record, version, is_lost: false }, lock));
                 }
                 // Another writer was first, or this write was repeated.
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
@@ -230,27 +230,27 @@ impl Held {
     }
 
     async fn renew(&mut self) {
-        let note = Note { until_ms: now_ms() + millis(LASTS), ..self.note.clone() };
-        if self.write(&note).await {
-            self.note = note;
+        let record = LeaseRecord { until_ms: now_ms() + millis(LASTS), ..self.record.clone() };
+        if self.write(&record).await {
+            self.record = record;
         }
     }
 
     async fn release(&mut self) {
-        let note = Note { until_ms: 0, ..self.note.clone() };
-        self.write(&note).await;
+        let record = LeaseRecord { until_ms: 0, ..self.record.clone() };
+        self.write(&record).await;
         self.is_lost = true;
     }
 
     /// Writes the lease if it is still this one. Failures other than its loss pass: the lease lasts for a while.
-    async fn write(&mut self, note: &Note) -> bool {
-        let path = path_of(&self.site, &self.note.collection);
+    async fn write(&mut self, record: &LeaseRecord) -> bool {
+        let path = path_of(&self.site, &self.record.collection);
         for _ in 0..2 {
             if self.is_lost {
                 break;
             }
             let mode = PutMode::Update(self.version.clone());
-            match self.site.store.put_opts(&path, note.bytes().into(), mode.into()).await {
+            match self.site.store.put_opts(&path, record.bytes().into(), mode.into()).await {
                 Ok(written) => {
                     self.version = written.into();
                     return true;
@@ -258,7 +258,7 @@ impl Held {
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. }) => {
                     match read(&self.site, &path).await {
                         // Its own write, whose answer was lost.
-                        Ok(Some((found, version))) if found.token == note.token => self.version = version,
+                        Ok(Some((found, version))) if found.token == record.token => self.version = version,
                         Ok(_) => self.is_lost = true,
                         Err(_) => break,
                     }
@@ -270,7 +270,7 @@ impl Held {
     }
 }
 
-impl Note {
+impl LeaseRecord {
     fn is_over(&self) -> bool {
         self.until_ms.saturating_add(millis(CLOCKS_DIFFER)) <= now_ms() || self.until_ms == 0
     }
@@ -281,7 +281,7 @@ impl Note {
 }
 
 /// Reads a lease. One that is damaged is over.
-async fn read(site: &Site, path: &Path) -> Result<Option<(Note, UpdateVersion)>, IndexError> {
+async fn read(site: &Site, path: &Path) -> Result<Option<(LeaseRecord, UpdateVersion)>, IndexError> {
     let action = "read the lease of a collection";
     let found = match site.store.get(path).await {
         Ok(found) => found,
@@ -290,8 +290,13 @@ async fn read(site: &Site, path: &Path) -> Result<Option<(Note, UpdateVersion)>,
     };
     let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
     let bytes = found.bytes().await.map_err(|source| failed(action, source))?;
-    let damaged =
-        || Note { collection: String::new(), holder: String::new(), machine: None, token: String::new(), until_ms: 0 };
+    let damaged = || LeaseRecord {
+        collection: String::new(),
+        holder: String::new(),
+        machine: None,
+        token: String::new(),
+        until_ms: 0,
+    };
     Ok(Some((serde_json::from_slice(&bytes).unwrap_or_else(|_| damaged()), version)))
 }
 
@@ -371,9 +376,9 @@ mod tests {
     /// Makes the lease of a collection one that ran out this long ago.
     async fn age(site: &Site, collection: &str, ago: Duration) {
         let path = path_of(site, collection);
-        let (note, _) = read(site, &path).await.unwrap().unwrap();
-        let note = Note { until_ms: now_ms() - millis(ago), ..note };
-        site.store.put(&path, note.bytes().into()).await.unwrap();
+        let (record, _) = read(site, &path).await.unwrap().unwrap();
+        let record = LeaseRecord { until_ms: now_ms() - millis(ago), ..record };
+        site.store.put(&path, record.bytes().into()).await.unwrap();
     }
 
     #[tokio::test]
@@ -397,7 +402,7 @@ mod tests {
         Leases::take(&ours, &names(&["docs"])).await.expect_err("clocks may differ");
         age(&ours, "docs", CLOCKS_DIFFER).await;
         let _next = Leases::take(&ours, &names(&["docs"])).await.unwrap();
-        killed.note.until_ms = 1;
+        killed.record.until_ms = 1;
         let checked = check(&mut [killed]).await;
         assert!(matches!(checked, Err(IndexError::LeaseLost { collection }) if collection == "docs"));
     }
@@ -428,10 +433,10 @@ mod tests {
         let mut held = Held::take(&ours, "docs").await.unwrap().0;
         // The same lease with a new version.
         age(&ours, "docs", Duration::ZERO).await;
-        let before = held.note.until_ms;
+        let before = held.record.until_ms;
         sleep(Duration::from_millis(2)).await;
         held.renew().await;
-        assert!(!held.is_lost && held.note.until_ms > before);
+        assert!(!held.is_lost && held.record.until_ms > before);
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use lance::io::{ObjectStore, ObjectStoreParams, WrappingObjectStore};
 use lancedb::connection::OpenTableBuilder;
 use lancedb::{Connection, ObjectStoreRegistry, Session};
 
-use super::cache::{Cache, Caching};
+use super::cache::{BlockCache, Caching};
 use super::lease::Site;
 use super::{During, IndexError, IndexLocation};
 
@@ -59,7 +59,7 @@ fn caching(location: &IndexLocation) -> Option<Arc<dyn WrappingObjectStore>> {
     if local.cache_bytes == 0 || uri.starts_with(CLOUD) {
         return None;
     }
-    Some(Arc::new(Caching(Arc::new(Cache::new(local.folder.join("blocks"), local.cache_bytes)))))
+    Some(Arc::new(Caching(Arc::new(BlockCache::new(local.folder.join("blocks"), local.cache_bytes)))))
 }
 
 /// Returns where the leases of an index are, if it is on an object store.

@@ -53,7 +53,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// storage engine rejects a commit that conflicts with one of theirs, which is then made again.
 pub(crate) struct IndexWriter {
     index: Index,
-    hold: Hold,
+    lock: WriteLock,
     /// Documents of these collections that have chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
     /// Whether tables of an earlier generation are kept for its readers.
@@ -87,12 +87,12 @@ impl IndexWriter {
         fresh: &Manifest,
         collections: &[String],
     ) -> Result<Self, IndexError> {
-        let hold = Hold::take(location, collections).await?;
+        let lock = WriteLock::take(location, collections).await?;
         let tables = Tables::connect(location).await?;
         match read_manifest(location, &tables).await? {
             Some(manifest) => {
                 let has_old_generation = drop_unnamed_generations(&tables, Some(&manifest)).await?;
-                let writer = Self::over(Index::open_tables(location, tables, manifest).await?, hold).await?;
+                let writer = Self::over(Index::open_tables(location, tables, manifest).await?, lock).await?;
                 let writer = Self { has_old_generation, ..writer };
                 // A writer that was killed after its last commit has left an older copy.
                 writer.copy_manifest()?;
@@ -101,7 +101,7 @@ impl IndexWriter {
             None => {
                 drop_unnamed_generations(&tables, None).await?;
                 create_generation(&tables, fresh).await?;
-                let writer = Self::over(Index::open_tables(location, tables, fresh.clone()).await?, hold).await?;
+                let writer = Self::over(Index::open_tables(location, tables, fresh.clone()).await?, lock).await?;
                 // The manifest comes last: readers consider an index with a manifest complete.
                 build_text_index(&writer.index.chunks).await?;
                 writer.create_manifest().await?;
@@ -124,14 +124,14 @@ impl IndexWriter {
         self.index.manifest.write_copy(folder).map_err(failed)
     }
 
-    async fn over(index: Index, hold: Hold) -> Result<Self, IndexError> {
-        let chunked = index.chunked_documents(&hold.own()).await?;
-        Ok(Self { index, hold, chunked, has_old_generation: false })
+    async fn over(index: Index, lock: WriteLock) -> Result<Self, IndexError> {
+        let chunked = index.chunked_documents(&lock.own()).await?;
+        Ok(Self { index, lock, chunked, has_old_generation: false })
     }
 
     /// Lets writers of other collections open the index, once the manifest names the collections of this one.
     pub(crate) async fn begin(&mut self) {
-        if let Hold::Shared { whole, .. } = &mut self.hold
+        if let WriteLock::Shared { whole, .. } = &mut self.lock
             && let Some(whole) = whole.take()
         {
             whole.release().await;
@@ -141,14 +141,14 @@ impl IndexWriter {
     /// Lets other writers write the collections of this one.
     pub(crate) async fn close(mut self) {
         self.begin().await;
-        if let Hold::Shared { leases, .. } = self.hold {
+        if let WriteLock::Shared { leases, .. } = self.lock {
             leases.release().await;
         }
     }
 
     /// Returns a filter for the collections that are written: all of them, except on an object store.
     pub(crate) fn own(&self) -> Filter {
-        self.hold.own()
+        self.lock.own()
     }
 
     /// Makes a commit. On an object store, it is made on the latest version of the tables, and again on a later one if
@@ -162,7 +162,7 @@ impl IndexWriter {
     where
         F: Future<Output = Result<T, IndexError>>,
     {
-        let Hold::Shared { leases, whole, .. } = &self.hold else { return work().await };
+        let WriteLock::Shared { leases, whole, .. } = &self.lock else { return work().await };
         let latest = || async {
             leases.check().await?;
             if let Some(whole) = whole {
@@ -184,7 +184,7 @@ impl IndexWriter {
         let mut attempts = 1;
         loop {
             match commit().await? {
-                Err(IndexError::Storage { source, .. }) if self.hold.is_shared() && is_conflict(&source) => {
+                Err(IndexError::Storage { source, .. }) if self.lock.is_shared() && is_conflict(&source) => {
                     tracing::debug!(action, attempts, %source, "another writer committed first");
                     if attempts == ATTEMPTS {
                         return Err(IndexError::Contended { action, attempts, source }.into());
@@ -211,14 +211,14 @@ impl IndexWriter {
     ) -> Result<Self, IndexError> {
         // All of them, since what another writer commits to the current generation would be lost.
         let known = manifest.collections.keys().chain(collections).cloned().collect::<Vec<_>>();
-        let hold = Hold::take(location, &known).await?;
+        let lock = WriteLock::take(location, &known).await?;
         let tables = Tables::connect(location).await?;
         let names = tables.table_names().execute().await.during("list the tables of the index")?;
         // Above all tables there are, since a rebuild that was killed leaves those of a generation behind.
         let last = names.iter().filter_map(|name| generation_of(name)).max().unwrap_or(0);
         let manifest = Manifest { generation: last.saturating_add(1), ..manifest };
         create_generation(&tables, &manifest).await?;
-        Self::over(Index::open_tables(location, tables, manifest).await?, hold).await
+        Self::over(Index::open_tables(location, tables, manifest).await?, lock).await
     }
 
     /// Makes this writer's generation the current one. Others are kept for their readers as long as superseded
@@ -275,7 +275,7 @@ impl IndexWriter {
     ) -> Result<(), E> {
         let action = "write the index manifest";
         let latest = || async {
-            if let Hold::Shared { leases, .. } = &self.hold {
+            if let WriteLock::Shared { leases, .. } = &self.lock {
                 leases.check().await?;
             }
             let table = self.index.tables.open(MANIFEST_TABLE).execute().await.during(action)?;
@@ -469,7 +469,7 @@ pub(crate) fn writer(folder: &Path) -> Option<String> {
 }
 
 /// What keeps other writers away.
-enum Hold {
+enum WriteLock {
     /// From the whole index; the lock is that of a local one.
     Alone { _lock: Option<FileLock> },
     /// From some collections of an index on an object store.
@@ -481,7 +481,7 @@ enum Hold {
     },
 }
 
-impl Hold {
+impl WriteLock {
     async fn take(location: &IndexLocation, collections: &[String]) -> Result<Self, IndexError> {
         let Some(site) = site(location).await? else { return Ok(Self::Alone { _lock: take_lock(location)? }) };
         let whole = Leases::wait(&site, WHOLE, PATIENCE).await?;

@@ -35,13 +35,13 @@ const WEAK_COVERAGE: f32 = 0.50;
 const RELEVANT: f32 = 0.5;
 
 /// A logistic model: the probability is above one half where the sum is above 0.
-pub(super) struct Model {
+pub(super) struct LogisticModel {
     pub(super) bias: f32,
     /// One for each of [`Signals::values`].
     pub(super) weights: [f32; COUNT],
 }
 
-impl Model {
+impl LogisticModel {
     fn odds(&self, signals: &Signals) -> f32 {
         let terms = self.weights.iter().zip(signals.values()).map(|(weight, (_, value))| weight * value);
         self.bias + terms.sum::<f32>()
@@ -84,38 +84,39 @@ impl Odds {
 // questions of `tests/answers` that are not held out; foreign are those of aws-docs-qa and of each other.
 
 /// Whether the folder is about the question at all, fitted on its questions and on those about other things.
-const ABOUT: Model = Model { bias: -8.047, weights: [0.0, 1.781, 0.0, -2.726, 0.0, 0.0, 7.675, 9.372, 0.0, 0.0, 0.0] };
+const ABOUT: LogisticModel =
+    LogisticModel { bias: -8.047, weights: [0.0, 1.781, 0.0, -2.726, 0.0, 0.0, 7.675, 9.372, 0.0, 0.0, 0.0] };
 
 /// Whether the hits say it, fitted on answerable questions and near misses.
-const SAYS: Model =
-    Model { bias: 7.334, weights: [0.0, 0.463, 0.0, 0.0, -1.575, -2.426, 4.87, 7.95, 0.0, -4.447, 0.112] };
+const SAYS: LogisticModel =
+    LogisticModel { bias: 7.334, weights: [0.0, 0.463, 0.0, 0.0, -1.575, -2.426, 4.87, 7.95, 0.0, -4.447, 0.112] };
 
 /// The log odds that the hits say it, but for how well the best unit of them matches.
 ///
 /// Fitted on 2026-11-25 on the sets of [`SAYS`] and on questions about four more folders, so that four of five of
 /// clapnq-dev are answered.
-const SAYS_BY_UNIT: Model =
-    Model { bias: 9.842, weights: [0.0, 0.0, 0.0, 0.0, 0.0, -3.27, 5.94, 0.0, 0.0, -3.87, 1.01] };
+const SAYS_BY_UNIT: LogisticModel =
+    LogisticModel { bias: 9.842, weights: [0.0, 0.0, 0.0, 0.0, 0.0, -3.27, 5.94, 0.0, 0.0, -3.87, 1.01] };
 
 /// Weights of [`UnitMatch`] beside [`SAYS_BY_UNIT`]. Words that only the headings match speak against an answer.
 const WHOLE: f32 = 8.2;
 const HEADINGS: f32 = -5.22;
 
 /// The same as [`ABOUT`], without token vectors.
-const ABOUT_BY_SIMILARITY: Model =
-    Model { bias: -6.586, weights: [0.0, 2.911, 0.0, -2.989, 0.0, 0.0, 12.121, 0.0, 0.0, 0.0, 0.0] };
+const ABOUT_BY_SIMILARITY: LogisticModel =
+    LogisticModel { bias: -6.586, weights: [0.0, 2.911, 0.0, -2.989, 0.0, 0.0, 12.121, 0.0, 0.0, 0.0, 0.0] };
 
 /// The same as [`SAYS`], without token vectors.
-const SAYS_BY_SIMILARITY: Model =
-    Model { bias: 4.774, weights: [3.0, 0.96, 0.0, 0.0, -1.31, -2.154, 8.943, 0.0, 0.0, 0.0, -0.119] };
+const SAYS_BY_SIMILARITY: LogisticModel =
+    LogisticModel { bias: 4.774, weights: [3.0, 0.96, 0.0, 0.0, -1.31, -2.154, 8.943, 0.0, 0.0, 0.0, -0.119] };
 
 /// The same as [`ABOUT`], without vectors.
-const ABOUT_BY_WORDS: Model =
-    Model { bias: -5.430, weights: [6.273, 2.001, 0.306, -2.864, 3.085, 0.0, 0.0, 0.0, 0.0, 0.0, 0.745] };
+const ABOUT_BY_WORDS: LogisticModel =
+    LogisticModel { bias: -5.430, weights: [6.273, 2.001, 0.306, -2.864, 3.085, 0.0, 0.0, 0.0, 0.0, 0.0, 0.745] };
 
 /// The same as [`SAYS`], without vectors.
-const SAYS_BY_WORDS: Model =
-    Model { bias: -4.890, weights: [4.721, 1.942, 0.226, 1.764, -0.642, 0.0, 0.0, 0.0, 0.0, 0.0, 0.789] };
+const SAYS_BY_WORDS: LogisticModel =
+    LogisticModel { bias: -4.890, weights: [4.721, 1.942, 0.226, 1.764, -0.642, 0.0, 0.0, 0.0, 0.0, 0.0, 0.789] };
 
 impl Support {
     /// Judges the signals of a search.

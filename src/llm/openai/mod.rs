@@ -165,12 +165,12 @@ pub(crate) struct OpenAiModel {
     settings: OpenAiSettings,
     client: Client,
     clock: Arc<dyn Clock>,
-    refused: Mutex<Refused>,
+    refused: Mutex<RefusedSchemas>,
 }
 
 /// Schemas that the endpoint refused to enforce.
 #[derive(Debug, Default)]
-struct Refused {
+struct RefusedSchemas {
     /// The support that is left, by the text of the schema. Another schema may still be enforced.
     left: BTreeMap<String, SchemaSupport>,
     /// The first refusal in words.
@@ -178,13 +178,13 @@ struct Refused {
 }
 
 /// A request that failed.
-struct Failed {
+struct FailedPost {
     error: ModelError,
     /// Whether the endpoint refused the schema that was to be enforced.
     is_of_schema: bool,
 }
 
-impl From<ModelError> for Failed {
+impl From<ModelError> for FailedPost {
     fn from(error: ModelError) -> Self {
         Self { error, is_of_schema: false }
     }
@@ -207,7 +207,7 @@ impl OpenAiModel {
         let mut support = self.support(prompt);
         // Ends, since each turn enforces less.
         loop {
-            let Failed { error, is_of_schema } = match self.post_once(support, prompt).await {
+            let FailedPost { error, is_of_schema } = match self.post_once(support, prompt).await {
                 Ok(reply) => return Ok(reply),
                 Err(failed) => failed,
             };
@@ -238,7 +238,7 @@ impl OpenAiModel {
         looser
     }
 
-    async fn post_once(&self, support: SchemaSupport, prompt: &Prompt) -> Result<Reply, Failed> {
+    async fn post_once(&self, support: SchemaSupport, prompt: &Prompt) -> Result<Reply, FailedPost> {
         let OpenAiSettings { address, api, key, timeout, .. } = &self.settings;
         let mut request = self.client.post(address.with_path(api.path()));
         if let Some(key) = key {
@@ -254,7 +254,7 @@ impl OpenAiModel {
             Ok(reply::read(&text)?)
         } else {
             let error = failure::answered(status, &headers, &text);
-            Err(Failed { error, is_of_schema: failure::refuses_schema(status, &text) })
+            Err(FailedPost { error, is_of_schema: failure::refuses_schema(status, &text) })
         }
     }
 

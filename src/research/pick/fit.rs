@@ -99,7 +99,7 @@ fn readings(hits: &[Hit], folder: &str) -> Vec<DocumentHits> {
 }
 
 /// Returns whether a unit has half of an excerpt: one may begin in the sentence before.
-fn has_any(candidate: &Candidate<'_>, excerpts: &[Excerpt]) -> bool {
+fn has_any(candidate: &UnitCandidate<'_>, excerpts: &[Excerpt]) -> bool {
     let Passage { place: Place::Kb { path, .. }, text, .. } = &candidate.reading.document else { return false };
     let own = &candidate.unit.range;
     let shared = |at: usize, length: usize| own.end.min(at + length).saturating_sub(own.start.max(at));
@@ -126,13 +126,13 @@ async fn measure() {
             let sought = Sought::of(&text, searcher.splitter());
             let (mut candidates, _) = candidates(&readings, &text, &sought, searcher.splitter());
             add_meaning(&mut candidates, &question, embedder.as_ref()).unwrap();
-            let answers = |candidate: &Candidate<'_>| match () {
+            let answers = |candidate: &UnitCandidate<'_>| match () {
                 () if has_any(candidate, &gold) => Answers::Wholly,
                 () if has_any(candidate, &fair) => Answers::Partly,
                 () => Answers::Not,
             };
             let values =
-                |own: &Candidate<'_>| own.features.values().iter().map(|(_, value)| f64::from(*value)).collect();
+                |own: &UnitCandidate<'_>| own.features.values().iter().map(|(_, value)| f64::from(*value)).collect();
             let units = candidates.iter().map(|candidate| (answers(candidate), values(candidate))).collect();
             let case = Case { set: questions.to_owned(), question: text, units };
             writeln!(cases, "{}", serde_json::to_string(&case).unwrap()).unwrap();

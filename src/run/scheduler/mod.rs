@@ -65,7 +65,7 @@ pub(crate) trait Board {
 }
 
 /// Limits on starting nodes.
-pub(crate) struct Pace<'a> {
+pub(crate) struct StartLimits<'a> {
     /// Most nodes that run at the same time.
     pub(crate) max_parallel: usize,
     /// Returns whether the budget is tight. Nodes then run one at a time, so that the rest completes some nodes instead
@@ -86,11 +86,11 @@ pub(crate) enum ScheduleEnd {
     Drained,
     /// A limit was reached. Nodes may be pending.
     Over,
-    /// Stopped or aborted through [`Pace`]. Nodes may be pending.
+    /// Stopped or aborted through [`StartLimits`]. Nodes may be pending.
     Stopped,
 }
 
-impl Pace<'_> {
+impl StartLimits<'_> {
     /// Returns the reason that no further node may start, if there is one.
     fn ended(&self) -> Option<ScheduleEnd> {
         if self.stop.is_cancelled() || self.abort.is_cancelled() {
@@ -115,7 +115,11 @@ impl Pace<'_> {
 /// # Errors
 ///
 /// Returns the first error of the board, after aborting all workers.
-pub(crate) async fn run_ready<B, W, F>(board: &mut B, mut work: W, pace: &Pace<'_>) -> Result<ScheduleEnd, B::Error>
+pub(crate) async fn run_ready<B, W, F>(
+    board: &mut B,
+    mut work: W,
+    limits: &StartLimits<'_>,
+) -> Result<ScheduleEnd, B::Error>
 where
     B: Board,
     W: FnMut(&B, &NodeId) -> F,
@@ -123,10 +127,10 @@ where
 {
     let mut workers = Workers::default();
     loop {
-        let ended = pace.ended();
+        let ended = limits.ended();
         if ended.is_none() {
             block_hopeless(board).await?;
-            for id in next(board.tree(), &workers.running, pace.places()) {
+            for id in next(board.tree(), &workers.running, limits.places()) {
                 // Stored before any work is done: a kill in between leaves a running node, which a resume sets back.
                 board.start(&id).await?;
                 // Built after the start, which stores the route that the work takes.
@@ -134,7 +138,7 @@ where
                 workers.spawn(id, future);
             }
         }
-        match workers.finished(&pace.abort).await {
+        match workers.finished(&limits.abort).await {
             Some((id, outcome)) => board.finish(&id, outcome).await?,
             None if board.tree().workers().any(|node| node.status == NodeStatus::Pending) => {
                 return Ok(ended.unwrap_or(ScheduleEnd::Drained));

@@ -71,9 +71,9 @@ fn never() -> bool {
     false
 }
 
-fn pace(max_parallel: usize) -> Pace<'static> {
+fn limits(max_parallel: usize) -> StartLimits<'static> {
     let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
-    Pace { max_parallel, is_tight: &never, is_over: &never, stop, abort }
+    StartLimits { max_parallel, is_tight: &never, is_over: &never, stop, abort }
 }
 
 /// A worker that finishes immediately.
@@ -99,7 +99,7 @@ async fn a_node_never_waits_for_one_it_does_not_depend_on() {
             "done"
         })
     };
-    assert_eq!(run_ready(&mut board, work, &pace(2)).await, Ok(ScheduleEnd::Drained));
+    assert_eq!(run_ready(&mut board, work, &limits(2)).await, Ok(ScheduleEnd::Drained));
     assert_eq!(board.told, ["n2 starts", "n3 starts", "n2 done", "n4 starts", "n4 done", "n3 done"]);
 }
 
@@ -114,7 +114,7 @@ async fn a_panic_fails_its_own_node_and_blocks_its_dependants() {
             "done"
         })
     };
-    assert_eq!(run_ready(&mut board, work, &pace(1)).await, Ok(ScheduleEnd::Drained));
+    assert_eq!(run_ready(&mut board, work, &limits(1)).await, Ok(ScheduleEnd::Drained));
     assert!(board.told[1].starts_with("n2 worker panicked: ") && board.told[1].contains("out of ideas"));
     assert_eq!(board.told[2..], ["n3 n2 failed", "n6 n2 failed", "n4 starts", "n4 done", "n5 starts", "n5 done"]);
 }
@@ -122,9 +122,9 @@ async fn a_panic_fails_its_own_node_and_blocks_its_dependants() {
 #[tokio::test]
 async fn a_stopped_schedule_starts_nothing_and_waits_for_running_workers() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
-    let pace = pace(2);
+    let limits = limits(2);
     let work = |_: &TestBoard, id: &NodeId| -> Work {
-        let (stop, is_first) = (pace.stop.clone(), id.number() == 2);
+        let (stop, is_first) = (limits.stop.clone(), id.number() == 2);
         Box::pin(async move {
             if is_first {
                 stop.cancel();
@@ -133,7 +133,7 @@ async fn a_stopped_schedule_starts_nothing_and_waits_for_running_workers() {
             "done"
         })
     };
-    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(ScheduleEnd::Stopped));
+    assert_eq!(run_ready(&mut board, work, &limits).await, Ok(ScheduleEnd::Stopped));
     assert_eq!(board.told.len(), 4);
     assert_eq!(board.tree.nodes[3].status, NodeStatus::Pending);
 }
@@ -141,9 +141,9 @@ async fn a_stopped_schedule_starts_nothing_and_waits_for_running_workers() {
 #[tokio::test]
 async fn an_aborted_schedule_aborts_running_workers_and_reports_them() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
-    let pace = pace(2);
+    let limits = limits(2);
     let work = |_: &TestBoard, id: &NodeId| -> Work {
-        let (abort, is_second) = (pace.abort.clone(), id.number() == 3);
+        let (abort, is_second) = (limits.abort.clone(), id.number() == 3);
         Box::pin(async move {
             if is_second {
                 abort.cancel();
@@ -151,7 +151,7 @@ async fn an_aborted_schedule_aborts_running_workers_and_reports_them() {
             std::future::pending().await
         })
     };
-    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(ScheduleEnd::Stopped));
+    assert_eq!(run_ready(&mut board, work, &limits).await, Ok(ScheduleEnd::Stopped));
     board.told[2..].sort();
     assert_eq!(board.told, ["n2 starts", "n3 starts", "n2 stopped", "n3 stopped"]);
 }
@@ -160,13 +160,13 @@ async fn an_aborted_schedule_aborts_running_workers_and_reports_them() {
 async fn a_schedule_cancelled_before_it_begins_starts_nothing() {
     for is_abort in [false, true] {
         let mut board = TestBoard::new(&[&[]]);
-        let pace = pace(2);
+        let limits = limits(2);
         if is_abort {
-            pace.abort.cancel();
+            limits.abort.cancel();
         } else {
-            pace.stop.cancel();
+            limits.stop.cancel();
         }
-        assert_eq!(run_ready(&mut board, at_once, &pace).await, Ok(ScheduleEnd::Stopped));
+        assert_eq!(run_ready(&mut board, at_once, &limits).await, Ok(ScheduleEnd::Stopped));
         assert!(board.told.is_empty());
     }
 }
@@ -184,8 +184,8 @@ async fn dropping_the_schedule_aborts_every_worker() {
             std::future::pending().await
         })
     };
-    let pace = pace(2);
-    let schedule = run_ready(&mut board, work, &pace);
+    let limits = limits(2);
+    let schedule = run_ready(&mut board, work, &limits);
     tokio::select! {
         biased;
         ended = schedule => panic!("{ended:?}"),
@@ -202,7 +202,7 @@ async fn a_tight_budget_leaves_one_place() {
     let mut board = TestBoard::new(&[&[], &[], &[], &[], &[]]);
     let (is_tight, now, most) = (AtomicBool::new(true), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let is_tight = || is_tight.load(Ordering::SeqCst);
-    let pace = Pace { is_tight: &is_tight, ..pace(4) };
+    let limits = StartLimits { is_tight: &is_tight, ..limits(4) };
     let work = |_: &TestBoard, _: &NodeId| -> Work {
         let (now, most) = (Arc::clone(&now), Arc::clone(&most));
         Box::pin(async move {
@@ -212,7 +212,7 @@ async fn a_tight_budget_leaves_one_place() {
             "done"
         })
     };
-    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(ScheduleEnd::Drained));
+    assert_eq!(run_ready(&mut board, work, &limits).await, Ok(ScheduleEnd::Drained));
     assert_eq!((most.load(Ordering::SeqCst), board.told.len()), (1, 10));
 }
 
@@ -221,14 +221,14 @@ async fn no_node_starts_after_a_limit_is_reached() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
     let started = AtomicUsize::new(0);
     let is_over = || started.load(Ordering::SeqCst) >= 2;
-    let pace = Pace { is_over: &is_over, ..pace(1) };
+    let limits = StartLimits { is_over: &is_over, ..limits(1) };
     let work = |_: &TestBoard, _: &NodeId| {
         started.fetch_add(1, Ordering::SeqCst);
         std::future::ready("done")
     };
-    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(ScheduleEnd::Over));
+    assert_eq!(run_ready(&mut board, work, &limits).await, Ok(ScheduleEnd::Over));
     assert_eq!(board.told, ["n2 starts", "n2 done", "n3 starts", "n3 done"]);
-    let over = Pace { is_over: &|| true, ..self::pace(1) };
+    let over = StartLimits { is_over: &|| true, ..self::limits(1) };
     let mut settled = TestBoard::new(&[&[]]);
     settled.tree.nodes[1].status = NodeStatus::Done;
     assert_eq!(run_ready(&mut settled, at_once, &over).await, Ok(ScheduleEnd::Drained), "no node was pending");
@@ -247,7 +247,7 @@ async fn an_error_of_the_board_aborts_every_worker() {
             std::future::pending().await
         })
     };
-    assert_eq!(run_ready(&mut board, work, &pace(2)).await, Err("no room for n3".to_owned()));
+    assert_eq!(run_ready(&mut board, work, &limits(2)).await, Err("no room for n3".to_owned()));
     assert!(dropped.await.is_err());
 }
 
@@ -260,7 +260,7 @@ fn workers_are_built_from_the_board_at_the_time_they_start() {
         seen.push((id.number(), board.told.len()));
         std::future::ready("done")
     };
-    runtime.block_on(run_ready(&mut board, work, &pace(2))).unwrap();
+    runtime.block_on(run_ready(&mut board, work, &limits(2))).unwrap();
     assert_eq!(seen, [(2, 1), (3, 3)]);
 }
 
@@ -272,7 +272,7 @@ proptest! {
         let Shape { tree, durations } = shape;
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut board = TestBoard { tree: tree.clone(), told: Vec::new(), broken: None };
-        prop_assert_eq!(runtime.block_on(run_ready(&mut board, at_once, &pace(1))), Ok(ScheduleEnd::Drained));
+        prop_assert_eq!(runtime.block_on(run_ready(&mut board, at_once, &limits(1))), Ok(ScheduleEnd::Drained));
         let started: Vec<_> = board.told.iter().filter_map(|told| told.strip_suffix(" starts")).collect();
         let simulated: Vec<_> = simulate(&tree, &durations, 1).starts.iter().map(|(id, _)| id.to_string()).collect();
         prop_assert_eq!(started, simulated);

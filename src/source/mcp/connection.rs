@@ -172,7 +172,7 @@ impl Connection {
                 let missing = || ConnectionError::Start(std::io::ErrorKind::BrokenPipe.into());
                 let output = process.child.stdout.take().ok_or_else(missing)?;
                 let input = process.child.stdin.take().ok_or_else(missing)?;
-                let output = Checked::new(output, Arc::clone(&fault));
+                let output = CheckedOutput::new(output, Arc::clone(&fault));
                 let service = client.serve_with_lifecycle((output, input), era).await.map_err(failed)?;
                 (service, Some(process))
             }
@@ -361,7 +361,7 @@ async fn log(server: String, stderr: ChildStderr) {
 
 /// Output of a program, whose lines are limited and UTF-8. Anything else ends the connection, since no reply would be
 /// found in it and its request would be waited for in vain.
-struct Checked<R> {
+struct CheckedOutput<R> {
     output: R,
     fault: Fault,
     /// Bytes since the last line break.
@@ -370,7 +370,7 @@ struct Checked<R> {
     cut: Vec<u8>,
 }
 
-impl<R> Checked<R> {
+impl<R> CheckedOutput<R> {
     fn new(output: R, fault: Fault) -> Self {
         Self { output, fault, line: 0, cut: Vec::new() }
     }
@@ -394,7 +394,7 @@ impl<R> Checked<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Checked<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for CheckedOutput<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -460,8 +460,8 @@ mod tests {
         assert!(checked(long.as_bytes()).read_to_string(&mut passed).await.is_err());
     }
 
-    fn checked(output: &[u8]) -> Checked<&[u8]> {
-        Checked::new(output, Fault::default())
+    fn checked(output: &[u8]) -> CheckedOutput<&[u8]> {
+        CheckedOutput::new(output, Fault::default())
     }
 
     #[test]

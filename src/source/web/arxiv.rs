@@ -5,7 +5,7 @@ use std::time::Duration;
 use roxmltree::{Document, Node};
 
 use super::polite::Pace;
-use super::provider::{Endpoint, WebError, WebHit, WebQuery};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery};
 use super::work::ScholarlyWork;
 use crate::base::word::WordSplitter;
 
@@ -24,14 +24,14 @@ const MAX_RESULTS: usize = 25;
 /// Most words of a query.
 const MAX_WORDS: usize = 12;
 
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
     let words = [("search_query", asked(query)), ("max_results", limit), ("sortBy", "relevance".into())];
-    let reply = endpoint.send_text(endpoint.get("/api/query").query(&words)).await?;
+    let reply = client.send_text(client.get("/api/query").query(&words)).await?;
     // Without document types, so an entity cannot expand.
     let document = Document::parse(&reply).ok();
     let feed = document.as_ref().map(Document::root_element).filter(|root| root.tag_name().name() == "feed");
-    let feed = feed.ok_or_else(|| endpoint.bad_reply("not Atom"))?;
+    let feed = feed.ok_or_else(|| client.bad_reply("not Atom"))?;
     let entries = feed.children().filter(|node| node.tag_name().name() == "entry");
     Ok(entries.filter_map(|entry| read(&entry).hit()).collect())
 }

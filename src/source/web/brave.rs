@@ -4,7 +4,7 @@ use jiff::civil::{Date, date};
 use reqwest::header::HeaderName;
 use serde_json::Value;
 
-use super::provider::{DateRange, Endpoint, WebError, WebHit, WebQuery, cut, hit, without_markup};
+use super::provider::{DateRange, SearchClient, WebError, WebHit, WebQuery, cut, hit, without_markup};
 use crate::base::http::Secret;
 
 /// Name in settings and journals.
@@ -29,20 +29,20 @@ const MAX_QUERY_WORDS: usize = 50;
 const FIRST_DAY: Date = date(1990, 1, 1);
 const LAST_DAY: Date = date(2100, 1, 1);
 
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let words: Vec<_> = query.text.as_str().split_whitespace().take(MAX_QUERY_WORDS).collect();
     let count = query.limit.clamp(1, MAX_RESULTS).to_string();
     let mut asked =
         vec![("q", cut(&words.join(" "), MAX_QUERY_CHARS)), ("count", count), ("text_decorations", "false".to_owned())];
     asked.extend(freshness(query.dates).map(|dates| ("freshness", dates)));
-    let request = endpoint.get("/res/v1/web/search").query(&asked);
-    let request = endpoint.signed(request, HeaderName::from_static("x-subscription-token"), Secret::header);
-    let reply = endpoint.send(request).await?;
+    let request = client.get("/res/v1/web/search").query(&asked);
+    let request = client.signed(request, HeaderName::from_static("x-subscription-token"), Secret::header);
+    let reply = client.send(request).await?;
     // Without results, Brave omits the list.
     if reply.is_object() && reply["web"].is_null() {
         return Ok(Vec::new());
     }
-    let entries = endpoint.list(&reply, "/web/results")?;
+    let entries = client.list(&reply, "/web/results")?;
     Ok(entries.iter().filter_map(read).collect())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, WebError, WebHit, WebQuery, without_markup};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 
 /// Name in settings and journals.
@@ -23,7 +23,7 @@ const MAX_RESULTS: usize = 20;
 /// The fields that are read; a whole record has lists of references.
 const FIELDS: &str = "DOI,title,author,container-title,issued,abstract";
 
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let mut words = vec![
         ("query", query.text.as_str().to_owned()),
         ("rows", query.limit.clamp(1, MAX_RESULTS).to_string()),
@@ -34,10 +34,10 @@ pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<Web
     let dates: Vec<_> = since.into_iter().chain(until).collect();
     words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
     // Crossref asks for it, and may limit requests without.
-    let mail = endpoint.contact().and_then(Contact::mail);
+    let mail = client.contact().and_then(Contact::mail);
     words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
-    let reply = endpoint.send(endpoint.get("/works").query(&words)).await?;
-    let entries = endpoint.list(&reply, "/message/items")?;
+    let reply = client.send(client.get("/works").query(&words)).await?;
+    let entries = client.list(&reply, "/message/items")?;
     Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
 }
 

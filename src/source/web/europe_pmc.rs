@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::polite::Pace;
-use super::provider::{Endpoint, WebError, WebHit, WebQuery, without_markup};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 
 /// Name in settings and journals.
@@ -20,13 +20,13 @@ pub(super) static PACE: Pace = Pace::new(Duration::from_millis(200));
 /// Most results per search.
 const MAX_RESULTS: usize = 25;
 
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
     let words = [("query", asked(query)), ("format", "json".into()), ("resultType", "core".into())];
     let path = "/europepmc/webservices/rest/search";
-    let request = endpoint.get(path).query(&words).query(&[("pageSize", limit)]);
-    let reply = endpoint.send(request).await?;
-    let entries = endpoint.list(&reply, "/resultList/result")?;
+    let request = client.get(path).query(&words).query(&[("pageSize", limit)]);
+    let reply = client.send(request).await?;
+    let entries = client.list(&reply, "/resultList/result")?;
     Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
 }
 

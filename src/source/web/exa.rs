@@ -3,7 +3,7 @@
 use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::provider::{Endpoint, WebError, WebHit, WebQuery, hit};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery, hit};
 use crate::base::http::Secret;
 
 /// Name in settings and journals.
@@ -21,7 +21,7 @@ const MAX_RESULTS: usize = 25;
 /// Characters requested from the beginning of a page, used if it has no highlights.
 const TEXT_CHARS: usize = 1_000;
 
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let mut body = json!({
         "query": query.text,
         "numResults": query.limit.clamp(1, MAX_RESULTS),
@@ -34,9 +34,9 @@ pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<Web
         body["endPublishedDate"] = format!("{day}T23:59:59.999Z").into();
     }
     let request =
-        endpoint.signed(endpoint.post("/search"), HeaderName::from_static("x-api-key"), Secret::header).json(&body);
-    let reply = endpoint.send(request).await?;
-    let entries = endpoint.list(&reply, "/results")?;
+        client.signed(client.post("/search"), HeaderName::from_static("x-api-key"), Secret::header).json(&body);
+    let reply = client.send(request).await?;
+    let entries = client.list(&reply, "/results")?;
     Ok(entries.iter().filter_map(read).collect())
 }
 

@@ -137,7 +137,7 @@ pub(crate) struct Unread {
 /// The web, through search engines and one fetcher.
 pub struct WebSource {
     /// All are asked; none if only named pages are opened.
-    engines: Vec<Engine>,
+    engines: Vec<GuardedProvider>,
     fetcher: Option<Arc<Fetcher>>,
     pages: PageStore,
     clock: Arc<dyn Clock>,
@@ -147,8 +147,9 @@ pub struct WebSource {
     given: Mutex<HashMap<WebUrl, Given>>,
 }
 
-/// A search engine with its breaker. Without one, an engine that is down would delay every search by its retries.
-struct Engine {
+/// A search engine behind its circuit breaker. Without a breaker, an engine that is down would delay every search by its
+/// retries.
+struct GuardedProvider {
     provider: Arc<dyn SearchProvider>,
     breaker: Breaker,
 }
@@ -169,7 +170,7 @@ impl WebSource {
         pages: PageStore,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let engine = |provider: Arc<dyn SearchProvider>| Engine {
+        let engine = |provider: Arc<dyn SearchProvider>| GuardedProvider {
             breaker: Breaker::of_run(format!("`{}`", provider.name())),
             provider,
         };
@@ -305,7 +306,7 @@ impl WebSource {
     /// Returns an error if every engine fails in spite of retries.
     pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
-        let searches = self.engines.iter().map(|Engine { provider, breaker }| {
+        let searches = self.engines.iter().map(|GuardedProvider { provider, breaker }| {
             breaker.ask(search_patiently(&**provider, &asked, &*self.clock, rand::random))
         });
         let (mut rankings, mut errors) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 
 use super::polite::Pace;
-use super::provider::{Endpoint, WebError, WebHit, WebQuery, without_markup};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 use crate::base::http::Secret;
 
@@ -33,7 +33,7 @@ const FIELDS: &str =
 /// Most words of an abstract.
 const MAX_WORDS: u64 = 2_000;
 
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
     let mut words =
         vec![("search", query.text.as_str().to_owned()), ("per_page", limit), ("select", FIELDS.to_owned())];
@@ -41,9 +41,9 @@ pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<Web
     let until = query.dates.until.map(|day| format!("to_publication_date:{day}"));
     let dates: Vec<_> = since.into_iter().chain(until).collect();
     words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
-    let request = endpoint.signed(endpoint.get("/works").query(&words), AUTHORIZATION, Secret::bearer);
-    let reply = endpoint.send(request).await?;
-    let entries = endpoint.list(&reply, "/results")?;
+    let request = client.signed(client.get("/works").query(&words), AUTHORIZATION, Secret::bearer);
+    let reply = client.send(request).await?;
+    let entries = client.list(&reply, "/results")?;
     Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
 }
 

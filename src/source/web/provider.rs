@@ -215,7 +215,7 @@ fn innermost(error: &reqwest::Error) -> String {
 
 /// HTTP client for one engine at one address.
 #[derive(Clone, Debug)]
-pub(super) struct Endpoint {
+pub(super) struct SearchClient {
     /// Name of the engine.
     provider: &'static str,
     address: BaseUrl,
@@ -231,7 +231,7 @@ pub(super) struct Endpoint {
     refusal_hint: Option<&'static str>,
 }
 
-impl Endpoint {
+impl SearchClient {
     /// Returns a client of the engine `provider` at `address`. The key is sent in the form of that engine, see
     /// [`Self::signed`].
     pub(super) fn new(

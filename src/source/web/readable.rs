@@ -261,7 +261,7 @@ fn write(dom: &Dom, root: usize, left_out: &[&str]) -> String {
         Enter(usize),
         Leave(usize),
     }
-    let mut writer = Writer::default();
+    let mut writer = TextWriter::default();
     // A stack instead of recursion: pages may be nested as deeply as the parser allows.
     let mut steps = vec![Step::Enter(root)];
     while let Some(step) = steps.pop() {
@@ -295,7 +295,7 @@ fn is_data(dom: &Dom, row: usize) -> bool {
 
 /// Writes text line by line.
 #[derive(Default)]
-struct Writer {
+struct TextWriter {
     written: String,
     line: String,
     /// Prefix of the next non-empty line, such as a list marker.
@@ -308,7 +308,7 @@ struct Writer {
     rows: Vec<bool>,
 }
 
-impl Writer {
+impl TextWriter {
     fn text(&mut self, text: &str) {
         if self.preformatted > 0 && !self.is_in_row() {
             let mut lines = text.split('\n');

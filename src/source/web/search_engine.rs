@@ -5,7 +5,7 @@ use std::fmt;
 use futures::future::BoxFuture;
 
 use super::polite::{Contact, Pace};
-use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery};
+use super::provider::{SearchClient, SearchProvider, WebError, WebHit, WebQuery};
 use super::{arxiv, brave, crossref, europe_pmc, exa, open_alex, searxng, tavily, wikipedia};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
@@ -107,17 +107,17 @@ impl SearchEngine {
     }
 
     /// Sends the query once, without retries.
-    async fn ask(self, endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+    async fn ask(self, client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
         match self {
-            Self::SearxNg => searxng::ask(endpoint, query).await,
-            Self::Tavily => tavily::ask(endpoint, query).await,
-            Self::Brave => brave::ask(endpoint, query).await,
-            Self::Exa => exa::ask(endpoint, query).await,
-            Self::Wikipedia => wikipedia::ask(endpoint, query).await,
-            Self::Arxiv => arxiv::ask(endpoint, query).await,
-            Self::OpenAlex => open_alex::ask(endpoint, query).await,
-            Self::Crossref => crossref::ask(endpoint, query).await,
-            Self::EuropePmc => europe_pmc::ask(endpoint, query).await,
+            Self::SearxNg => searxng::ask(client, query).await,
+            Self::Tavily => tavily::ask(client, query).await,
+            Self::Brave => brave::ask(client, query).await,
+            Self::Exa => exa::ask(client, query).await,
+            Self::Wikipedia => wikipedia::ask(client, query).await,
+            Self::Arxiv => arxiv::ask(client, query).await,
+            Self::OpenAlex => open_alex::ask(client, query).await,
+            Self::Crossref => crossref::ask(client, query).await,
+            Self::EuropePmc => europe_pmc::ask(client, query).await,
         }
     }
 
@@ -140,7 +140,7 @@ impl fmt::Display for SearchEngine {
 #[derive(Clone, Debug)]
 pub(crate) struct EngineClient {
     engine: SearchEngine,
-    endpoint: Endpoint,
+    client: SearchClient,
 }
 
 impl EngineClient {
@@ -152,19 +152,19 @@ impl EngineClient {
         contact: Option<&Contact>,
     ) -> Result<Self, HttpError> {
         let is_public = engine.public_address().as_ref() == Some(&address);
-        let endpoint = Endpoint::new(engine.name(), engine.refusal_hint(), address, key)?;
-        let endpoint = match engine.pace() {
+        let client = SearchClient::new(engine.name(), engine.refusal_hint(), address, key)?;
+        let client = match engine.pace() {
             // A mirror is the user's, and has no pace.
-            Some(pace) => endpoint.politely(contact, is_public.then_some(pace)),
-            None => endpoint,
+            Some(pace) => client.politely(contact, is_public.then_some(pace)),
+            None => client,
         };
-        Ok(Self { engine, endpoint })
+        Ok(Self { engine, client })
     }
 
     /// Returns a client whose searches time out by another clock.
     #[cfg(test)]
     pub(crate) fn on(self, clock: std::sync::Arc<dyn crate::base::clock::Clock>) -> Self {
-        Self { endpoint: self.endpoint.on(clock), ..self }
+        Self { client: self.client.on(clock), ..self }
     }
 }
 
@@ -174,10 +174,10 @@ impl SearchProvider for EngineClient {
     }
 
     fn address(&self) -> Option<&BaseUrl> {
-        Some(self.endpoint.address())
+        Some(self.client.address())
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
-        Box::pin(self.engine.ask(&self.endpoint, query))
+        Box::pin(self.engine.ask(&self.client, query))
     }
 }

@@ -1,6 +1,6 @@
 //! `SearXNG`: a self-hosted metasearch engine without a key.
 
-use super::provider::{Endpoint, WebError, WebHit, WebQuery, hit};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery, hit};
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "searxng";
@@ -13,9 +13,9 @@ pub(super) const VARIABLE: &str = "SEARXNG_URL";
 
 /// Asks an instance. Its API has no range of dates; results outside the range are dropped after the search if they have
 /// a date.
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let words = [("q", query.text.as_str()), ("format", "json")];
-    let reply = endpoint.send(endpoint.get("/search").query(&words)).await?;
-    let entries = endpoint.list(&reply, "/results")?;
+    let reply = client.send(client.get("/search").query(&words)).await?;
+    let entries = client.list(&reply, "/results")?;
     Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "publishedDate")).collect())
 }

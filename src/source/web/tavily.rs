@@ -3,7 +3,7 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::json;
 
-use super::provider::{Endpoint, WebError, WebHit, WebQuery, cut, hit};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery, cut, hit};
 use crate::base::http::Secret;
 
 /// Name in settings and journals.
@@ -21,7 +21,7 @@ const MAX_RESULTS: usize = 20;
 /// Longest query, in characters. Tavily refuses longer ones.
 const MAX_QUERY_CHARS: usize = 400;
 
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let mut body = json!({
         "query": cut(query.text.as_str(), MAX_QUERY_CHARS),
         "max_results": query.limit.clamp(1, MAX_RESULTS),
@@ -34,8 +34,8 @@ pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<Web
             body[name] = day.to_string().into();
         }
     }
-    let request = endpoint.signed(endpoint.post("/search"), AUTHORIZATION, Secret::bearer).json(&body);
-    let reply = endpoint.send(request).await?;
-    let entries = endpoint.list(&reply, "/results")?;
+    let request = client.signed(client.post("/search"), AUTHORIZATION, Secret::bearer).json(&body);
+    let reply = client.send(request).await?;
+    let entries = client.list(&reply, "/results")?;
     Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "published_date")).collect())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::polite::Pace;
-use super::provider::{Endpoint, WebError, WebHit, WebQuery, cut, page, without_markup};
+use super::provider::{SearchClient, WebError, WebHit, WebQuery, cut, page, without_markup};
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "wikipedia";
@@ -23,19 +23,19 @@ const MAX_RESULTS: usize = 50;
 const MAX_QUERY_CHARS: usize = 300;
 
 /// Asks a wiki. Its API has no range of dates.
-pub(super) async fn ask(endpoint: &Endpoint, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
+pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {
     let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
     let words = [("q", cut(query.text.as_str(), MAX_QUERY_CHARS)), ("limit", limit)];
-    let reply = endpoint.send(endpoint.get("/w/rest.php/v1/search/page").query(&words)).await?;
-    let entries = endpoint.list(&reply, "/pages")?;
-    Ok(entries.iter().filter_map(|entry| read(endpoint, entry)).collect())
+    let reply = client.send(client.get("/w/rest.php/v1/search/page").query(&words)).await?;
+    let entries = client.list(&reply, "/pages")?;
+    Ok(entries.iter().filter_map(|entry| read(client, entry)).collect())
 }
 
 /// Parses one result: the `key` of a page is its title in its address.
-fn read(endpoint: &Endpoint, entry: &Value) -> Option<WebHit> {
+fn read(client: &SearchClient, entry: &Value) -> Option<WebHit> {
     let text = |name: &str| entry[name].as_str().unwrap_or_default();
     let key = Some(text("key")).filter(|key| !key.is_empty())?;
-    let url = endpoint.address().with_segments(&["wiki", key]);
+    let url = client.address().with_segments(&["wiki", key]);
     let excerpt = without_markup(text("excerpt"));
     let snippet = match text("description") {
         "" => excerpt,

@@ -82,7 +82,7 @@ struct EndpointCore {
 }
 
 /// The vectors of a batch, as far as they came, and why no further ones did.
-struct Part {
+struct PartialBatch {
     vectors: Vec<Option<Vec<f32>>>,
     error: Option<EmbeddingServerError>,
 }
@@ -150,7 +150,7 @@ impl Endpoint {
     }
 
     /// Embeds texts that have their prefixes, as far as possible.
-    async fn embed(&self, texts: Vec<String>, stop: &CancellationToken) -> Part {
+    async fn embed(&self, texts: Vec<String>, stop: &CancellationToken) -> PartialBatch {
         let EmbeddingServer { batch, concurrency, .. } = self.shared.settings.server;
         let mut vectors = vec![None; texts.len()];
         // After a failure no request is begun or repeated; those in flight may be paid for, and are waited for.
@@ -178,7 +178,7 @@ impl Endpoint {
                 (known, _) => known,
             };
         }
-        Part { vectors, error: first_error }
+        PartialBatch { vectors, error: first_error }
     }
 
     /// Embeds the texts of one batch. A batch that is too large for the server is halved, and a text that is too long
@@ -189,7 +189,7 @@ impl Endpoint {
         policy: &Policy,
         halt: &CancellationToken,
         stop: &CancellationToken,
-    ) -> Part {
+    ) -> PartialBatch {
         let mut vectors = vec![None; texts.len()];
         let mut shortened = vec![false; texts.len()];
         // The ranges of texts that are left, the next one last.
@@ -215,7 +215,7 @@ impl Endpoint {
                     // By a quarter each time: tokenizer and limit of the server are not known here.
                     let most = self.shared.counter.count(text) * 3 / 4;
                     if most < LEAST_TOKENS {
-                        return Part { vectors, error: Some(error) };
+                        return PartialBatch { vectors, error: Some(error) };
                     }
                     texts[range.start] = self.cut(text, most).0.into_owned();
                     if !std::mem::replace(&mut shortened[range.start], true) {
@@ -223,10 +223,10 @@ impl Endpoint {
                     }
                     left.push(range);
                 }
-                Err(error) => return Part { vectors, error: Some(error) },
+                Err(error) => return PartialBatch { vectors, error: Some(error) },
             }
         }
-        Part { vectors, error: None }
+        PartialBatch { vectors, error: None }
     }
 
     /// Sends a request until it succeeds or sending it again cannot help.
@@ -364,7 +364,7 @@ impl Embedder for Endpoint {
         let (text, _) = self.prepared(prefix, text).map_err(|error| self.failed(error))?;
         let never = CancellationToken::new();
         let asked = self.shared.breaker.ask(async {
-            let Part { vectors, error } = self.embed_batch(vec![text], &Policy::QUERY, &never, &never).await;
+            let PartialBatch { vectors, error } = self.embed_batch(vec![text], &Policy::QUERY, &never, &never).await;
             match (vectors.into_iter().flatten().next(), error) {
                 (Some(vector), None) => Ok(vector),
                 (_, Some(error)) => Err(error),
@@ -423,7 +423,7 @@ impl Embedder for Endpoint {
         self.shortened.fetch_add(cut, Ordering::Relaxed);
         let texts = prepared.into_iter().map(|(text, _)| text).collect();
         match self.wait(self.embed(texts, stop)) {
-            Ok(Part { vectors, error }) => {
+            Ok(PartialBatch { vectors, error }) => {
                 // Work that the user stopped has not failed.
                 let error = error.filter(|_| !stop.is_cancelled()).map(|error| self.failed(error));
                 Embedded { vectors, error }

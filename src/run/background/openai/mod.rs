@@ -190,18 +190,18 @@ impl OpenAiJobs {
     }
 
     /// Sends a request once and reads its reply.
-    async fn send(&self, request: RequestBuilder) -> Result<JobReply, Failed> {
+    async fn send(&self, request: RequestBuilder) -> Result<JobReply, FailedRequest> {
         let Exchange { status, headers, body } =
             exchange(request, MAX_REPLY_BYTES, self.clock.deadline(self.timeout)).await.map_err(|error| {
                 let error = failure::without_answer(&error, self.timeout);
-                Failed { status: None, body: String::new(), error }
+                FailedRequest { status: None, body: String::new(), error }
             })?;
         let body = self.scrubbed(&body);
         if status.is_success() {
             return Ok(JobReply { body });
         }
         let error = failure::answered(status, &headers, &body);
-        Err(Failed { status: Some(status), body, error })
+        Err(FailedRequest { status: Some(status), body, error })
     }
 
     fn scrubbed(&self, body: &[u8]) -> String {
@@ -244,14 +244,14 @@ struct JobReply {
 }
 
 /// A request that failed or got no reply.
-struct Failed {
+struct FailedRequest {
     /// `None` if there was no reply.
     status: Option<StatusCode>,
     body: String,
     error: ModelError,
 }
 
-impl Failed {
+impl FailedRequest {
     /// Returns whether the endpoint reports that the resource does not exist or is not available to the account.
     fn is_missing(&self) -> bool {
         match self.status {
@@ -296,7 +296,7 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
 ///
 /// A gateway time-out says nothing about the server behind it, and a server may fail after it has queued the job. Only
 /// an explicit "busy" means that no job was started.
-fn unknown_outcome(failed: Failed) -> JobError {
+fn unknown_outcome(failed: FailedRequest) -> JobError {
     if failed.refuses_summaries() {
         return JobError::SummariesRefused { reason: failed.error.to_string() };
     }
@@ -310,7 +310,7 @@ fn unknown_outcome(failed: Failed) -> JobError {
 }
 
 /// Classifies the failure of a poll. Polling is free, so its outcome never needs to be known.
-fn no_answer(failed: Failed) -> JobError {
+fn no_answer(failed: FailedRequest) -> JobError {
     match failed.error {
         ModelError::Unknown { reason } => JobError::NoAnswer { reason },
         error => JobError::Refused(error),

@@ -86,10 +86,10 @@ impl JobReport {
         if annotations.is_empty() {
             return;
         }
-        let places = Places::of(text);
+        let offsets = CharOffsets::of(text);
         let free = MAX_LISTED.saturating_sub(self.citations.len());
         let citations = annotations.iter().filter_map(|annotation| {
-            let mut citation = citation(annotation, &places)?;
+            let mut citation = citation(annotation, &offsets)?;
             citation.span = citation.span.map(|span| start + span.start..start + span.end);
             Some(citation)
         });
@@ -120,7 +120,7 @@ fn push_new(list: &mut Vec<String>, text: String) {
     }
 }
 
-fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
+fn citation(annotation: &Value, offsets: &CharOffsets<'_>) -> Option<JobCitation> {
     if annotation["type"] != "url_citation" {
         return None;
     }
@@ -128,7 +128,7 @@ fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     let cited = annotation.get("url_citation").unwrap_or(annotation);
     let said = cited["url"].as_str()?.trim();
     let index = |name: &str| cited[name].as_u64().and_then(|index| usize::try_from(index).ok());
-    let span = index("start_index").zip(index("end_index")).and_then(|(start, end)| places.find(start, end, said));
+    let span = index("start_index").zip(index("end_index")).and_then(|(start, end)| offsets.find(start, end, said));
     let title = cited["title"].as_str().map(shortened).unwrap_or_default();
     Some(JobCitation { url: web_address(said)?, title, span })
 }
@@ -141,7 +141,7 @@ fn web_address(text: &str) -> Option<String> {
 }
 
 /// Byte offsets of the characters of a text.
-struct Places<'a> {
+struct CharOffsets<'a> {
     text: &'a str,
     /// Byte offset of each character, and the length of the text.
     letters: Vec<usize>,
@@ -149,7 +149,7 @@ struct Places<'a> {
     units: Option<Vec<usize>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> CharOffsets<'a> {
     fn of(text: &'a str) -> Self {
         let letters: Vec<_> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
         let by_unit = || text.char_indices().flat_map(|(at, letter)| std::iter::repeat_n(at, letter.len_utf16()));
