@@ -101,7 +101,7 @@ impl Check {
     }
 }
 
-/// Hint for a collection in a language that the embedder does not read.
+/// Hint for notes in a language that the embedder does not read, or reads badly.
 const MULTILINGUAL: &str = "to search by meaning as well, run `dr model use MultilingualE5Small` and `dr index`";
 
 /// Fragments above which searches become noticeably slower.
@@ -396,7 +396,18 @@ impl Engine {
 
 impl Engine {
     fn embedder_in_use(&self, embedder: &dyn Embedder, index: Option<&Index>) -> Check {
-        let Some(server) = embedder.server() else { return Check::ok("embedder", described(embedder, "")) };
+        let Some(server) = embedder.server() else {
+            let main =
+                index.and_then(Index::language_of_most).filter(|main| embedder.is_english() && !main.is_english());
+            return match main {
+                Some(main) => {
+                    let detail =
+                        described(embedder, &format!("; reads English best, and most notes are in {}", main.name));
+                    Check::note("embedder", detail, Some(MULTILINGUAL.to_owned()))
+                }
+                None => Check::ok("embedder", described(embedder, "")),
+            };
+        };
         let price = match server.price {
             Some(0) => "free".to_owned(),
             Some(price) => format!("{} for a million tokens", dollars_text(price)),

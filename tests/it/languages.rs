@@ -58,6 +58,15 @@ fn notes_that_the_model_does_not_read_get_no_vectors_and_are_not_reported_as_mis
 }
 
 #[test]
+fn notes_in_a_language_that_the_model_reads_badly_are_named_by_doctor() {
+    let world = World::with_copy_of(&folder().join("de"));
+    world.dr(["index", "kb", "--quiet"]).succeeded();
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains("reads English best, and most notes are in German"), "{checked}");
+    assert!(checked.contains("dr model use MultilingualE5Small"), "{checked}");
+}
+
+#[test]
 fn answers_without_a_model_quote_whole_sentences_in_any_script() {
     for (language, question, said) in [
         ("zh", "谁可以用电锯？", "只有参加过培训的人才能使用电锯。"),

@@ -356,7 +356,14 @@ impl Index {
         }
     }
 
-    /// Returns the language of most documents.
+    /// Returns the language that more than half of the documents are in, of those whose language is known.
+    pub(crate) fn language_of_most(&self) -> Option<&'static Language> {
+        let languages = &self.manifest.languages;
+        let (all, main) = (languages.values().sum::<u32>(), self.main_language());
+        languages.get(main.code).is_some_and(|own| own * 2 > all).then_some(main)
+    }
+
+    /// Returns the language of the largest number of documents.
     pub(crate) fn main_language(&self) -> &'static Language {
         terms::main_language(&self.manifest.languages)
     }

@@ -49,7 +49,7 @@ pub(crate) enum Terms {
     AsTyped,
 }
 
-/// Returns the language of most documents.
+/// Returns the language of the largest number of documents.
 pub(super) fn main_language(documents: &BTreeMap<String, u32>) -> &'static Language {
     let main = documents.iter().max_by_key(|(_, count)| **count);
     main.and_then(|(code, _)| Language::with_code(code)).unwrap_or_else(Language::english)
