@@ -401,8 +401,8 @@ impl Engine {
                 index.and_then(Index::language_of_most).filter(|main| embedder.is_english() && !main.is_english());
             return match main {
                 Some(main) => {
-                    let detail =
-                        described(embedder, &format!("; reads English best, and most notes are in {}", main.name));
+                    let known = described(embedder, "");
+                    let detail = format!("{known}; it reads English best, and most notes are in {}", main.name);
                     Check::note("embedder", detail, Some(MULTILINGUAL.to_owned()))
                 }
                 None => Check::ok("embedder", described(embedder, "")),

@@ -62,7 +62,7 @@ fn notes_in_a_language_that_the_model_reads_badly_are_named_by_doctor() {
     let world = World::with_copy_of(&folder().join("de"));
     world.dr(["index", "kb", "--quiet"]).succeeded();
     let checked = world.dr(["doctor"]).stdout;
-    assert!(checked.contains("reads English best, and most notes are in German"), "{checked}");
+    assert!(checked.contains("it reads English best, and most notes are in German"), "{checked}");
     assert!(checked.contains("dr model use MultilingualE5Small"), "{checked}");
 }
 

@@ -359,8 +359,8 @@ impl Index {
     /// Returns the language that more than half of the documents are in, of those whose language is known.
     pub(crate) fn language_of_most(&self) -> Option<&'static Language> {
         let languages = &self.manifest.languages;
-        let (all, main) = (languages.values().sum::<u32>(), self.main_language());
-        languages.get(main.code).is_some_and(|own| own * 2 > all).then_some(main)
+        let (all, main) = (languages.values().copied().map(u64::from).sum::<u64>(), self.main_language());
+        languages.get(main.code).is_some_and(|own| u64::from(*own) * 2 > all).then_some(main)
     }
 
     /// Returns the language of the largest number of documents.
