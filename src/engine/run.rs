@@ -17,11 +17,12 @@ use crate::research::plan::{PlanDraft, SavedPlan};
 use crate::run::background::to_try_again;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
-use crate::run::event::{Event, Instead, RunRequest};
+use crate::run::event::{Event, FailedRun, Instead, RunRequest};
 use crate::run::journal::RunRow;
 use crate::run::orchestrator::{AskBack, Orchestrator};
 use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
+use crate::run::usage::usage_of;
 
 /// A question that was put to the engine.
 pub(super) enum Begun {
@@ -144,7 +145,9 @@ impl Engine {
         let Some(obstacle) = Obstacle::behind(&asked, request).filter(|_| !stop.is_cancelled()) else {
             return asked;
         };
-        let instead = Instead { failed_run: Some(id.clone()), ..obstacle.instead.clone() };
+        let usage = usage_of(self.store()?.journal(), &id).await.map_err(StoreError::from)?;
+        let failed_run = (usage.total.calls > 0).then(|| FailedRun { id: id.clone(), usage });
+        let instead = Instead { failed_run, ..obstacle.instead.clone() };
         let prepared = Box::pin(self.prepare(request, Some(instead))).await?;
         // Silent, because its answer is used only if it has one; the observer is told then.
         let run = Box::pin(self.start(request, prepared, silent(), stop)).await?;

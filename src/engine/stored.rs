@@ -405,8 +405,8 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
     });
     // After the outcome, which depends on whether models worked on this run.
     if let Some(failed) = instead.and_then(|instead| instead.failed_run.as_ref()) {
-        add_usage(&mut report.usage, usage_of(store.journal(), failed).await?);
-        report.limitations.push(format!("calls and cost are those of run {failed}, which found no answer"));
+        add_usage(&mut report.usage, &failed.usage);
+        report.limitations.push(format!("calls and cost include those of run {}, which found no answer", failed.id));
     }
     // A model has read the passages and found no answer in them, so the rules do not claim one.
     if instead.is_some_and(|instead| instead.has_read) && report.outcome == Outcome::Answered {

@@ -97,8 +97,8 @@ pub(crate) enum SkipReason {
     /// A folder has a file with patterns of paths to leave out that is a device or a pipe, or too large.
     #[error("its `{name}` is not a regular file of at most {limit} bytes")]
     IgnoreFile {
-        /// Path of the file in the folder.
-        name: &'static str,
+        /// Path of the file, in the folder if it is below the root.
+        name: String,
         /// Size of the largest such file, in bytes.
         limit: u64,
     },

@@ -19,8 +19,9 @@ const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", DR_IGNORE];
 /// The one among them that is for `dr` alone.
 const DR_IGNORE: &str = ".drignore";
 
-/// Patterns of a git repository that are not committed.
-const GIT_EXCLUDE: &str = ".git/info/exclude";
+/// Files of a git repository that the walk reads: where a worktree has its repository, and patterns that are not
+/// committed.
+const GIT_FILES: [&str; 2] = [".git", ".git/info/exclude"];
 
 /// Size of the largest file with patterns that is read; all of it is compiled in memory.
 const MAX_IGNORE_BYTES: u64 = 1 << 20;
@@ -65,7 +66,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
     let refused = RefusedFolders::default();
     let Some(mut walker) = walker(root, &refused) else {
-        return Listing { skipped: refused.taken(root), ..Listing::default() };
+        return Listing { skipped: refused.skipped(root), ..Listing::default() };
     };
     walker.threads(threads).build_parallel().run(|| {
         Box::new(|entry| {
@@ -84,7 +85,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
         })
     });
     let mut listing = listing.into_inner().unwrap_or_else(PoisonError::into_inner);
-    listing.skipped.extend(refused.taken(root));
+    listing.skipped.extend(refused.skipped(root));
     // Threads find the files in any order.
     listing.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing.skipped.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -93,8 +94,9 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
 
 /// Returns a walk that enters no folder whose ignore files cannot be read, and notes these; `None` if `root` is one.
 fn walker(root: &Path, refused: &RefusedFolders) -> Option<WalkBuilder> {
-    // The walk does not ask its filter about the root.
-    if !refused.may_enter(root) {
+    // The walk reads the ignore files of all folders above the root as well, and asks its filter about none of them.
+    let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    if !refused.may_enter(root) || !canonical_root.ancestors().skip(1).all(|above| refused.may_enter(above)) {
         return None;
     }
     let mut walker = WalkBuilder::new(root);
@@ -107,7 +109,7 @@ fn walker(root: &Path, refused: &RefusedFolders) -> Option<WalkBuilder> {
     Some(walker)
 }
 
-/// Folders that are not entered because of one of their ignore files, with its name.
+/// Folders that are not entered because of one of their ignore files, with its path in the folder.
 #[derive(Clone, Debug, Default)]
 struct RefusedFolders(Arc<Mutex<Vec<(PathBuf, &'static str)>>>);
 
@@ -120,26 +122,38 @@ impl RefusedFolders {
             let found = folder.join(name).metadata();
             found.map_or(true, |found| found.is_dir() || found.is_file() && found.len() <= MAX_IGNORE_BYTES)
         };
-        let unsound = IGNORE_FILES.into_iter().chain([GIT_EXCLUDE]).find(|name| !is_sound(name));
+        let unsound = IGNORE_FILES.into_iter().chain(GIT_FILES).find(|name| !is_sound(name));
         let Some(name) = unsound else { return true };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((folder.to_path_buf(), name));
         false
     }
 
-    fn taken(&self, root: &Path) -> Vec<Skipped> {
-        let refused = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let skipped = |(folder, name): (PathBuf, _)| Skipped {
-            path: relative(root, &folder).to_string_lossy().replace('\\', "/"),
-            reason: SkipReason::IgnoreFile { name, limit: MAX_IGNORE_BYTES },
+    fn taken(&self) -> Vec<(PathBuf, &'static str)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn skipped(&self, root: &Path) -> Vec<Skipped> {
+        let skipped = |(folder, name): (PathBuf, &str)| {
+            // A folder above the root keeps all of it from being read.
+            let (path, name) = match folder.strip_prefix(root) {
+                Ok(path) => (path, PathBuf::from(name)),
+                Err(_) => (Path::new(""), folder.join(name)),
+            };
+            let path = slashed(path).unwrap_or_else(|| path.to_string_lossy().into_owned());
+            let reason = SkipReason::IgnoreFile { name: name.display().to_string(), limit: MAX_IGNORE_BYTES };
+            Skipped { path, reason }
         };
-        refused.into_iter().map(skipped).collect()
+        self.taken().into_iter().map(skipped).collect()
     }
 }
 
-/// Returns the folders that [`walk`] lists files of, `root` included, each before it is read.
+/// Returns the folders that [`walk`] lists files of, `root` included, each before it is read, and then those that it
+/// refuses to enter: a change of their ignore files may open them.
 pub(crate) fn folders(root: &Path) -> impl Iterator<Item = PathBuf> {
-    let walk = walker(root, &RefusedFolders::default()).into_iter().flat_map(|walker| walker.build().flatten());
-    walk.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_dir())).map(DirEntry::into_path)
+    let refused = RefusedFolders::default();
+    let walk = walker(root, &refused).into_iter().flat_map(|walker| walker.build().flatten());
+    let entered = walk.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_dir())).map(DirEntry::into_path);
+    entered.chain(std::iter::once_with(move || refused.taken()).flatten().map(|(folder, _)| folder))
 }
 
 /// Returns whether a file may be among those that [`walk`] lists, or decide which ones are, judged by its name.
@@ -332,12 +346,21 @@ mod tests {
         assert_eq!(paths(&listing), ["a.md"]);
         let skipped: Vec<_> = listing.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
         assert_eq!(skipped, ["big", "device", "git"]);
-        assert_eq!(folders(root).collect::<Vec<_>>(), [root]);
+        let mut watched: Vec<_> = folders(root).collect();
+        watched.sort();
+        assert_eq!(watched, ["", "big", "device", "git"].map(|folder| root.join(folder)));
 
         std::os::unix::fs::symlink("/dev/zero", root.join(".ignore")).unwrap();
         let listing = walk(root, &Include::default());
         assert_eq!((paths(&listing).len(), listing.skipped.len()), (0, 1));
-        assert_eq!(folders(root).count(), 0);
+        assert_eq!(folders(root).collect::<Vec<_>>(), [root]);
+        let inside = walk(&root.join("big/.."), &Include::default());
+        assert_eq!((inside.files.len(), inside.skipped[0].path.as_str()), (0, ""));
+
+        std::fs::create_dir(root.join("notes")).unwrap();
+        let below = walk(&root.join("notes"), &Include::default());
+        let [Skipped { path, reason }] = below.skipped.as_slice() else { panic!("{below:?}") };
+        assert!(path.is_empty() && reason.to_string().contains("/.ignore"), "{reason}");
     }
 
     #[cfg(unix)]

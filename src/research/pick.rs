@@ -54,10 +54,10 @@ const LEAST_WORDS: usize = 3;
 /// what is shown is beside the point.
 const MARGIN: f32 = 1.2;
 
-/// Words that open a question that is answered by yes or no.
-const OPEN_YES_OR_NO: [&str; 19] = [
-    "am", "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "must", "shall", "should",
-    "was", "were", "will", "would",
+/// Words that open a question that is answered by yes or no. Not "was", which is "what" in German.
+const OPEN_YES_OR_NO: [&str; 17] = [
+    "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "must", "shall", "should", "were",
+    "will", "would",
 ];
 
 /// Score of a unit beside a hit, relative to that of the hit.
@@ -314,10 +314,11 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
 }
 
-/// Returns whether a question can be answered by yes or no.
+/// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.
 pub(super) fn asks_whether(question: &Question) -> bool {
-    let first = question.as_str().split_whitespace().next().unwrap_or_default().to_lowercase();
-    OPEN_YES_OR_NO.contains(&first.as_str())
+    let lower = question.as_str().to_lowercase();
+    let mut words = lower.split_whitespace();
+    words.next().is_some_and(|first| OPEN_YES_OR_NO.contains(&first)) && words.next() != Some("you")
 }
 
 fn candidates<'a>(

@@ -16,7 +16,7 @@ use crate::research::memory::Memory;
 use crate::research::node::{NodeId, SourceHint};
 use crate::research::plan::{Plan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
-use crate::research::report::{Draft, StopReason};
+use crate::research::report::{Draft, StopReason, UsageTable};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
 use crate::source::Label;
@@ -180,9 +180,17 @@ pub struct Instead {
     /// most.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) has_read: bool,
-    /// Run in which the models failed, if it began. Its calls are paid, so they count in the report.
+    /// The run in which the models failed, if it began.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) failed_run: Option<RunId>,
+    pub(crate) failed_run: Option<FailedRun>,
+}
+
+/// A run in whose place another answers. Its calls are paid, so they count in the report of the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailedRun {
+    pub(crate) id: RunId,
+    /// Its usage when it failed. It may be resumed later, or removed.
+    pub(crate) usage: UsageTable,
 }
 
 fn yes() -> bool {

@@ -23,13 +23,11 @@ pub(crate) async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTabl
     Ok(table)
 }
 
-/// Adds the usage of another run.
-pub(crate) fn add_usage(table: &mut UsageTable, of_run: UsageTable) {
+/// Adds the usage of another run, except by node: its nodes are others.
+pub(crate) fn add_usage(table: &mut UsageTable, of_run: &UsageTable) {
     add(&mut table.total, &of_run.total);
-    for (sums, of_run) in [(&mut table.by_role, of_run.by_role), (&mut table.by_node, of_run.by_node)] {
-        for (name, usage) in of_run {
-            add(sums.entry(name).or_default(), &usage);
-        }
+    for (role, usage) in &of_run.by_role {
+        add(table.by_role.entry(role.clone()).or_default(), usage);
     }
 }
 

@@ -407,6 +407,10 @@ impl Jobs {
         let chosen = self.model.get_or_try_init(|| self.ledger.retry(&Policy::JOB_START, key, choose)).await;
         match chosen {
             Ok(model) => Ok(model.clone()),
+            // No job was started, so the web may be searched instead.
+            Err(StartError::Job(JobError::NoAnswer { reason })) => {
+                Err(ModelError::Transient { retry_after: None, reason }.into())
+            }
             Err(StartError::Job(error)) => Err(call_error(error)),
             Err(StartError::Call(error)) => Err(error),
         }

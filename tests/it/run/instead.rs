@@ -137,6 +137,9 @@ fn workers_that_note_nothing_leave_the_closest_passages() {
     assert_eq!(report["usage"]["total"]["calls"], of_failed["calls"], "its calls are paid");
     assert_eq!(report["usage"]["total"]["input_tokens"], of_failed["input_tokens"]);
     assert!(of_failed["calls"].as_u64() > Some(1) && report["limitations"].to_string().contains(&failed), "{report}");
+    let id = report["run_id"].as_str().unwrap();
+    world.dr(["rm", &failed]).succeeded();
+    assert_eq!(world.dr(["replay", id, "--json"]).json(), report, "a report does not change with another run");
 }
 
 #[test]
