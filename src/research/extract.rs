@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(judged("Does the valve open by steam?", true).await, Support::Weak);
         assert_eq!(judged("Does the valve open by steam?", false).await, Support::Strong);
         assert_eq!(judged("Can you tell when the valve opens?", true).await, Support::Strong);
-        assert_eq!(judged("Was kostet die Öffnung des Ventils?", true).await, Support::Strong);
+        assert_eq!(judged("Was öffnet das Ventil?", true).await, Support::Strong);
         assert_eq!(judged("When does the valve open by steam?", true).await, Support::Strong);
     }
 
