@@ -397,16 +397,12 @@ impl Engine {
 impl Engine {
     fn embedder_in_use(&self, embedder: &dyn Embedder, index: Option<&Index>) -> Check {
         let Some(server) = embedder.server() else {
+            let detail = described(embedder, "");
             let main =
                 index.and_then(Index::language_of_most).filter(|main| embedder.is_english() && !main.is_english());
-            return match main {
-                Some(main) => {
-                    let known = described(embedder, "");
-                    let detail = format!("{known}; it reads English best, and most notes are in {}", main.name);
-                    Check::note("embedder", detail, Some(MULTILINGUAL.to_owned()))
-                }
-                None => Check::ok("embedder", described(embedder, "")),
-            };
+            let Some(main) = main else { return Check::ok("embedder", detail) };
+            let detail = format!("{detail}; it reads English best, and most notes are in {}", main.name);
+            return Check::note("embedder", detail, Some(MULTILINGUAL.to_owned()));
         };
         let price = match server.price {
             Some(0) => "free".to_owned(),

@@ -94,9 +94,9 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
 
 /// Returns a walk that enters no folder whose ignore files cannot be read, and notes these; `None` if `root` is one.
 fn walker(root: &Path, refused: &RefusedFolders) -> Option<WalkBuilder> {
-    // The walk reads the ignore files of all folders above the root as well, and asks its filter about none of them.
-    let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
-    if !refused.may_enter(root) || !canonical_root.ancestors().skip(1).all(|above| refused.may_enter(above)) {
+    // The walk reads the ignore files of the root and of all folders above it, and asks its filter about none of them.
+    let resolved = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    if !refused.may_enter(root) || !resolved.ancestors().skip(1).all(|above| refused.may_enter(above)) {
         return None;
     }
     let mut walker = WalkBuilder::new(root);
@@ -132,9 +132,9 @@ impl RefusedFolders {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns the folders as left out. One above the root keeps the whole root from being read, whose path is empty.
     fn skipped(&self, root: &Path) -> Vec<Skipped> {
         let skipped = |(folder, name): (PathBuf, &str)| {
-            // A folder above the root keeps all of it from being read.
             let (path, name) = match folder.strip_prefix(root) {
                 Ok(path) => (path, PathBuf::from(name)),
                 Err(_) => (Path::new(""), folder.join(name)),

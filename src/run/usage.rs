@@ -13,12 +13,10 @@ const NANO: f64 = 1e9;
 /// Reads the usage of a run.
 pub(crate) async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
     let mut table = usage_of_calls(&journal.calls_in_short(run).await?);
-    for (node, lookups, known) in journal.lookup_counts(run).await? {
-        let of_node = table.by_node.entry(node.to_string()).or_default();
-        for usage in [&mut table.total, of_node] {
-            usage.tool_calls += lookups;
-            usage.cache_hits += known;
-        }
+    for (node, tool_calls, cache_hits) in journal.lookup_counts(run).await? {
+        let lookups = UsageTotals { tool_calls, cache_hits, ..UsageTotals::default() };
+        add(&mut table.total, &lookups);
+        add(table.by_node.entry(node.to_string()).or_default(), &lookups);
     }
     Ok(table)
 }
