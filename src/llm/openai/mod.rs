@@ -211,9 +211,13 @@ impl OpenAiModel {
                 Ok(reply) => return Ok(reply),
                 Err(failed) => failed,
             };
-            match request::looser(support, prompt).filter(|_| is_of_schema) {
-                Some(looser) => support = self.loosen(prompt, looser, &error),
-                None => return Err(error),
+            let looser = request::looser(support, prompt).filter(|_| is_of_schema);
+            if let Some(looser) = looser {
+                support = self.loosen(prompt, looser, &error);
+            }
+            // A refusal that may have been paid for is charged before the caller sends the prompt again.
+            if looser.is_none() || matches!(error, ModelError::Unknown { .. }) {
+                return Err(error);
             }
         }
     }

@@ -403,6 +403,20 @@ async fn schema_that_the_endpoint_refuses_becomes_part_of_the_prompt_and_is_not_
 }
 
 #[tokio::test]
+async fn refusal_of_a_schema_that_counts_output_tokens_is_charged_before_the_prompt_is_sent_again() {
+    let body = r#"{"error":{"code":400,"message":"failed to parse grammar"},"usage":{"prompt_tokens":9,"completion_tokens":9}}"#;
+    let server = ModelServer::start(|request| match request.json["response_format"]["type"].as_str() {
+        Some("json_schema") => Response::text(400, body),
+        _ => chat_reply(r#"{"what": "a valve"}"#, 1, 1),
+    });
+    let model = model(settings(&server, Api::Chat));
+    let error = model.send(&with_schema()).await.unwrap_err();
+    assert!(matches!(error, ModelError::Unknown { .. }), "{error:?}");
+    assert_eq!(server.count(), 1, "the caller decides whether to pay for another request");
+    assert_eq!(model.send(&with_schema()).await.unwrap().text, r#"{"what": "a valve"}"#);
+}
+
+#[tokio::test]
 async fn endpoint_that_refuses_every_form_is_told_in_words_and_an_error_that_stays_is_returned() {
     let only_schemas = ModelServer::start(|request| match request.json["response_format"]["type"].as_str() {
         Some(_) => Response::text(400, r#"{"error":"'response_format.type' must be 'text'"}"#),
