@@ -106,6 +106,10 @@ const REFERRING: [&str; 23] = [
     "Once ",
 ];
 
+/// Openings of a lead-in that is not understood without the unit before it: "For example:" above a block of code. "These
+/// are:" refers to what follows.
+const REFERRING_LEAD_INS: [&str; 5] = ["For example", "For instance", "In this case", "Instead", "Otherwise"];
+
 /// Openings of a later step of a procedure.
 const CONTINUING: [&str; 16] = [
     "Then",
@@ -444,7 +448,7 @@ fn words_in<'a>(text: &str, words: impl IntoIterator<Item = &'a String>, splitte
     found
 }
 
-/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit, and the
+/// Extends units that refer to the one before them ("So, what is the difference?") to that unit, and the
 /// paragraph after code that is included from another file: such code is no unit, and the paragraph that introduces it
 /// would lead nowhere.
 fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
@@ -456,8 +460,10 @@ fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
             let between = text.get(before.range.end..unit.range.start).unwrap_or_default();
             ends_open(&text[before.range.clone()]) && !between.trim().is_empty()
         };
-        let refers = unit.kind == UnitKind::Paragraph
-            && (before.is_some_and(is_open) || REFERRING.iter().any(|opening| own.starts_with(opening)));
+        let is_paragraph = unit.kind == UnitKind::Paragraph;
+        let openings = if is_paragraph { &REFERRING[..] } else { &REFERRING_LEAD_INS[..] };
+        let refers =
+            is_paragraph && before.is_some_and(is_open) || openings.iter().any(|opening| own.starts_with(opening));
         if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
             unit.range.start = before.range.start;
             unit.heading = before.heading;
@@ -937,6 +943,15 @@ mod tests {
         let document = "# Valves\n\nA valve of brass lasts.\n\nSo, what closes a brass valve? The night rule does.\n";
         let found = picked(document, "What closes a brass valve at night?");
         assert!(found[0].quotes[0].quote.starts_with("A valve of brass lasts."));
+    }
+
+    #[test]
+    fn example_is_shown_with_the_paragraph_that_it_is_an_example_of() {
+        let document = "# Valves\n\nThe valve stays open for one night with the flag of the pump.\n\nFor \
+                        example:\n\n```sh\npump --open valve --night\n```\n";
+        let found = picked(document, "How do I keep the pump valve open for a night?");
+        let quote = quotes(&found[0])[0];
+        assert!(quote.starts_with("The valve stays open") && quote.ends_with("--night\n```"), "{quote}");
     }
 
     #[test]
