@@ -484,14 +484,16 @@ impl Pick for Picker {
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
+        names: &'a [String],
         readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-        let (searcher, node, question, readings) = (self.0.clone(), node.clone(), question.clone(), readings.to_vec());
+        let (searcher, node, question) = (self.0.clone(), node.clone(), question.clone());
+        let (names, readings) = (names.to_vec(), readings.to_vec());
         Box::pin(async move {
             let failed = |reason: String| SourceError::Failed { name: "embedder".to_owned(), reason };
             let picked = tokio::task::spawn_blocking(move || {
                 let embedder = searcher.companion().map(AsRef::as_ref);
-                pick(&node, &question, &readings, searcher.splitter(), embedder)
+                pick(&node, &question, &names, &readings, searcher.splitter(), embedder)
             });
             picked.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
         })

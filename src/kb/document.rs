@@ -287,28 +287,30 @@ impl Document {
         if self.is_plain_text() {
             return None;
         }
-        let mut text = String::new();
+        let mut text = HeadingText::default();
         let mut inside = false;
         // Open elements. A heading below one, such as a quote, is not that of the document.
         let mut depth = 0_usize;
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
+            if inside {
+                text.take(&event);
+            }
             match event {
                 Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) if depth == 0 => {
-                    text.clear();
+                    text = HeadingText::default();
                     inside = true;
                     depth += 1;
                 }
                 Event::End(TagEnd::Heading(HeadingLevel::H1)) if inside => {
                     inside = false;
                     depth -= 1;
-                    let title = shorten(&text);
+                    let title = shorten(text.as_str());
                     if !title.is_empty() {
                         return Some(title);
                     }
                 }
                 Event::Start(_) => depth += 1,
                 Event::End(_) => depth -= 1,
-                event if inside => push_plain(&mut text, &event),
                 _ => {}
             }
         }
@@ -513,12 +515,29 @@ pub(super) fn markdown_events(text: &str) -> impl Iterator<Item = (Event<'_>, Ra
     Parser::new_ext(text, options).into_offset_iter()
 }
 
-/// Appends the visible text of an inline event.
-pub(super) fn push_plain(text: &mut String, event: &Event<'_>) {
-    match event {
-        Event::Text(part) | Event::Code(part) => text.push_str(part),
-        Event::SoftBreak | Event::HardBreak => text.push(' '),
-        _ => {}
+/// The visible text of a heading. The names of its images, such as badges, count only if it has nothing else.
+#[derive(Default)]
+pub(crate) struct HeadingText {
+    text: String,
+    images: String,
+    is_image: bool,
+}
+
+impl HeadingText {
+    /// Takes an event inside the heading.
+    pub(crate) fn take(&mut self, event: &Event<'_>) {
+        let text = if self.is_image { &mut self.images } else { &mut self.text };
+        match event {
+            Event::Text(part) | Event::Code(part) => text.push_str(part),
+            Event::SoftBreak | Event::HardBreak => text.push(' '),
+            Event::Start(Tag::Image { .. }) => self.is_image = true,
+            Event::End(TagEnd::Image) => self.is_image = false,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        if self.text.trim().is_empty() { &self.images } else { &self.text }
     }
 }
 

@@ -8,6 +8,7 @@
 //! earlier run. The next run therefore completes a run that was killed or cancelled at any point.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -1083,10 +1084,10 @@ fn chunk_rows(
     rows.collect()
 }
 
-/// Returns title, aliases and file name, without duplicates.
+/// Returns title, aliases and the name of the file, or of its folder, without duplicates.
 fn names(document: &Document) -> Vec<String> {
     let mut names = vec![document.title.clone()];
-    for name in document.aliases.iter().map(String::as_str).chain([file_stem(&document.path)]) {
+    for name in document.aliases.iter().map(String::as_str).chain([file_name(&document.path)]) {
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
@@ -1094,8 +1095,16 @@ fn names(document: &Document) -> Vec<String> {
     names
 }
 
+/// Returns the name of a file without its extension, or that of its folder if the file introduces it.
+fn file_name(path: &str) -> &str {
+    let folder = Path::new(path).parent().and_then(Path::file_name).and_then(OsStr::to_str);
+    let stem = file_stem(path);
+    let introduces = ["readme", "index", "_index"].iter().any(|own| own.eq_ignore_ascii_case(stem));
+    folder.filter(|_| introduces).unwrap_or(stem)
+}
+
 fn file_stem(path: &str) -> &str {
-    Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or(path)
+    Path::new(path).file_stem().and_then(OsStr::to_str).unwrap_or(path)
 }
 
 /// Returns the text of a chunk as embedded.

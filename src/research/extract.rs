@@ -26,11 +26,13 @@ const MAX_PASSAGES: usize = 10;
 
 /// Picks the units that answer a question. CPU-bound: implementations run it on a blocking thread.
 pub trait Pick: Send + Sync {
-    /// Returns units, best first, with quotes numbered from 1 and not yet checked.
+    /// Returns units, best first, with quotes numbered from 1 and not yet checked. `names` are the words of the
+    /// question that name documents.
     fn pick<'a>(
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
+        names: &'a [String],
         readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
@@ -103,11 +105,11 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             // The search has corrected misspelt words, so only the corrected ones occur in its hits.
             let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
             let question = corrected.as_ref().unwrap_or(question);
-            let picked = picker.pick(node, question, &readings(&passages, source).await).await?;
+            let picked = picker.pick(node, question, &found.names, &readings(&passages, source).await).await?;
             let best = picked.first();
             found.support = match found.odds.zip(best.and_then(|best| best.matches)) {
                 // About the subject, but without the value that is asked for: shown as the closest passages.
-                _ if lacks_value(question, &picked) => Support::Weak,
+                _ if lacks_value(question, &found.names, &picked) => Support::Weak,
                 // Whether a thing is so cannot be said by notes without a word for it: they would answer another thing.
                 _ if found.lacks_word && !found.is_reranked && asks_whether(question) => Support::Weak,
                 // Support was judged by the first passages; the unit may stand in a later one.
@@ -228,6 +230,7 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             _: &'a Question,
+            _: &'a [String],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let document = readings[0].document.clone();

@@ -171,13 +171,16 @@ struct Sought {
     /// The stem of the noun after "how many".
     counted: Option<String>,
     code_words: Vec<CodeWord>,
+    /// Its words that name documents.
+    names: Vec<CodeWord>,
 }
 
 impl Sought {
-    fn of(question: &str, splitter: &WordSplitter) -> Self {
+    fn of(question: &str, names: &[String], splitter: &WordSplitter) -> Self {
         let counted = counted(question).map(|noun| splitter.stem(&noun));
         let code_words = CodeWord::all(question, splitter);
-        Self { asked: AnswerKind::of(question), wanted: Wanted::of(question), counted, code_words }
+        let names = names.iter().map(|name| CodeWord::of_name(name, splitter)).collect();
+        Self { asked: AnswerKind::of(question), wanted: Wanted::of(question), counted, code_words, names }
     }
 
     fn value_in(&self, sentence: &Sentence, splitter: &WordSplitter) -> Value {
@@ -243,7 +246,8 @@ impl UnitCandidate<'_> {
     }
 }
 
-/// Picks the units that best answer the question, best first, without duplicates. Quotes are numbered from 1.
+/// Picks the units that best answer the question, best first, without duplicates. Quotes are numbered from 1. `names`
+/// are the words of the question that name documents.
 ///
 /// # Errors
 ///
@@ -251,11 +255,12 @@ impl UnitCandidate<'_> {
 pub(crate) fn pick(
     node: &NodeId,
     question: &Question,
+    names: &[String],
     readings: &[DocumentHits],
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
-    let sought = Sought::of(question.as_str(), splitter);
+    let sought = Sought::of(question.as_str(), names, splitter);
     let (mut candidates, weights) = candidates(readings, question.as_str(), &sought, splitter);
     // Taken before the candidates are limited, since a step is read with those around it.
     let steps: Vec<_> = if sought.asked == AnswerKind::Steps {
@@ -303,8 +308,8 @@ pub(crate) fn pick(
 }
 
 /// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or a code word
-/// that it names. The units are then about the subject but do not answer.
-pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
+/// or document that it names. The units are then about the subject but do not answer.
+pub(super) fn lacks_value(question: &Question, names: &[String], picked: &[Picked]) -> bool {
     let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
     let wanted = Wanted::of(question.as_str());
     let splitter = WordSplitter::default();
@@ -314,8 +319,9 @@ pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
             word.is_in(&text, &splitter.stems(&text))
         })
     };
-    wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote)))
-        || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
+    let code_words = CodeWord::all(question.as_str(), &splitter).into_iter().filter(|word| word.has_sign);
+    let mut named = code_words.chain(names.iter().map(|name| CodeWord::of_name(name, &splitter)));
+    wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote))) || !named.all(|word| has_word(&word))
 }
 
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.
@@ -379,6 +385,7 @@ fn candidates<'a>(
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
+    keep_named(&mut candidates, &sought.names, splitter);
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
@@ -399,20 +406,31 @@ fn unescaped(text: &str) -> String {
     text.replace('\\', "").to_lowercase()
 }
 
+/// Drops the units that mention no document named in the question, if others do. They are about something else, however
+/// well their other words match.
+fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[CodeWord], splitter: &WordSplitter) {
+    let mentions = |candidate: &UnitCandidate<'_>| has(candidate, names, splitter).contains(&true);
+    if candidates.iter().any(mentions) {
+        candidates.retain(mentions);
+    }
+}
+
+/// Returns which code words a unit has, in its text, its headings or its path.
+fn has(candidate: &UnitCandidate<'_>, code_words: &[CodeWord], splitter: &WordSplitter) -> Vec<bool> {
+    let around = format!("{} {}", candidate.headings(), candidate.reading.document.place.for_people());
+    let text = unescaped(&format!("{around} {}", candidate.text()));
+    let mut words = splitter.stems(&around);
+    words.extend(candidate.words.iter().cloned());
+    code_words.iter().map(|word| word.is_in(&text, &words)).collect()
+}
+
 /// Sets which share of the code words of the question each unit lacks, of those that some unit has.
 #[expect(clippy::cast_precision_loss, reason = "a question has few words")]
 fn mark_lacking(candidates: &mut [UnitCandidate<'_>], code_words: &[CodeWord], splitter: &WordSplitter) {
     if code_words.is_empty() {
         return;
     }
-    let has = |candidate: &UnitCandidate<'_>| -> Vec<bool> {
-        let around = format!("{} {}", candidate.headings(), candidate.reading.document.place.for_people());
-        let text = unescaped(&format!("{around} {}", candidate.text()));
-        let mut words = splitter.stems(&around);
-        words.extend(candidate.words.iter().cloned());
-        code_words.iter().map(|word| word.is_in(&text, &words)).collect()
-    };
-    let found: Vec<_> = candidates.iter().map(has).collect();
+    let found: Vec<_> = candidates.iter().map(|candidate| has(candidate, code_words, splitter)).collect();
     let is_known = |at: usize| found.iter().any(|has| has[at]);
     let known: Vec<_> = (0..code_words.len()).filter(|at| is_known(*at)).collect();
     for (candidate, has) in candidates.iter_mut().zip(&found) {
@@ -866,7 +884,7 @@ mod tests {
             Passage { id: "c".into(), place, label: Label::Internal, snippet: String::new(), text, score: 1.0 };
         let reading = DocumentHits { hits: vec![(0..document.len(), 1.0)], document: passage };
         let question = question.parse().unwrap();
-        pick(&NodeId::numbered(1), &question, &[reading], &WordSplitter::default(), None).unwrap()
+        pick(&NodeId::numbered(1), &question, &[], &[reading], &WordSplitter::default(), None).unwrap()
     }
 
     fn quotes(found: &Picked) -> Vec<&str> {
@@ -957,7 +975,7 @@ mod tests {
     #[test]
     fn question_for_a_value_is_not_answered_by_units_without_one() {
         let lacks =
-            |document: &str, question: &str| lacks_value(&question.parse().unwrap(), &picked(document, question));
+            |document: &str, question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));
         let document = "# Valves\n\nBrass valves arrived in a later version of the garden.\n";
         assert!(lacks(document, "Which version introduced brass valves?"));
         assert!(!lacks(document, "Why did the garden introduce brass valves?"));

@@ -204,9 +204,10 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             question: &'a Question,
+            names: &'a [String],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-            let picked = pick(node, question, readings, &WordSplitter::default(), None).unwrap();
+            let picked = pick(node, question, names, readings, &WordSplitter::default(), None).unwrap();
             Box::pin(std::future::ready(Ok(picked)))
         }
     }

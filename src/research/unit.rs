@@ -12,6 +12,7 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
 use crate::base::line::{is_directive, is_tag};
 use crate::base::word::count_words;
+use crate::kb::document::HeadingText;
 
 /// Longest paragraph that becomes the lead-in of a block as a whole, in bytes. Of a longer one only the last sentence
 /// does.
@@ -148,7 +149,7 @@ fn sentences_in(document: &str, range: &Range<usize>, split: fn(&str) -> Vec<Sen
 struct BlockCollector {
     units: Vec<Unit>,
     depth: usize,
-    headings: Vec<(HeadingLevel, String)>,
+    headings: Vec<(HeadingLevel, HeadingText)>,
     section: usize,
     is_heading: bool,
     /// Where the last heading begins, until a unit follows it.
@@ -157,12 +158,15 @@ struct BlockCollector {
 
 impl BlockCollector {
     fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
+        if let Some((_, heading)) = self.headings.last_mut().filter(|_| self.is_heading) {
+            heading.take(event);
+        }
         match event {
             Event::Start(tag) => {
                 match (self.depth, tag) {
                     (0, Tag::Heading { level, .. }) => {
                         self.headings.retain(|(above, _)| above < level);
-                        self.headings.push((*level, String::new()));
+                        self.headings.push((*level, HeadingText::default()));
                         self.section += 1;
                         self.is_heading = true;
                         self.heading = Some(range.start);
@@ -185,11 +189,6 @@ impl BlockCollector {
                 self.depth = self.depth.saturating_sub(1);
                 self.is_heading &= !matches!(tag, TagEnd::Heading(_));
             }
-            Event::Text(text) | Event::Code(text) if self.is_heading => {
-                if let Some((_, title)) = self.headings.last_mut() {
-                    title.push_str(text);
-                }
-            }
             _ => {}
         }
     }
@@ -199,7 +198,7 @@ impl BlockCollector {
             kind,
             range,
             pieces: Vec::new(),
-            headings: self.headings.iter().map(|(_, title)| title.clone()).collect(),
+            headings: self.headings.iter().map(|(_, heading)| heading.as_str().to_owned()).collect(),
             heading: self.heading.take(),
             section: self.section,
             sentences: Vec::new(),

@@ -147,6 +147,9 @@ pub struct Found {
     /// Whether the source does not have one of those words, nor one in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_word: bool,
+    /// Words of the query that name documents of the source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// The query with misspelt words replaced, if it was searched instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<String>,

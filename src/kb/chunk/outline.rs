@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 
-use crate::kb::document::{Document, markdown_events, one_line, push_plain};
+use crate::kb::document::{Document, HeadingText, markdown_events, one_line};
 
 /// Headings are cut to this length.
 const MAX_HEADING_CHARS: usize = 200;
@@ -63,7 +63,7 @@ struct Outline<'a> {
     leaves: Vec<Leaf>,
     line: LineCursor<'a>,
     depth: usize,
-    heading: Option<String>,
+    heading: Option<HeadingText>,
     table: Option<usize>,
 }
 
@@ -75,21 +75,20 @@ impl<'a> Outline<'a> {
     }
 
     fn read(&mut self, event: &Event<'_>, range: Range<usize>) {
+        if let Some(heading) = &mut self.heading {
+            heading.take(event);
+        }
         match event {
             Event::Start(tag) => self.open(tag, range),
             Event::End(tag) => self.close(*tag, range),
             Event::Rule => self.begin(range.start, LeafKind::Text),
-            event => {
-                if let Some(heading) = &mut self.heading {
-                    push_plain(heading, event);
-                }
-            }
+            _ => {}
         }
     }
 
     fn open(&mut self, tag: &Tag<'_>, range: Range<usize>) {
         match tag {
-            Tag::Heading { .. } if self.depth == 0 => self.heading = Some(String::new()),
+            Tag::Heading { .. } if self.depth == 0 => self.heading = Some(HeadingText::default()),
             Tag::Heading { .. } | Tag::Paragraph => self.begin(range.start, LeafKind::Text),
             // Indented code has no opening line.
             Tag::CodeBlock(kind) => {
@@ -126,7 +125,7 @@ impl<'a> Outline<'a> {
     }
 
     fn end_heading(&mut self, level: HeadingLevel, range: Range<usize>) {
-        let title = one_line(&self.heading.take().unwrap_or_default(), MAX_HEADING_CHARS);
+        let title = one_line(self.heading.take().unwrap_or_default().as_str(), MAX_HEADING_CHARS);
         self.begin(range.start, LeafKind::Heading { level: level as u8, title });
         self.end(range.end);
     }

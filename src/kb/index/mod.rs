@@ -445,6 +445,11 @@ impl Index {
         collect(stream, "read chunks", |columns| columns.chunks()).await
     }
 
+    /// Returns the number of documents.
+    pub(crate) async fn count_documents(&self) -> Result<usize, IndexError> {
+        self.documents.count_rows(None).await.during("count the documents")
+    }
+
     /// Returns the number of chunks.
     pub(crate) async fn count_chunks(&self) -> Result<usize, IndexError> {
         self.chunks.count_rows(None).await.during("count the chunks")

@@ -15,6 +15,8 @@ pub(crate) mod fusion;
 
 mod distinct;
 
+mod named;
+
 pub(crate) mod snippet;
 
 pub(crate) mod support;
@@ -230,6 +232,8 @@ pub(crate) struct JudgedHits {
     pub(crate) odds: Option<Odds>,
     /// Words of the query that the folder does not have.
     pub(crate) unknown: Vec<Unknown>,
+    /// Words of the query that name documents.
+    pub(crate) names: Vec<String>,
     /// The query with misspelt words replaced, if it was searched instead.
     pub(crate) corrected: Option<String>,
     /// The language of the query, if it could be detected.
@@ -517,8 +521,8 @@ impl Searcher {
         if let Some(corrected) = &corrected {
             assessed = self.find_and_assess(&self.query(corrected), options, most).await?;
         }
-        let Assessed { found, support, odds, .. } = assessed;
-        Ok(JudgedHits { found, support, odds, unknown, corrected, asked: query.language })
+        let Assessed { found, support, odds, names, .. } = assessed;
+        Ok(JudgedHits { found, support, odds, unknown, names, corrected, asked: query.language })
     }
 
     /// Resolves the path globs of the options to documents of the index.

@@ -152,6 +152,8 @@ pub(super) struct Assessed {
     pub(super) odds: Option<Odds>,
     /// Words of the query that the folder does not have.
     pub(super) unknown: Vec<String>,
+    /// Words of the query that name documents.
+    pub(super) names: Vec<String>,
 }
 
 impl Searcher {
@@ -180,8 +182,16 @@ impl Searcher {
                 (Support::judge(&signals), Odds::of(&signals))
             }
         };
-        let unknown = keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect();
-        Ok(Assessed { found, support, odds, unknown })
+        // Within a selection of files, a name selects nothing more.
+        let names = match options.paths {
+            Some(_) => Vec::new(),
+            None => self.names(query, &keys, &options.filter).await?,
+        };
+        // After the hits are judged, since the weights were fitted without these.
+        let found = self.with_named(found, query, options, &names).await?;
+        let unknown = keys.into_iter().filter(|key| !key.is_known()).map(|key| key.text).collect();
+        let names = names.into_iter().map(|name| name.word).collect();
+        Ok(Assessed { found, support, odds, unknown, names })
     }
 }
 

@@ -27,6 +27,11 @@ impl CodeWord {
         words.filter_map(found).collect()
     }
 
+    /// Returns the name of a document, which is written as it is.
+    pub(super) fn of_name(name: &str, splitter: &WordSplitter) -> Self {
+        Self { text: name.to_lowercase(), stem: splitter.stem(name), has_sign: true }
+    }
+
     /// Returns whether a text in lower case has the word, given its stems.
     pub(super) fn is_in(&self, text: &str, words: &HashSet<String>) -> bool {
         words.contains(&self.stem) || find_words(text, &self.text).is_some()
