@@ -200,9 +200,9 @@ const SPANS: [SpanShape; 9] = [
 ];
 
 /// Parts of the keys of calls that are the same in every run. Others are numbers, nodes and hashes.
-const KEY_PARTS: [&str; 23] = [
-    "clarify", "brief", "outward", "plan", "skim", "step", "shorter", "report", "output", "page", "research", "fold",
-    "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small", "web",
+const KEY_PARTS: [&str; 24] = [
+    "clarify", "brief", "outward", "plan", "skim", "step", "shorter", "report", "output", "page", "rerank", "research",
+    "fold", "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small", "web",
 ];
 
 /// Most letters of a word.
