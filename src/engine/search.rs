@@ -146,8 +146,7 @@ impl Engine {
         collections: &[String],
         is_cost_limited: bool,
     ) -> Result<Searcher, EngineError> {
-        let reranker = self.reranker()?;
-        let Some(reranker) = reranker else { return Ok(searcher) };
+        let Some(reranker) = self.reranker()? else { return Ok(searcher) };
         let mut searched = searcher.index().manifest().collections.keys();
         let closed =
             searched.find(|name| (collections.is_empty() || collections.contains(name)) && self.is_local_only(name));
@@ -171,6 +170,7 @@ impl Engine {
         Ok(reranker.map(|reranker| Listwise { candidates: reranker.candidates, timeout: reranker.timeout }))
     }
 
+    /// Returns the reranker of the settings, which is made once.
     fn reranker(&self) -> Result<Option<&Arc<Reranker>>, EngineError> {
         // Making it can fail, and `OnceLock::get_or_try_init` is not stable.
         let reranker = match self.opened.reranker.get() {

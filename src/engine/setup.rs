@@ -79,6 +79,7 @@ pub(super) struct Prepared {
 /// Resources of a run, except for its store.
 pub(super) struct Setup {
     pub(super) searcher: Searcher,
+    /// See [`RunSettings::rerank`].
     listwise: Option<Listwise>,
     models: Option<Models>,
     pub(super) jobs: Option<Arc<DeepResearch>>,
@@ -237,7 +238,7 @@ impl Engine {
         // The mode of the settings is for searches of the user, not for those of a run.
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(searcher.index(), &scope.collections)?;
-        // Such a run orders the hits of its workers itself, in calls that it pays for.
+        // A run whose model reranks asks it itself, for the searches of its workers only.
         let listwise = self.listwise()?.filter(|_| models.is_some());
         let searcher = match listwise {
             Some(_) => searcher,

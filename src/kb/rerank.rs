@@ -1,5 +1,5 @@
 //! Reranks the first hits of a search with a model that reads query and passage together: on this machine, or behind a
-//! `/rerank` route. A run can have its language model do that instead; no search of its own asks that one.
+//! `/rerank` route. `model = "llm"` leaves it to the language model of a run, which only the run itself can ask.
 //!
 //! Of servers, Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One
 //! attempt is made for each search: its user waits for it, and the fused order is a good answer.
@@ -133,7 +133,7 @@ pub(crate) enum RerankError {
     #[error("{}", with_causes(.0))]
     Here(#[from] CrossEncoderError),
     /// Only a run asks its language model.
-    #[error("only a run with a language model has it rerank")]
+    #[error("only a run with a language model uses it")]
     OfRun,
     /// A blocking task panicked.
     #[error("reranking task panicked")]
@@ -165,7 +165,7 @@ pub(crate) struct Reranker {
 enum Backend {
     Here(Arc<CrossEncoder>),
     Server(Box<RerankServer>),
-    /// In the calls of a run, which this module does not know.
+    /// In calls of a run, which makes them itself.
     Run,
 }
 
@@ -277,7 +277,7 @@ impl Reranker {
         matches!(self.backend, Backend::Server(_))
     }
 
-    /// Returns whether it is the language model of a run, which asks it in calls of its own.
+    /// Returns whether it is the language model of a run, which the run asks in calls of its own.
     pub(crate) fn is_of_run(&self) -> bool {
         matches!(self.backend, Backend::Run)
     }
@@ -407,6 +407,7 @@ mod tests {
         for (base_url, model) in [
             (None, "fastembed:BGERerankBase"),
             (Some("http://127.0.0.1:9"), "fastembed:BGERerankerBase"),
+            (Some("http://127.0.0.1:9"), OF_RUN),
             (None, "bge-reranker-base"),
         ] {
             let options = RerankOptions {
@@ -416,6 +417,19 @@ mod tests {
             };
             let error = options.resolve(&Environment::default(), clock.clone(), local).unwrap_err();
             assert!(error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn language_model_of_a_run_scores_nothing_for_a_search() {
+        let options = RerankOptions { model: Some(OF_RUN.into()), ..RerankOptions::default() };
+        let clock = Arc::new(ManualClock::at(Moment(5)));
+        let reranker = options.resolve(&Environment::default(), clock, local).unwrap().unwrap();
+        assert!(reranker.is_of_run() && !reranker.is_server());
+        assert_eq!((reranker.candidates, reranker.timeout), (CANDIDATES, LOCAL_TIMEOUT));
+        for _ in 0..5 {
+            let error = reranker.scores("q", &["a"]).await.unwrap_err();
+            assert!(matches!(error, RerankError::OfRun), "{error}");
         }
     }
 

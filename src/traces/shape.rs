@@ -359,6 +359,7 @@ mod tests {
         for (key, exported) in [
             ("n3/step/2/repair", "n3/step/2/repair"),
             ("n2/page/0123456789ab", "n2/page/0123456789ab"),
+            ("n2/rerank/0123456789ab", "n2/rerank/0123456789ab"),
             ("group/Reactor cooling/1/2", "group"),
             ("fold/1/n3/public", "fold/1/n3/public"),
             ("n2/web/step/1", "n2/web/step/1"),
