@@ -78,6 +78,7 @@ async fn measure(nodes: usize, delay: Duration) {
         collections: BTreeSet::new(),
         follows: None,
         reuse: false,
+        rerank: None,
         has_own_plan: false,
         outside: String::new(),
         servers: Vec::new(),

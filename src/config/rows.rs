@@ -208,13 +208,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own(
         "rerank.model",
         Kind::Name,
-        "`fastembed:MODEL` or `fastembed:FOLDER` for a model on this machine; else its name at the server",
+        "`fastembed:MODEL` or `fastembed:FOLDER` for a model on this machine; `llm` for the language model of a run; \
+         else its name at the server",
         "the only one of the server",
     ),
     own("rerank.api", Kind::OneOf(&["cohere", "tei"]), "form of the requests", "`cohere`"),
     own("rerank.key_env", Kind::Variable, KEY_ENV, "no key"),
     own("rerank.candidates", Kind::Whole { least: 2, most: 100 }, "hits that are reranked", "20"),
-    own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "10; 30 on this machine"),
+    own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "10; 30 on this machine and for `llm`"),
     own("rerank.local", Kind::Bool, LOCAL, "only servers on this machine"),
     own("deep_research.provider", Kind::OneOf(&["openai"]), "service that carries out the jobs", "`openai`"),
     own(

@@ -69,7 +69,7 @@ fn is_same(state: &RunState, new: &RunSettings) -> bool {
     is_plain
         && (&old.request, &old.follows, &old.models) == (&new.request, &new.follows, &new.models)
         && (&old.source_version, &old.outside, &old.servers) == (&new.source_version, &new.outside, &new.servers)
-        && old.is_open == new.is_open
+        && (old.is_open, old.rerank) == (new.is_open, new.rerank)
 }
 
 /// Returns whether a run asked the web, found something there, or could call servers, whose answers change without

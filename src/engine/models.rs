@@ -214,7 +214,11 @@ impl Engine {
             match again.iter_mut().find(|entry| shown == CrossEncoderChoice::named(&entry.name).to_string()) {
                 Some(entry) => entry.is_used = true,
                 None => {
-                    let place = if reranker.is_server() { "a server" } else { "a folder of this machine" };
+                    let place = match () {
+                        () if reranker.is_of_run() => "the language model of a run",
+                        () if reranker.is_server() => "a server",
+                        () => "a folder of this machine",
+                    };
                     again
                         .insert(0, ModelEntry { is_used: true, ..ModelEntry::named(shown, place, reranker.is_here()) });
                 }

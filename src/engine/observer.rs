@@ -108,6 +108,7 @@ impl Doing {
         let text = match (node.is_some(), name) {
             (true, "step") => format!("choosing what to search and read, step {number}"),
             (true, "page") => "reading a page".to_owned(),
+            (true, "rerank") => "ordering what a search found".to_owned(),
             (true, "report") => "summing up what was found".to_owned(),
             (false, "clarify" | "brief") => "working out what the answer must cover".to_owned(),
             (false, "plan") => format!("planning round {number}"),

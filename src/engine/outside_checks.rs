@@ -66,6 +66,9 @@ impl Engine {
                 let mend = "run `dr model use NAME`, see `dr model list`".to_owned();
                 Some(Check::trouble("rerank", format!("{reranker} is not on this machine"), mend))
             }
+            Ok(Some(reranker)) if reranker.is_of_run() => {
+                Some(Check::ok("rerank", "hits of a run are reranked by its language model"))
+            }
             Ok(reranker) => reranker.map(|reranker| Check::ok("rerank", format!("hits are reranked by {reranker}"))),
             Err(error) => Some(Check::trouble("rerank", with_causes(&error), error.hint())),
         }

@@ -13,10 +13,11 @@ use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
 use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
-use crate::kb::rerank::Rerank;
+use crate::kb::rerank::{Rerank, RerankError, Reranker};
 use crate::kb::search::{
     Hit, JudgedHits, Measured, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
 };
+use crate::run::event::Listwise;
 
 /// Documents ranked per question of an evaluation.
 // The deepest figure is recall at 100.
@@ -145,19 +146,12 @@ impl Engine {
         collections: &[String],
         is_cost_limited: bool,
     ) -> Result<Searcher, EngineError> {
-        // Making it can fail, and `OnceLock::get_or_try_init` is not stable.
-        let reranker = match self.opened.reranker.get() {
-            Some(known) => known,
-            None => {
-                let made = self.settings.reranker()?.map(Arc::new);
-                self.opened.reranker.get_or_init(|| made)
-            }
-        };
-        let Some(reranker) = reranker else { return Ok(searcher) };
+        let Some(reranker) = self.reranker()? else { return Ok(searcher) };
         let mut searched = searcher.index().manifest().collections.keys();
         let closed =
             searched.find(|name| (collections.is_empty() || collections.contains(name)) && self.is_local_only(name));
         let withheld = match closed {
+            _ if reranker.is_of_run() => Some(RerankError::OfRun.to_string()),
             _ if reranker.is_server() && self.settings.is_offline() => Some("offline".to_owned()),
             _ if reranker.is_local() => None,
             Some(name) => Some(format!("`{name}` is only for models of your own")),
@@ -168,6 +162,25 @@ impl Engine {
             Some(reason) => Rerank::Withheld(format!("{reranker} was not used: {reason}")),
             None => Rerank::By(Arc::clone(reranker)),
         }))
+    }
+
+    /// Returns how the language model of a run reranks the hits of its workers; `None` if it does not.
+    pub(super) fn listwise(&self) -> Result<Option<Listwise>, EngineError> {
+        let reranker = self.reranker()?.filter(|reranker| reranker.is_of_run());
+        Ok(reranker.map(|reranker| Listwise { candidates: reranker.candidates, timeout: reranker.timeout }))
+    }
+
+    /// Returns the reranker of the settings, which is made once.
+    fn reranker(&self) -> Result<Option<&Arc<Reranker>>, EngineError> {
+        // Making it can fail, and `OnceLock::get_or_try_init` is not stable.
+        let reranker = match self.opened.reranker.get() {
+            Some(known) => known,
+            None => {
+                let made = self.settings.reranker()?.map(Arc::new);
+                self.opened.reranker.get_or_init(|| made)
+            }
+        };
+        Ok(reranker.as_ref())
     }
 
     /// Returns a searcher whose queries stay on machines of the user if a collection that is searched is `local_only`

@@ -28,7 +28,7 @@ use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::background::DeepResearch;
 use crate::run::budget::{BudgetLimits, LimitsByPlan, PlanShare};
-use crate::run::event::{Followed, Instead, InternalText, RunSettings};
+use crate::run::event::{Followed, Instead, InternalText, Listwise, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
 use crate::run::recall::{Recall, RecallError};
 use crate::run::store::Store;
@@ -79,6 +79,8 @@ pub(super) struct Prepared {
 /// Resources of a run, except for its store.
 pub(super) struct Setup {
     pub(super) searcher: Searcher,
+    /// See [`RunSettings::rerank`].
+    listwise: Option<Listwise>,
     models: Option<Models>,
     pub(super) jobs: Option<Arc<DeepResearch>>,
     sources: Sources,
@@ -155,6 +157,7 @@ impl Engine {
             collections: setup.collections.clone(),
             follows,
             reuse: self.settings.values.reuse && !request.fresh,
+            rerank: setup.listwise,
             has_own_plan: request.plan.is_some(),
             // A run that stays inside does not depend on the ways out, see `asked_before`.
             outside: if request.run.source == Some(SourceHint::Internal) { String::new() } else { setup.outside() },
@@ -235,7 +238,12 @@ impl Engine {
         // The mode of the settings is for searches of the user, not for those of a run.
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(searcher.index(), &scope.collections)?;
-        let searcher = self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?;
+        // A run whose model reranks asks it itself, for the searches of its workers only.
+        let listwise = self.listwise()?.filter(|_| models.is_some());
+        let searcher = match listwise {
+            Some(_) => searcher,
+            None => self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?,
+        };
         let Origins { collections, has_server_text } = origins;
         let collections = self.collections(&searcher, scope, collections);
         let searcher = self.fenced(searcher, &collections);
@@ -255,7 +263,7 @@ impl Engine {
         let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline, servers };
         let asks_server = jobs.as_ref().is_some_and(|jobs| jobs.settings.terms.mcp.is_some());
         let has_server_text = has_server_text || asks_server || !sources.servers.internal.is_empty();
-        Ok(Setup { searcher, models, jobs, sources, collections, has_server_text, set_aside_nanos })
+        Ok(Setup { searcher, listwise, models, jobs, sources, collections, has_server_text, set_aside_nanos })
     }
 
     /// Completes the resources of a run.

@@ -1,5 +1,5 @@
 //! Reranks the first hits of a search with a model that reads query and passage together: on this machine, or behind a
-//! `/rerank` route.
+//! `/rerank` route. `model = "llm"` leaves it to the language model of a run, which only the run itself can ask.
 //!
 //! Of servers, Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One
 //! attempt is made for each search: its user waits for it, and the fused order is a good answer.
@@ -29,7 +29,10 @@ const CANDIDATES: usize = 20;
 /// Time-out of one request, unless the settings say otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time-out of a model on this machine, which is loaded for the first search.
+/// Value of `model` for the language model of a run.
+const OF_RUN: &str = "llm";
+
+/// Time-out of a language model, and of a model on this machine, which is loaded for the first search.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest reply read, in bytes. The scores of 100 candidates take a few thousand; the rest is for servers that repeat
@@ -42,7 +45,7 @@ const MAX_REPLY_BYTES: usize = 1 << 20;
 pub(crate) struct RerankOptions {
     /// Address to which `/rerank` is appended.
     pub(crate) base_url: Option<String>,
-    /// A model on this machine, or the name of one at the server; `None` if that has only one.
+    /// A model on this machine, [`OF_RUN`], or the name of one at the server; `None` if that has only one.
     pub(crate) model: Option<String>,
     /// Form of the requests.
     #[serde(default)]
@@ -81,7 +84,7 @@ pub enum RerankSettingsError {
     #[error("no `base_url`, and no `model` of this machine")]
     NoAddress,
     /// There are both.
-    #[error("`{model}` is a model of this machine, and `base_url` names a server")]
+    #[error("`{model}` is not asked at a server, and `base_url` names one")]
     Both { model: String },
     /// No model of this machine has that name.
     #[error(transparent)]
@@ -129,6 +132,9 @@ pub(crate) enum RerankError {
     /// The model of this machine cannot be used.
     #[error("{}", with_causes(.0))]
     Here(#[from] CrossEncoderError),
+    /// Only a run asks its language model.
+    #[error("only a run with a language model uses it")]
+    OfRun,
     /// A blocking task panicked.
     #[error("reranking task panicked")]
     Task(#[source] tokio::task::JoinError),
@@ -140,14 +146,15 @@ pub(crate) enum RerankError {
 impl Guarded for RerankError {
     /// Every failure counts: a search that waits for a time-out first is not worth its order.
     fn health(&self) -> Health {
-        if matches!(self, Self::Open(_)) { Health::Unknown } else { Health::Down }
+        if matches!(self, Self::Open(_) | Self::OfRun) { Health::Unknown } else { Health::Down }
     }
 }
 
 /// A model that reranks.
 pub(crate) struct Reranker {
     backend: Backend,
-    timeout: Duration,
+    /// Time-out of one request.
+    pub(crate) timeout: Duration,
     /// Hits that are reranked.
     pub(crate) candidates: usize,
     clock: Arc<dyn Clock>,
@@ -158,6 +165,8 @@ pub(crate) struct Reranker {
 enum Backend {
     Here(Arc<CrossEncoder>),
     Server(Box<RerankServer>),
+    /// In calls of a run, which makes them itself.
+    Run,
 }
 
 /// A reranking server.
@@ -181,6 +190,7 @@ impl fmt::Display for Reranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.backend {
             Backend::Here(model) => write!(f, "{model}"),
+            Backend::Run => f.write_str(OF_RUN),
             Backend::Server(server) => match &server.model {
                 Some(model) => write!(f, "{model} at {}", server.address),
                 None => write!(f, "{}", server.address),
@@ -218,8 +228,11 @@ impl RerankOptions {
         if *self == Self::default() {
             return Ok(None);
         }
+        let is_of_run = self.model.as_deref() == Some(OF_RUN);
         let named = self.model.as_deref().and_then(CrossEncoderChoice::parse).transpose()?;
         let (backend, timeout) = match (named, &self.base_url) {
+            (None, Some(_)) if is_of_run => return Err(RerankSettingsError::Both { model: OF_RUN.to_owned() }),
+            (None, None) if is_of_run => (Backend::Run, LOCAL_TIMEOUT),
             (Some(model), Some(_)) => return Err(RerankSettingsError::Both { model: model.to_string() }),
             (Some(model), None) => (Backend::Here(Arc::new(here(model))), LOCAL_TIMEOUT),
             (None, Some(address)) => (Backend::Server(Box::new(self.server(address, environment)?)), TIMEOUT),
@@ -254,6 +267,8 @@ impl Reranker {
         match &self.backend {
             Backend::Here(_) => true,
             Backend::Server(server) => server.is_local,
+            // The engine checks the models of each run.
+            Backend::Run => false,
         }
     }
 
@@ -262,11 +277,16 @@ impl Reranker {
         matches!(self.backend, Backend::Server(_))
     }
 
+    /// Returns whether it is the language model of a run, which the run asks in calls of its own.
+    pub(crate) fn is_of_run(&self) -> bool {
+        matches!(self.backend, Backend::Run)
+    }
+
     /// Returns whether it can be asked: a model of this machine may not be downloaded yet.
     pub(crate) fn is_here(&self) -> bool {
         match &self.backend {
             Backend::Here(model) => model.is_here(),
-            Backend::Server(_) => true,
+            Backend::Server(_) | Backend::Run => true,
         }
     }
 
@@ -280,6 +300,7 @@ impl Reranker {
             match &self.backend {
                 Backend::Here(model) => self.computed(model, query, texts).await,
                 Backend::Server(server) => server.asked(query, texts, self.clock.deadline(self.timeout)).await,
+                Backend::Run => Err(RerankError::OfRun),
             }
         };
         self.breaker.ask(asked).await
@@ -386,6 +407,7 @@ mod tests {
         for (base_url, model) in [
             (None, "fastembed:BGERerankBase"),
             (Some("http://127.0.0.1:9"), "fastembed:BGERerankerBase"),
+            (Some("http://127.0.0.1:9"), OF_RUN),
             (None, "bge-reranker-base"),
         ] {
             let options = RerankOptions {
@@ -395,6 +417,19 @@ mod tests {
             };
             let error = options.resolve(&Environment::default(), clock.clone(), local).unwrap_err();
             assert!(error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn language_model_of_a_run_scores_nothing_for_a_search() {
+        let options = RerankOptions { model: Some(OF_RUN.into()), ..RerankOptions::default() };
+        let clock = Arc::new(ManualClock::at(Moment(5)));
+        let reranker = options.resolve(&Environment::default(), clock, local).unwrap().unwrap();
+        assert!(reranker.is_of_run() && !reranker.is_server());
+        assert_eq!((reranker.candidates, reranker.timeout), (CANDIDATES, LOCAL_TIMEOUT));
+        for _ in 0..5 {
+            let error = reranker.scores("q", &["a"]).await.unwrap_err();
+            assert!(matches!(error, RerankError::OfRun), "{error}");
         }
     }
 

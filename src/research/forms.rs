@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{brief, compress, digest, plan, skim, verdict, worker, writer};
+use super::{brief, compress, digest, plan, rerank, skim, verdict, worker, writer};
 use crate::llm::schema;
 
 #[test]
@@ -17,6 +17,7 @@ fn every_schema_of_a_step_has_a_strict_form_and_is_the_one_tried_with_real_serve
         ("skim", schema::of::<skim::SkimDraft>()),
         ("step", schema::of::<worker::StepDraft>()),
         ("digest", schema::of::<digest::DigestDraft>()),
+        ("order", schema::of::<rerank::OrderDraft>()),
         ("branch_report", schema::of::<compress::ReportDraft>()),
         ("verdict", schema::of::<verdict::VerdictDraft>()),
         ("outline", schema::of::<writer::OutlineDraft>()),

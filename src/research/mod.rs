@@ -53,6 +53,8 @@ mod locate;
 
 pub mod digest;
 
+pub(crate) mod rerank;
+
 pub(crate) mod skim;
 
 pub(crate) mod task;

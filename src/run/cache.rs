@@ -97,8 +97,20 @@ impl Cache {
         serde_json::from_str(&text).map_err(unreadable)
     }
 
-    /// Records the answer that a node had before its run was interrupted, unless an answer to the lookup is on record.
-    /// Returns the one on record.
+    /// Returns the recorded answer to exactly this lookup.
+    pub(crate) async fn recorded<T>(&self, lookup: &Lookup) -> Result<Option<T>, JournalError>
+    where
+        T: DeserializeOwned,
+    {
+        let Some(row) = self.known(lookup, |text| serde_json::from_str::<T>(text).is_ok()).await? else {
+            return Ok(None);
+        };
+        self.record(lookup, LookupAnswer::Known(row.id)).await?;
+        Ok(Some(serde_json::from_str(&row.result)?))
+    }
+
+    /// Records an answer that a node already has, unless an answer to the lookup is on record. Returns the one on
+    /// record.
     pub(crate) async fn keep<T>(&self, lookup: &Lookup, answer: T) -> Result<T, JournalError>
     where
         T: Serialize + DeserializeOwned,

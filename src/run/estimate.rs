@@ -32,6 +32,9 @@ const CENT: u64 = 10_000_000;
 /// Long web pages that are digested for a worker.
 const PAGES_PER_NODE: u64 = 3;
 
+/// Searches of a worker in the knowledge base whose hits are reranked, if the run has its model do that.
+const RERANKS_PER_NODE: u64 = 4;
+
 /// A job costs at least its cap divided by this. A rule of thumb.
 const JOB_SHARE: u64 = 5;
 
@@ -159,6 +162,9 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
     };
     let pages = PAGES_PER_NODE * waiting().filter(reads).count() as u64;
     let nodes = waiting().count() as u64;
+    let reranks = if state.settings.rerank.is_some() { RERANKS_PER_NODE } else { 0 };
+    let searches = |node: &&Node| !node.only_concludes() && node.source_hint != SourceHint::Web;
+    let reranks = reranks * waiting().filter(searches).count() as u64;
     // Two at most: the figures are those of usual runs, not of the worst that the limits allow.
     let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).clamp(1, 2);
     // A second round asks for what is missing only.
@@ -179,6 +185,7 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
         share(Role::Worker, (2 * nodes, 5 * most_nodes + 1), (1_500, 4_500), (200, 700)),
         share(Role::Summariser, (nodes, most_nodes), (1_500, 3_500), (300, 900)),
         share(Role::Summariser, (0, pages * rounds), (2_000, 8_000), (100, 500)),
+        share(Role::Summariser, (0, reranks * rounds), (1_500, 4_500), (50, 200)),
         share(Role::Judge, (1, rounds), (2_000, 8_000), (200, 800)),
         share(Role::Planner, (0, rounds - 1), (1_500, 4_000), (200, 800)),
         share(Role::Writer, (1, rounds + 1), (2_500, 12_000), (600, 3_000)),

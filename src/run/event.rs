@@ -4,6 +4,7 @@
 //! `#[serde(default)]`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +126,9 @@ pub struct RunSettings {
     /// Whether the run is shown quotes of earlier runs.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub reuse: bool,
+    /// How the model of the run reranks the hits of its workers; `None` if it does not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rerank: Option<Listwise>,
     /// Whether the user gave the plan (`--plan`).
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub has_own_plan: bool,
@@ -137,6 +141,15 @@ pub struct RunSettings {
     /// Why the run does not use the configured models; `None` if it uses them, or none are configured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instead: Option<Instead>,
+}
+
+/// How the model of a run reranks hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listwise {
+    /// Hits of a search that it orders.
+    pub(crate) candidates: usize,
+    /// Time-out of one call.
+    pub(crate) timeout: Duration,
 }
 
 impl RunSettings {

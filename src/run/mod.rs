@@ -39,6 +39,8 @@ pub(crate) mod background;
 
 pub(crate) mod reader;
 
+pub(crate) mod ranker;
+
 pub(crate) mod patience;
 
 pub(crate) mod servers;

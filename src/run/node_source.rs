@@ -19,6 +19,7 @@ use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, LookupTool};
 use super::patience::Patience;
+use super::ranker::{HitRanker, Unranked};
 use super::reader::PageReader;
 use super::servers::{Arguments, NodeServers};
 use crate::base::breaker::Breaker;
@@ -53,6 +54,8 @@ pub(crate) struct Inside {
     pub(super) version: String,
     /// Tools of internal servers, for a worker with a model.
     pub(super) servers: Option<NodeServers<str>>,
+    /// Orders the hits of a worker, if the run has its model do that.
+    pub(super) ranker: Option<HitRanker>,
 }
 
 impl Inside {
@@ -69,6 +72,31 @@ impl Inside {
             scope: self.source.scope(),
             label: Label::Internal,
             version: self.version.clone(),
+        }
+    }
+
+    /// Searches and orders the hits. The result is recorded for every run if the model ordered them, and for this one
+    /// alone if it did not: another run may have the budget, or a model that answers.
+    async fn ranked(
+        &self,
+        ranker: &HitRanker,
+        lookup: Lookup,
+        query: &str,
+        limit: usize,
+    ) -> Result<Found, SourceError> {
+        let ranked = Lookup { version: format!("{}, {ranker}", self.version), ..lookup.clone() };
+        let fused = Lookup { version: format!("{}, not in {}", ranked.version, ranker.run), ..lookup };
+        if let Some(found) = self.cache.recorded(&fused).await? {
+            return Ok(found);
+        }
+        let ask = async {
+            let found = asking(self.source.search(query, ranker.wanted(limit))).await?;
+            ranker.ranked(&self.node, query, found, limit).await
+        };
+        match self.cache.answer(ranked, Box::pin(ask)).await {
+            Err(Unranked::Fused(found)) => Ok(self.cache.keep(&fused, *found).await?),
+            Err(Unranked::Failed(error)) => Err(error),
+            Ok(found) => Ok(found),
         }
     }
 }
@@ -114,7 +142,10 @@ impl Source for Inside {
             attach::text("query", || query.to_owned());
             // With the limit: a short list on record does not answer a request for a longer one.
             let lookup = self.lookup(LookupTool::KbSearch, format!("{limit}: {}", normalised(query)));
-            let found: Found = self.cache.answer(lookup, asking(self.source.search(query, limit))).await?;
+            let found = match &self.ranker {
+                Some(ranker) => self.ranked(ranker, lookup, query, limit).await?,
+                None => self.cache.answer(lookup, asking(self.source.search(query, limit))).await?,
+            };
             self.egress.shown(&found.passages);
             attach::count("hits", found.passages.len());
             Ok(found)

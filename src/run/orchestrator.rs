@@ -22,6 +22,7 @@ use super::node_source::Shared;
 use super::outlook::writing_reserve;
 use super::patience::Patience;
 use super::phase::{Briefs, Judged, Phase, Stage};
+use super::ranker::HitRanker;
 use super::reader::PageReader;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, StartLimits, run_ready};
@@ -45,6 +46,7 @@ use crate::research::branch::Branch;
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
+use crate::research::prompt::Template;
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{JobWay, Route, Way, Ways, route};
@@ -317,6 +319,14 @@ impl Orchestrator {
             patience: patience.clone(),
             day: day.clone(),
         };
+        let ranker = state.settings.rerank.zip(desk.clone()).zip(resources.models.as_ref());
+        let ranker = ranker.map(|((settings, desk), models)| HitRanker {
+            run: locked.id().clone(),
+            caller: desk,
+            settings,
+            model: models.role(Template::Rerank.role()).model.name().to_owned(),
+            breaker: Arc::new(Breaker::of_run("the language model")),
+        });
         let servers = &resources.sources.servers;
         let sources = RunSources {
             // Only a model can choose a tool and word its arguments.
@@ -329,6 +339,7 @@ impl Orchestrator {
                 embedder: resources.embedder.clone(),
             },
             internal_version: state.settings.source_version.clone(),
+            ranker,
             day,
         };
         let steps = Arc::new(Steps {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::background::JobReport;
 use super::node_source::{Inside, Outside, Shared, WebPages};
 use super::outward::UserWords;
+use super::ranker::HitRanker;
 use super::reader::PageReader;
 use super::servers::{NodeServers, RunServers};
 use crate::base::outbound::Outbound;
@@ -37,6 +38,8 @@ pub(crate) struct RunSources {
     pub(crate) internal_version: String,
     /// Reads long pages.
     pub(crate) reading: PageReader,
+    /// Orders the hits of workers inside.
+    pub(crate) ranker: Option<HitRanker>,
     /// The day the run began. Results from the web are reused on that day only.
     pub(crate) day: String,
     /// Servers for workers inside.
@@ -60,17 +63,18 @@ impl RunSources {
     pub(crate) fn inside(&self, node: &NodeId) -> Inside {
         let Shared { cache, egress, .. } = self.shared.clone();
         let source = Arc::clone(&self.sources.internal);
-        // Tools of servers are for workers only, see `inside_with_servers`.
-        Inside { source, cache, egress, node: node.clone(), version: self.internal_version.clone(), servers: None }
+        let version = self.internal_version.clone();
+        // Tools of servers and ordered hits are for workers only, see `inside_for_worker`.
+        Inside { source, cache, egress, node: node.clone(), version, servers: None, ranker: None }
     }
 
-    /// Returns the knowledge base for the worker of a node, with the tools of internal servers.
-    pub(crate) async fn inside_with_servers(&self, node: &NodeId) -> Result<Inside, SourceError> {
+    /// Returns the knowledge base for the worker of a node, with the tools of internal servers and ordered hits.
+    pub(crate) async fn inside_for_worker(&self, node: &NodeId) -> Result<Inside, SourceError> {
         let servers = match &self.internal_servers {
             Some(servers) => Some(servers.of_node(node).await?),
             None => None,
         };
-        Ok(Inside { servers, ..self.inside(node) })
+        Ok(Inside { servers, ranker: self.ranker.clone(), ..self.inside(node) })
     }
 
     /// Returns the tools of public servers, for the worker of a node.

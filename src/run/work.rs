@@ -155,7 +155,7 @@ impl Steps {
     /// Works on a node in the knowledge base.
     async fn inside(&self, work: &Work) -> Result<Branch, StepError> {
         let Some(desk) = self.desk.as_deref() else { return self.extracted(work).await };
-        let source = self.sources.inside_with_servers(&work.node.id).await?;
+        let source = self.sources.inside_for_worker(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
         let task = work.task();
         let conversation = Conversation::inside(&task, &source, work.answers(skim));
@@ -194,7 +194,7 @@ impl Steps {
 
     /// Works on a node in the knowledge base, then outside for its open aspects, and compresses both together.
     async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
-        let source = self.sources.inside_with_servers(&work.node.id).await?;
+        let source = self.sources.inside_for_worker(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
         let task = work.task();
         let conversation = Conversation::inside(&task, &source, work.answers(skim)).before_outside();

@@ -200,9 +200,9 @@ const SPANS: [SpanShape; 9] = [
 ];
 
 /// Parts of the keys of calls that are the same in every run. Others are numbers, nodes and hashes.
-const KEY_PARTS: [&str; 23] = [
-    "clarify", "brief", "outward", "plan", "skim", "step", "shorter", "report", "output", "page", "research", "fold",
-    "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small", "web",
+const KEY_PARTS: [&str; 24] = [
+    "clarify", "brief", "outward", "plan", "skim", "step", "shorter", "report", "output", "page", "rerank", "research",
+    "fold", "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small", "web",
 ];
 
 /// Most letters of a word.
@@ -359,6 +359,7 @@ mod tests {
         for (key, exported) in [
             ("n3/step/2/repair", "n3/step/2/repair"),
             ("n2/page/0123456789ab", "n2/page/0123456789ab"),
+            ("n2/rerank/0123456789ab", "n2/rerank/0123456789ab"),
             ("group/Reactor cooling/1/2", "group"),
             ("fold/1/n3/public", "fold/1/n3/public"),
             ("n2/web/step/1", "n2/web/step/1"),

@@ -24,6 +24,9 @@ pub(crate) mod traces;
 /// What earlier runs found.
 mod memory;
 
+/// Hits that the model of the run orders.
+mod reranked;
+
 /// A question that was asked before.
 pub(crate) mod again;
 

@@ -141,6 +141,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
         collections: std::collections::BTreeSet::new(),
         follows: None,
         reuse: false,
+        rerank: None,
         has_own_plan: false,
         outside: String::new(),
         servers: Vec::new(),

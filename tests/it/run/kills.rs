@@ -28,7 +28,7 @@ fn holding(researcher: Researcher, held: usize) -> (ModelServer, Receiver<()>) {
 }
 
 /// Starts `dr ask` and returns once the held request has arrived.
-fn started(world: &World, held: &Receiver<()>) -> Child {
+pub(super) fn started(world: &World, held: &Receiver<()>) -> Child {
     #[cfg(unix)]
     crate::signals::deliver_signals();
     let mut command = world.command(["ask", "--json", QUESTION]);
