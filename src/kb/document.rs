@@ -660,6 +660,8 @@ mod tests {
             ("> # A quote\n\n# Own\n", Some("Own")),
             ("- # An item\n\nText[^1]\n\n[^1]:\n    # A note\n", None),
             ("- item\n\n# After *a* list\n", Some("After a list")),
+            ("# Pump [![build](b.svg)](c) ![logo](l.png)\n", Some("Pump")),
+            ("# ![Pump](p.png)\n", Some("Pump")),
         ] {
             assert_eq!(parse(text).own_title(), title, "{text}");
         }

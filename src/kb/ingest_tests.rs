@@ -185,6 +185,15 @@ impl World {
     }
 }
 
+#[test]
+fn file_that_introduces_a_folder_is_named_by_it() {
+    let named = |path: &str| super::file_name(path).to_owned();
+    assert_eq!(
+        ["a/pump.md", "pump/README.md", "a/pump/index.md", "README.md"].map(named),
+        ["pump", "pump", "pump", "README"]
+    );
+}
+
 fn note(name: &str, time: &str) -> String {
     let long = |part: &str| format!("This {part} of {name} was written the {time} time. ").repeat(5);
     let (beginning, end) = (long("beginning"), long("end"));

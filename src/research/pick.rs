@@ -869,6 +869,10 @@ mod tests {
     use crate::source::Label;
 
     fn picked(document: &str, question: &str) -> Vec<Picked> {
+        picked_with(document, question, &[])
+    }
+
+    fn picked_with(document: &str, question: &str, names: &[String]) -> Vec<Picked> {
         let place = Place::Kb {
             collection: "kb".into(),
             path: "a.md".into(),
@@ -884,7 +888,7 @@ mod tests {
             Passage { id: "c".into(), place, label: Label::Internal, snippet: String::new(), text, score: 1.0 };
         let reading = DocumentHits { hits: vec![(0..document.len(), 1.0)], document: passage };
         let question = question.parse().unwrap();
-        pick(&NodeId::numbered(1), &question, &[], &[reading], &WordSplitter::default(), None).unwrap()
+        pick(&NodeId::numbered(1), &question, names, &[reading], &WordSplitter::default(), None).unwrap()
     }
 
     fn quotes(found: &Picked) -> Vec<&str> {
@@ -911,6 +915,23 @@ mod tests {
         let row = "| db\\.t2\\.small | 1 | memory of t2 small |";
         assert_eq!(quotes(&found[0]), ["| class | vCPU | memory |\n|---|---|---|", row]);
         assert!(found[0].text.contains("t2.small"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn units_that_mention_no_document_that_the_question_names_are_left_out_if_others_do() {
+        let document =
+            "# Pumps\n\nThe price of a garden pump is 40 euros in spring.\n\n## Zeus\n\nIt costs 90 euros.\n";
+        let question = "What is the price of the Zeus garden pump in spring?";
+        let texts = |names: &[&str]| -> Vec<_> {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            picked_with(document, question, &names).into_iter().map(|picked| picked.text).collect()
+        };
+        assert!(texts(&[])[0].starts_with("The price"));
+        assert_eq!(texts(&["Zeus"]), ["It costs 90 euros."]);
+        assert!(texts(&["Hera"])[0].starts_with("The price"));
+        let lacks =
+            |name: &str| lacks_value(&question.parse().unwrap(), &[name.to_owned()], &picked(document, question));
+        assert!(lacks("Hera") && !lacks("Pumps"));
     }
 
     #[test]

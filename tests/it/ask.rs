@@ -130,6 +130,30 @@ fn quotes_are_verbatim_whatever_the_file_is_like() {
 }
 
 #[test]
+fn question_that_names_a_note_is_not_answered_from_another_one() {
+    let world = World::empty();
+    for (name, day) in [("Zeus", "3 May 2027"), ("Hermes", "9 June 2028")] {
+        let text = format!("# {name}\n\n## Launch\n\nThe launch of the satellite is planned for {day}.\n");
+        world.write(&format!("kb/{name}.md"), &text);
+    }
+    world.write("kb/apollo/README.md", "# The relay [![build](b.svg)](b)\n\n## Team\n\nAda and Grace build it.\n");
+    world.dr(["index", "kb"]).succeeded();
+    let asked = |name: &str| {
+        let question = format!("When is the launch of the {name} satellite planned?");
+        let report = world.dr(["ask", "--offline", "--json", &question]).json();
+        let cited = |evidence: &Value| evidence["source"]["path"].as_str().unwrap().to_owned();
+        let cited: BTreeSet<_> = report["evidence"].as_array().unwrap().iter().map(cited).collect();
+        (report["outcome"].as_str().unwrap().to_owned(), cited)
+    };
+    for name in ["Zeus", "Hermes"] {
+        assert_eq!(asked(name), ("answered".to_owned(), BTreeSet::from([format!("{name}.md")])));
+    }
+    let (outcome, cited) = asked("Apollo");
+    assert_ne!(outcome, "answered", "{cited:?}");
+    assert!(!cited.contains("Zeus.md") && !cited.contains("Hermes.md"), "{cited:?}");
+}
+
+#[test]
 fn question_without_support_is_refused() {
     let world = World::indexed();
     let question = "Who won the parliamentary election in Portugal?";

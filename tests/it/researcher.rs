@@ -307,6 +307,7 @@ impl Pick for NoPick {
         &'a self,
         _: &'a NodeId,
         _: &'a Question,
+        _: &'a [String],
         _: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         Box::pin(async { Ok(Vec::new()) })

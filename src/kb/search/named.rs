@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::query::Query;
-use super::signals::KeyWord;
-use super::{Hits, SearchError, SearchOptions, Searcher};
+use super::signals::{KeyWord, headings};
+use super::{Hit, Hits, SearchError, SearchOptions, Searcher};
 use crate::base::id::DocumentId;
 use crate::kb::index::Filter;
 
@@ -29,6 +29,7 @@ const HITS: usize = 3;
 /// A word of a query that is a name, or part of one.
 pub(super) struct Name {
     pub(super) word: String,
+    stem: String,
     documents: BTreeSet<DocumentId>,
 }
 
@@ -59,7 +60,7 @@ impl Searcher {
                 rows.into_values().filter(|row| row.names.iter().any(|name| self.is_name(name, &key.stem, &asked)));
             let documents: BTreeSet<_> = named.map(|row| row.document_id).collect();
             if (1..=MOST_DOCUMENTS).contains(&documents.len()) {
-                names.push(Name { word: key.text.clone(), documents });
+                names.push(Name { word: key.text.clone(), stem: key.stem.clone(), documents });
             }
         }
         Ok(names)
@@ -76,24 +77,35 @@ impl Searcher {
             && words.iter().all(|word| asked.contains(&word.stem))
     }
 
-    /// Adds the best hits of the documents that a query names.
+    /// Adds the best hits of the documents that a query names. Returns the hits to judge as well: those that mention a
+    /// name, of the search alone if there are any, because the weights of the judgement were fitted to its hits.
     pub(super) async fn with_named(
         &self,
         mut found: Hits,
         query: &Query,
         options: &SearchOptions,
         names: &[Name],
-    ) -> Result<Hits, SearchError> {
+    ) -> Result<(Vec<Hit>, Hits), SearchError> {
         let documents: BTreeSet<_> = names.iter().flat_map(|name| &name.documents).cloned().collect();
         if documents.is_empty() {
-            return Ok(found);
+            return Ok((found.hits.clone(), found));
         }
+        let mut judged = found.hits.clone();
+        judged.retain(|hit| self.mentions(hit, names));
         let filter = Filter { documents: Some(documents.into_iter().collect()), ..options.filter.clone() };
-        let options = SearchOptions { filter, paths: None, limit: options.limit.min(HITS), ..options.clone() };
+        let options = SearchOptions { filter, limit: options.limit.min(HITS), ..options.clone() };
         let added = self.find(query, &options).await?.hits;
+        if judged.is_empty() {
+            judged.clone_from(&added);
+        }
         found.hits.retain(|hit| added.iter().all(|added| added.id != hit.id));
         found.hits.extend(added);
         found.hits.sort_by(|a, b| b.score.total_cmp(&a.score));
-        Ok(found)
+        Ok((judged, found))
+    }
+
+    fn mentions(&self, hit: &Hit, names: &[Name]) -> bool {
+        let words = self.splitter.stems(&format!("{}\n{}", headings(hit), hit.text));
+        names.iter().any(|name| name.documents.contains(&hit.document_id) || words.contains(&name.stem))
     }
 }

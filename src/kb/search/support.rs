@@ -175,20 +175,19 @@ impl Searcher {
         counting.spawn(async move { searcher.key_words(&asked, &filter).await }.in_current_span());
         let found = self.find(query, options).await?;
         let keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
-        let (support, odds) = match found.hits.as_slice() {
+        // Within a selection of files, a name selects nothing more.
+        let names = match options.paths {
+            Some(_) => Vec::new(),
+            None => self.names(query, &keys, &options.filter).await?,
+        };
+        let (judged, found) = self.with_named(found, query, options, &names).await?;
+        let (support, odds) = match judged.as_slice() {
             [] => (Support::None, None),
             hits => {
                 let signals = self.signals(query, hits, &keys, most).await?;
                 (Support::judge(&signals), Odds::of(&signals))
             }
         };
-        // Within a selection of files, a name selects nothing more.
-        let names = match options.paths {
-            Some(_) => Vec::new(),
-            None => self.names(query, &keys, &options.filter).await?,
-        };
-        // After the hits are judged, since the weights were fitted without these.
-        let found = self.with_named(found, query, options, &names).await?;
         let unknown = keys.into_iter().filter(|key| !key.is_known()).map(|key| key.text).collect();
         let names = names.into_iter().map(|name| name.word).collect();
         Ok(Assessed { found, support, odds, unknown, names })
