@@ -90,9 +90,9 @@ pub enum LocalModelError {
     Download { model: String, source: DownloadError },
     #[error("files of `{model}` cannot be used")]
     Take { model: String, source: ModelStoreError },
-    #[error("`{model}` is on this machine, but cannot be used")]
+    #[error("`{model}` cannot be used")]
     Embedder { model: String, source: EmbedError },
-    #[error("`{model}` is on this machine, but cannot be used")]
+    #[error("`{model}` cannot be used")]
     Reranker { model: String, source: CrossEncoderError },
     #[error("setting was not written")]
     Setting(#[from] EditError),

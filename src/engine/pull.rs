@@ -45,8 +45,8 @@ impl PullError {
             Self::Offline | Self::NoRepository => "run `dr index` without `--pull`",
             Self::Start(_) => "install git, or run `dr index` without `--pull`",
             Self::TooLong { .. } | Self::Failed { .. } => {
-                "nothing was indexed; run `git pull --ff-only` there, which may ask for a password, a passphrase or a host \
-                 key, and then `dr index` without `--pull`"
+                "nothing was indexed; correct what git reports, or run `git pull --ff-only` there if it asks for a \
+                 password, a passphrase or a host key; then run `dr index` without `--pull`"
             }
         }
     }

@@ -164,7 +164,9 @@ fn file_that_cannot_be_read_is_named_and_the_others_are_indexed() {
     let bomb = pdf_with("/Filter[/FlateDecode/FlateDecode]", &[bomb(1_200)]);
     assert!(bomb.len() < 10_000, "{}", bomb.len());
     papers(&world, "bomb.pdf", &bomb);
-    papers(&world, "scan.pdf", &pdf_with("", &[b"0 0 100 100 re f".to_vec(), Vec::new()]));
+    let image = b"q 9 0 0 9 0 0 cm BI /W 1 /H 1 /CS /G /BPC 8 ID \0 EI Q";
+    papers(&world, "scan.pdf", &pdf_with("", &[image.to_vec(), Vec::new()]));
+    papers(&world, "shape.pdf", &pdf_with("", &[b"0 0 100 100 re f".to_vec()]));
     papers(&world, "noise.pdf", b"%PDF-1.7\nnothing");
     papers(
         &world,
@@ -182,9 +184,10 @@ fn file_that_cannot_be_read_is_named_and_the_others_are_indexed() {
         .map(|file| format!("{}: {}", file["path"].as_str().unwrap(), file["reason"].as_str().unwrap()))
         .collect();
     assert_eq!(run["added"], 1, "{reasons:?}");
-    assert_eq!(reasons.len(), 4, "{reasons:?}");
+    assert_eq!(reasons.len(), 5, "{reasons:?}");
     let of = |name: &str| reasons.iter().find(|reason| reason.starts_with(name)).unwrap().as_str();
     assert_eq!(of("scan.pdf"), "scan.pdf: no text on its pages, which are probably scanned (pages: 2)");
+    assert_eq!(of("shape.pdf"), "shape.pdf: no text");
     assert_eq!(of("noise.pdf"), "noise.pdf: damaged or not of this format");
     if cfg!(target_os = "linux") {
         assert_eq!(of("bomb.pdf"), "bomb.pdf: reading it needs more than 512 MB of memory");

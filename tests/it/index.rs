@@ -197,7 +197,7 @@ fn ssh_may_not_ask_on_the_terminal_while_a_repository_is_pulled() {
         let mut command = world.command(["index", "kb", "--pull", "--no-embed"]);
         command.env("PATH", path).env("GIT_CONFIG_NOSYSTEM", "1").env("SSH_LOG", world.path("log")).envs(variable);
         let run = world.run_of(command.output().unwrap());
-        assert!(run.exit == Some(1) && run.stderr.contains("which may ask for a password, a passphrase"), "{run}");
+        assert!(run.exit == Some(1) && run.stderr.contains("if it asks for a password, a passphrase"), "{run}");
         let log = world.read("log");
         std::fs::remove_file(world.path("log")).unwrap();
         log

@@ -53,7 +53,7 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
     let pdf = Pdf::new(bytes).map_err(refusal)?;
     let pages = pdf.pages();
     let cache = InterpreterCache::new();
-    let (mut read, mut size) = (Vec::new(), 0);
+    let (mut read, mut size, mut has_image) = (Vec::new(), 0, false);
     let numbers = numbers(&pdf);
     for (page, place) in pages.iter().zip(1..).take(MAX_PAGES) {
         let number = page.raw().obj_id().and_then(|id| numbers.get(&id).copied()).unwrap_or(place);
@@ -64,6 +64,7 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
         let mut reader = PdfPageReader::new(MAX_TEXT_BYTES - size);
         interpret_page(page, &mut context, &mut reader);
         size += reader.size;
+        has_image |= reader.has_image;
         if size >= MAX_TEXT_BYTES {
             return Err(Refusal::TooLong { limit: MAX_TEXT_BYTES });
         }
@@ -79,7 +80,8 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
         _ => (unknown, known),
     });
     if known == 0 && unknown == 0 {
-        return Err(Refusal::Scanned { pages: read.len() });
+        // Without an image, it is empty or damaged.
+        return Err(if has_image { Refusal::Scanned { pages: read.len() } } else { Refusal::Empty });
     }
     if unknown > known {
         return Err(Refusal::Unmapped);
@@ -155,6 +157,7 @@ struct PdfPageReader {
     /// Bytes read so far, and the most that are.
     size: usize,
     most: usize,
+    has_image: bool,
 }
 
 /// A line that is being drawn.
@@ -172,7 +175,7 @@ struct Drawn {
 
 impl PdfPageReader {
     fn new(most: usize) -> Self {
-        Self { lines: Vec::new(), line: None, size: 0, most }
+        Self { lines: Vec::new(), line: None, size: 0, most, has_image: false }
     }
 
     fn draw(&mut self, letters: &str, transform: Affine, advance: f64) {
@@ -299,7 +302,9 @@ impl Device<'_> for PdfPageReader {
         }
     }
 
-    fn draw_image(&mut self, _: Image<'_, '_>, _: ImageDrawProps<'_>) {}
+    fn draw_image(&mut self, _: Image<'_, '_>, _: ImageDrawProps<'_>) {
+        self.has_image = true;
+    }
 
     fn pop_clip(&mut self) {}
 
