@@ -93,6 +93,7 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
         prune: args.prune,
         verify: args.verify,
         rebuild: args.rebuild,
+        ..IndexRequest::default()
     };
     if args.dry_run {
         let estimate = engine.index_estimate(&request).await?;

@@ -93,7 +93,7 @@ pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Resu
             }
         }
     }
-    Ok(exit)
+    Ok(if watch.is_behind() { Exit::Interrupted } else { exit })
 }
 
 /// Returns the next event. The first indexing shows its progress as `dr index` does, and later ones where it can be

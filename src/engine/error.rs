@@ -168,6 +168,9 @@ pub enum EngineError {
         /// The model now.
         now: String,
     },
+    /// A run was started with its language model as reranker and is resumed without, or the other way round.
+    #[error("run was started with another `[rerank]`")]
+    OtherReranker,
     /// No run was named, and all have ended.
     #[error("no run can be resumed: all have ended")]
     NothingToResume {
@@ -258,6 +261,7 @@ impl EngineError {
             | Self::RunFailed { .. }
             | Self::Unpriced { .. }
             | Self::OtherModel { .. }
+            | Self::OtherReranker
             | Self::NothingToResume { .. }
             | Self::OnlyPlanned { .. }
             | Self::Run(_)
@@ -369,6 +373,7 @@ impl EngineError {
             Self::OtherModel { was, .. } => {
                 Some(format!("set the models as they were, for example with `--model {was}` where it was one for all"))
             }
+            Self::OtherReranker => Some("set `model` in `[rerank]` as it was, or ask again".into()),
             Self::NothingToResume { newest } => Some(format!(
                 "`dr replay` prints the newest report again; `dr resume {newest} --add-rounds 1` continues that run"
             )),

@@ -32,6 +32,8 @@ pub struct IndexRequest {
     pub verify: bool,
     /// Whether to read, split and embed everything again.
     pub rebuild: bool,
+    /// See [`IngestOptions::pause`].
+    pub pause: CancellationToken,
 }
 
 /// Everything that indexing needs.
@@ -140,6 +142,7 @@ impl Engine {
             prune: request.prune,
             verify: request.verify,
             rebuild,
+            pause: request.pause.clone(),
         };
         Ok(Indexing { embedder, choice: name, options, stored })
     }

@@ -35,7 +35,7 @@ use crate::run::store::Store;
 use crate::run::tree::RunState;
 use crate::source::mcp::McpServers;
 use crate::source::web::DateRange;
-use crate::source::{KbSource, Label, SourceError};
+use crate::source::{DocumentName, KbSource, Label, SourceError};
 use crate::traces::NotExported;
 use crate::traces::attach::{ExportRule, rule};
 
@@ -480,6 +480,8 @@ pub(super) fn check_same_models(state: &RunState, setup: &Setup) -> Result<(), E
     let other = state.settings.models.iter().find(|(role, was)| now.get(*role).is_some_and(|now| now != *was));
     match other {
         Some((role, was)) => Err(EngineError::OtherModel { role: *role, was: was.clone(), now: now[role].clone() }),
+        // Its searches would be reranked twice, or not at all.
+        None if state.settings.rerank.is_some() != setup.listwise.is_some() => Err(EngineError::OtherReranker),
         None => Ok(()),
     }
 }
@@ -492,7 +494,7 @@ impl Pick for Picker {
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        names: &'a [String],
+        names: &'a [DocumentName],
         readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         let (searcher, node, question) = (self.0.clone(), node.clone(), question.clone());

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, select};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::indexing::KeptEmbedder;
@@ -18,7 +17,7 @@ use super::{Engine, EngineError, IndexRequest};
 use crate::base::line::with_causes;
 use crate::kb::extract::Include;
 use crate::kb::index::IndexError;
-use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestSummary, Listener};
+use crate::kb::ingest::{CollectionSource, IngestError, IngestSummary, Listener};
 use crate::kb::watch::{FolderWatch, LOOK_INTERVAL, WatchError};
 
 /// Pause before the writer lock is tried again.
@@ -123,6 +122,11 @@ impl IndexWatch {
         self.watched.iter().map(|watched| &watched.source.root)
     }
 
+    /// Returns whether there is more to index, because a change has paused embedding.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.has_indexed && self.next == Next::Index
+    }
+
     /// Waits for the next event. Returns `None` when cancelled, after a batch that was being indexed is committed.
     ///
     /// # Errors
@@ -163,7 +167,7 @@ impl IndexWatch {
         let Some(request) = self.request() else { return Ok(()) };
         // A folder that was made again may have brought a `.dr` along.
         let indexed = match self.engine.check_trusted() {
-            Ok(()) => self.index(&request, listener, cancel).await,
+            Ok(()) => self.index(request, listener, cancel).await,
             Err(error) => Err(error),
         };
         let failure = indexed.as_ref().err().map(|error| with_causes(error));
@@ -193,38 +197,24 @@ impl IndexWatch {
         Ok(())
     }
 
-    /// Indexes, and stops embedding after further changes: their text is indexed within seconds, while embedding may
+    /// Indexes, and pauses embedding after further changes: their text is indexed within seconds, while embedding may
     /// take hours. The next step is then to index again.
     async fn index(
         &mut self,
-        request: &IndexRequest,
+        request: IndexRequest,
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Result<IngestSummary, EngineError> {
-        let stop = cancel.child_token();
-        let has_embedded = Notify::new();
-        let heard = |event: IngestEvent| {
-            // Not before some vectors are made, so that a file that changes all the time does not prevent embedding.
-            if matches!(event, IngestEvent::Embedded { .. }) {
-                has_embedded.notify_one();
-            }
-            listener(event);
-        };
-        let changed = async {
-            has_embedded.notified().await;
-            self.changes.settled().await;
-        };
         // Boxed, because the compiler gives up on whether the future of a watch, with all of this in it, is `Send`.
-        let indexing = self.engine.index_again(request, &mut self.embedder, &heard, &stop).boxed();
-        let indexed = match select(indexing, pin!(changed)).await {
+        let indexing = self.engine.index_again(&request, &mut self.embedder, listener, cancel).boxed();
+        match select(indexing, pin!(self.changes.settled())).await {
             Either::Left((indexed, _)) => indexed,
             Either::Right(((), indexing)) => {
-                stop.cancel();
+                request.pause.cancel();
                 self.next = Next::Index;
                 indexing.await
             }
-        };
-        Ok(IngestSummary { interrupted: cancel.is_cancelled(), ..indexed? })
+        }
     }
 
     /// Returns the request for the folders that exist, if any do.

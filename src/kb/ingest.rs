@@ -81,6 +81,8 @@ pub struct IngestOptions {
     pub verify: bool,
     /// The parts of the index that are built again.
     pub rebuild: Rebuild,
+    /// Once triggered, embedding ends after the next commit of vectors, and what is missing waits for the next run.
+    pub pause: CancellationToken,
 }
 
 /// How much of an index is built again. Readers use the old one until the new one is complete.
@@ -573,7 +575,9 @@ impl Run<'_> {
             self.embed_missing().await?;
         }
         if !self.cancel.is_cancelled() {
-            self.writer.finish_vector_index().await?;
+            if !self.options.pause.is_cancelled() {
+                self.writer.finish_vector_index().await?;
+            }
             // An unchanged folder costs no more than its listing, so old versions wait for a run that writes.
             if self.has_written() || self.writer.has_old_generation() {
                 self.writer.prune().await?;
@@ -822,6 +826,10 @@ impl Run<'_> {
             self.summary.embedded += vectors.len();
             if let Some(error) = error {
                 return Err(error.into());
+            }
+            // After some vectors, so that changes that never end do not prevent embedding.
+            if self.options.pause.is_cancelled() {
+                break;
             }
         }
         Ok(())

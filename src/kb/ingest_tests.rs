@@ -270,6 +270,20 @@ async fn update_killed_at_any_step_is_finished_by_the_next_run() {
 }
 
 #[tokio::test]
+async fn pause_ends_embedding_after_a_commit_of_vectors_and_nothing_else() {
+    let world = World::new();
+    let section = |number: usize| format!("## Section {number}\n\n{}\n\n", format!("word{number} ").repeat(200));
+    world.write(1, "long.md", &(0..VECTORS_PER_COMMIT + 100).map(section).collect::<String>());
+    let paused = vectors();
+    paused.pause.cancel();
+    let summary = world.ingest(&paused, None).await.unwrap();
+    assert_eq!((summary.added, summary.embedded, summary.interrupted), (5, VECTORS_PER_COMMIT, false));
+    assert!(summary.vectors_missing >= 100, "{summary:?}");
+    let rest = world.ingest(&vectors(), None).await.unwrap();
+    assert_eq!((rest.embedded, rest.vectors_missing), (summary.vectors_missing, 0));
+}
+
+#[tokio::test]
 async fn rebuild_killed_at_any_step_leaves_the_old_index_or_the_new_one() {
     let rebuild = IngestOptions { rebuild: Rebuild::All, ..vectors() };
     let steps = survives(Some(&vectors()), nothing, &rebuild).await;

@@ -10,7 +10,7 @@ use super::node::NodeId;
 use super::pick::{DocumentHits, Picked, asks_whether, lacks_value};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
-use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::source::{DocumentName, Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
 
 /// Search results that are read for one node.
 const PASSAGES_PER_NODE: usize = 12;
@@ -26,13 +26,13 @@ const MAX_PASSAGES: usize = 10;
 
 /// Picks the units that answer a question. CPU-bound: implementations run it on a blocking thread.
 pub trait Pick: Send + Sync {
-    /// Returns units, best first, with quotes numbered from 1 and not yet checked. `names` are the words of the
-    /// question that name documents.
+    /// Returns units, best first, with quotes numbered from 1 and not yet checked. `names` are the documents
+    /// that the question names.
     fn pick<'a>(
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        names: &'a [String],
+        names: &'a [DocumentName],
         readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
@@ -230,7 +230,7 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             _: &'a Question,
-            _: &'a [String],
+            _: &'a [DocumentName],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let document = readings[0].document.clone();

@@ -24,11 +24,12 @@ use super::node::NodeId;
 use super::question::Question;
 use super::sentence::Sentence;
 use super::unit::{Unit, UnitKind, ends_open, items, units, units_of_page};
+use crate::base::id::DocumentId;
 use crate::base::language::Language;
 use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::kb::search::UnitMatch;
-use crate::source::{Passage, Place};
+use crate::source::{DocumentName, Passage, Place};
 
 /// Most texts picked for one question. Consecutive units are one text.
 const MAX_TEXTS: usize = 3;
@@ -171,16 +172,13 @@ struct Sought {
     /// The stem of the noun after "how many".
     counted: Option<String>,
     code_words: Vec<CodeWord>,
-    /// Its words that name documents.
-    names: Vec<CodeWord>,
 }
 
 impl Sought {
-    fn of(question: &str, names: &[String], splitter: &WordSplitter) -> Self {
+    fn of(question: &str, splitter: &WordSplitter) -> Self {
         let counted = counted(question).map(|noun| splitter.stem(&noun));
         let code_words = CodeWord::all(question, splitter);
-        let names = names.iter().map(|name| CodeWord::of_name(name, splitter)).collect();
-        Self { asked: AnswerKind::of(question), wanted: Wanted::of(question), counted, code_words, names }
+        Self { asked: AnswerKind::of(question), wanted: Wanted::of(question), counted, code_words }
     }
 
     fn value_in(&self, sentence: &Sentence, splitter: &WordSplitter) -> Value {
@@ -247,7 +245,7 @@ impl UnitCandidate<'_> {
 }
 
 /// Picks the units that best answer the question, best first, without duplicates. Quotes are numbered from 1. `names`
-/// are the words of the question that name documents.
+/// are the documents that it names.
 ///
 /// # Errors
 ///
@@ -255,13 +253,13 @@ impl UnitCandidate<'_> {
 pub(crate) fn pick(
     node: &NodeId,
     question: &Question,
-    names: &[String],
+    names: &[DocumentName],
     readings: &[DocumentHits],
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
-    let sought = Sought::of(question.as_str(), names, splitter);
-    let (mut candidates, weights) = candidates(readings, question.as_str(), &sought, splitter);
+    let sought = Sought::of(question.as_str(), splitter);
+    let (mut candidates, weights) = candidates(readings, question.as_str(), names, &sought, splitter);
     // Taken before the candidates are limited, since a step is read with those around it.
     let steps: Vec<_> = if sought.asked == AnswerKind::Steps {
         candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect()
@@ -308,8 +306,8 @@ pub(crate) fn pick(
 }
 
 /// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or a code word
-/// or document that it names. The units are then about the subject but do not answer.
-pub(super) fn lacks_value(question: &Question, names: &[String], picked: &[Picked]) -> bool {
+/// that it names, or a document. The units are then about the subject but do not answer.
+pub(super) fn lacks_value(question: &Question, names: &[DocumentName], picked: &[Picked]) -> bool {
     let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
     let wanted = Wanted::of(question.as_str());
     let splitter = WordSplitter::default();
@@ -319,9 +317,20 @@ pub(super) fn lacks_value(question: &Question, names: &[String], picked: &[Picke
             word.is_in(&text, &splitter.stems(&text))
         })
     };
-    let code_words = CodeWord::all(question.as_str(), &splitter).into_iter().filter(|word| word.has_sign);
-    let mut named = code_words.chain(names.iter().map(|name| CodeWord::of_name(name, &splitter)));
-    wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote))) || !named.all(|word| has_word(&word))
+    let mentions = |name: &DocumentName| {
+        quotes().any(|quote| is_of(&quote.source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
+    };
+    wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote)))
+        || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
+        || (!names.is_empty() && !names.iter().any(mentions))
+}
+
+/// Returns whether a place is in a document that is called so.
+fn is_of(place: &Place, name: &DocumentName) -> bool {
+    match place {
+        Place::Kb { collection, path, .. } => name.documents.contains(&DocumentId::new(collection, path)),
+        Place::Web { .. } | Place::Mcp { .. } => false,
+    }
 }
 
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.
@@ -334,6 +343,7 @@ pub(super) fn asks_whether(question: &Question) -> bool {
 fn candidates<'a>(
     readings: &'a [DocumentHits],
     question: &str,
+    names: &[DocumentName],
     sought: &Sought,
     splitter: &WordSplitter,
 ) -> (Vec<UnitCandidate<'a>>, Weights) {
@@ -385,7 +395,7 @@ fn candidates<'a>(
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
-    keep_named(&mut candidates, &sought.names, splitter);
+    keep_named(&mut candidates, names, splitter);
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
@@ -408,8 +418,12 @@ fn unescaped(text: &str) -> String {
 
 /// Drops the units that mention no document named in the question, if others do. They are about something else, however
 /// well their other words match.
-fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[CodeWord], splitter: &WordSplitter) {
-    let mentions = |candidate: &UnitCandidate<'_>| has(candidate, names, splitter).contains(&true);
+fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[DocumentName], splitter: &WordSplitter) {
+    let words: Vec<_> = names.iter().map(|name| CodeWord::of_name(&name.word, splitter)).collect();
+    let mentions = |candidate: &UnitCandidate<'_>| {
+        names.iter().any(|name| is_of(&candidate.reading.document.place, name))
+            || has(candidate, &words, splitter).contains(&true)
+    };
     if candidates.iter().any(mentions) {
         candidates.retain(mentions);
     }
@@ -872,7 +886,7 @@ mod tests {
         picked_with(document, question, &[])
     }
 
-    fn picked_with(document: &str, question: &str, names: &[String]) -> Vec<Picked> {
+    fn picked_with(document: &str, question: &str, names: &[DocumentName]) -> Vec<Picked> {
         let place = Place::Kb {
             collection: "kb".into(),
             path: "a.md".into(),
@@ -922,16 +936,21 @@ mod tests {
         let document =
             "# Pumps\n\nThe price of a garden pump is 40 euros in spring.\n\n## Zeus\n\nIt costs 90 euros.\n";
         let question = "What is the price of the Zeus garden pump in spring?";
-        let texts = |names: &[&str]| -> Vec<_> {
-            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            picked_with(document, question, &names).into_iter().map(|picked| picked.text).collect()
+        let name = |word: &str, path: &str| {
+            let documents = [DocumentId::new("kb", path)].into();
+            [DocumentName { word: word.to_owned(), documents }]
+        };
+        let texts = |names: &[DocumentName]| -> Vec<_> {
+            picked_with(document, question, names).into_iter().map(|picked| picked.text).collect()
         };
         assert!(texts(&[])[0].starts_with("The price"));
-        assert_eq!(texts(&["Zeus"]), ["It costs 90 euros."]);
-        assert!(texts(&["Hera"])[0].starts_with("The price"));
-        let lacks =
-            |name: &str| lacks_value(&question.parse().unwrap(), &[name.to_owned()], &picked(document, question));
-        assert!(lacks("Hera") && !lacks("Pumps"));
+        assert_eq!(texts(&name("Zeus", "zeus.md")), ["It costs 90 euros."]);
+        assert!(texts(&name("Hera", "hera.md"))[0].starts_with("The price"));
+        let lacks = |names: &[DocumentName]| {
+            lacks_value(&question.parse().unwrap(), names, &picked_with(document, question, &[]))
+        };
+        assert!(lacks(&name("Hera", "hera.md")) && !lacks(&name("Pumps", "p.md")), "no unit mentions Hera");
+        assert!(!lacks(&name("Hera", "a.md")), "an alias stands in no unit");
     }
 
     #[test]

@@ -196,6 +196,7 @@ mod tests {
     use crate::llm::call::Limit;
     use crate::research::pick::{DocumentHits, pick};
     use crate::research::scripted::{Scripted, ScriptedSource, brief, broken};
+    use crate::source::DocumentName;
 
     struct ByWords;
 
@@ -204,7 +205,7 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             question: &'a Question,
-            names: &'a [String],
+            names: &'a [DocumentName],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let picked = pick(node, question, names, readings, &WordSplitter::default(), None).unwrap();

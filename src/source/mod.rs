@@ -29,7 +29,7 @@ use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::id::ContentHash;
 use crate::base::line::{one_line, shortened};
 use crate::kb::extract::{Extractable, page_of_heading};
-pub use crate::kb::search::{Odds, Support};
+pub use crate::kb::search::{DocumentName, Odds, Support};
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file, read_place};
 
@@ -149,7 +149,7 @@ pub struct Found {
     pub lacks_word: bool,
     /// Words of the query that name documents of the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<String>,
+    pub names: Vec<DocumentName>,
     /// The query with misspelt words replaced, if it was searched instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<String>,

@@ -38,7 +38,7 @@ fn words(request: &Request) -> usize {
 }
 
 /// As OpenAI answers; the order of the vectors is not that of the texts.
-pub(crate) fn openai(request: &Request) -> Response {
+fn openai(request: &Request) -> Response {
     let entry = |(index, text): (usize, &String)| json!({ "object": "embedding", "index": index, "embedding": vector(text, DIMENSIONS) });
     let mut data: Vec<_> = texts(request).iter().enumerate().map(entry).collect();
     data.reverse();
@@ -79,7 +79,7 @@ fn llama_cpp(request: &Request) -> Response {
     Response::json(200, &json!({ "data": data, "model": "m", "object": "list" }))
 }
 
-pub(crate) fn settings(url: &str, more: &str) -> String {
+fn settings(url: &str, more: &str) -> String {
     format!("embedder = \"endpoint:mine\"\n[embedding]\nbase_url = \"{url}\"\n{MODEL}{more}")
 }
 

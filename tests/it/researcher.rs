@@ -22,7 +22,7 @@ use dr::research::extract::Pick;
 use dr::research::node::NodeId;
 use dr::research::pick::{DocumentHits, Picked};
 use dr::research::question::Question;
-use dr::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use dr::source::{DocumentName, Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -307,7 +307,7 @@ impl Pick for NoPick {
         &'a self,
         _: &'a NodeId,
         _: &'a Question,
-        _: &'a [String],
+        _: &'a [DocumentName],
         _: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         Box::pin(async { Ok(Vec::new()) })

@@ -1,17 +1,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dr::kb::index::lock_writer;
 use serde_json::{Value, json};
 
 use crate::common::World;
-use crate::embeddings::{openai, settings as embedded_by};
-use crate::model_server::{ModelServer, Response};
-use crate::outside::set;
 use crate::run::kills::send;
 use crate::serve::client::Page;
 
@@ -83,15 +79,6 @@ fn three_notes() -> World {
     world
 }
 
-/// Waits for what another process does.
-fn wait_until(has_happened: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !has_happened() {
-        assert!(started.elapsed() < PATIENCE, "it never happened");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 fn finds(world: &World, query: &str) -> bool {
     let found = world.dr(["search", query, "--mode", "lexical", "--json"]).succeeded().json();
     found["hits"].as_array().is_some_and(|hits| !hits.is_empty())
@@ -122,25 +109,6 @@ fn changes_are_indexed_until_a_signal_ends_it() {
         assert_eq!(watching.printed()["removed"], 1);
         assert_eq!(watching.end(signal), (Some(0), vec![]), "{how:?}");
     }
-}
-
-#[test]
-fn text_that_changes_while_a_watch_embeds_is_found_before_embedding_ends() {
-    let answered = AtomicUsize::new(0);
-    let server = ModelServer::start(move |request| match answered.fetch_add(1, Ordering::SeqCst) {
-        0 => openai(request),
-        _ => Response::Hang,
-    });
-    let world = three_notes();
-    set(&world, &embedded_by(&server.url(), "batch = 1\nconcurrency = 1\n"));
-    let watching = Watching::start(&world, &["watch", "kb", "--json"]);
-    // The second request hangs, and nothing else would end it.
-    wait_until(|| server.count() > 1);
-    world.write("kb/new.md", "# New\n\nA paragraph about marmalade.\n");
-    let line = watching.printed();
-    assert_eq!((&line["added"], &line["embedded"], &line["interrupted"]), (&json!(3), &json!(1), &json!(false)));
-    wait_until(|| finds(&world, "marmalade"));
-    assert_eq!(watching.end("INT").0, Some(130), "three chunks are not embedded");
 }
 
 #[test]

@@ -445,9 +445,10 @@ impl Index {
         collect(stream, "read chunks", |columns| columns.chunks()).await
     }
 
-    /// Returns the number of documents.
-    pub(crate) async fn count_documents(&self) -> Result<usize, IndexError> {
-        self.documents.count_rows(None).await.during("count the documents")
+    /// Returns the number of documents in these collections, or in all if there are none.
+    pub(crate) async fn count_documents(&self, collections: &[String]) -> Result<usize, IndexError> {
+        let only = Filter { collections: collections.to_vec(), ..Filter::default() };
+        self.documents.count_rows(only.condition()).await.during("count the documents")
     }
 
     /// Returns the number of chunks.

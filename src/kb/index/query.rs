@@ -52,7 +52,7 @@ pub struct LegHit {
 
 impl Filter {
     /// Returns the filter in the SQL of the storage engine, with every value quoted.
-    fn condition(&self) -> Option<String> {
+    pub(super) fn condition(&self) -> Option<String> {
         let mut terms = Vec::new();
         if !self.collections.is_empty() {
             let names: Vec<_> = self.collections.iter().map(|name| literal(name)).collect();
@@ -107,6 +107,22 @@ impl Index {
         // A correction has the first letter of the word.
         let query = query.with_fuzziness(Some(errors)).with_prefix_length(1);
         self.text_hits(FtsQuery::Match(query), filter, limit).await
+    }
+
+    /// Returns the documents of up to `limit` chunks that have a word, best first, with their names.
+    pub(crate) async fn names_leg(
+        &self,
+        terms: &Terms,
+        word: &str,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<(DocumentId, Vec<String>)>, IndexError> {
+        let action = "look up names";
+        let query = MatchQuery::new(terms.of_query(word)).with_column(Some(SEARCHED.to_owned()));
+        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(FtsQuery::Match(query)));
+        let columns = Select::columns(&["document_id", "names", "_score"]);
+        let stream = filter.apply(query).select(columns).limit(limit).execute().await.during(action)?;
+        collect(stream, action, |columns| columns.names()).await
     }
 
     /// Returns the number of chunks that have a word with the stem of `word`.

@@ -376,6 +376,12 @@ impl<'a> Columns<'a> {
         (0..self.0.num_rows()).map(read).collect()
     }
 
+    /// Returns the document of each chunk with its names.
+    pub(super) fn names(&self) -> Result<Vec<(DocumentId, Vec<String>)>, ArrowError> {
+        let (ids, names) = (self.text("document_id")?, self.text("names")?);
+        (0..self.0.num_rows()).map(|row| Ok((stored_id(ids.value(row))?, parts(names.value(row))))).collect()
+    }
+
     pub(super) fn chunks(&self) -> Result<Vec<ChunkRow>, ArrowError> {
         let (ids, document_ids) = (self.text("chunk_id")?, self.text("document_id")?);
         let (collections, paths) = (self.text("collection")?, self.text("path")?);

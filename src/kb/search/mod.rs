@@ -37,6 +37,7 @@ use std::sync::Arc;
 use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
+pub use named::DocumentName;
 use query::Query;
 pub use scope::Scope;
 pub use snippet::Snippet;
@@ -232,8 +233,8 @@ pub(crate) struct JudgedHits {
     pub(crate) odds: Option<Odds>,
     /// Words of the query that the folder does not have.
     pub(crate) unknown: Vec<Unknown>,
-    /// Words of the query that name documents.
-    pub(crate) names: Vec<String>,
+    /// Words of the query that name documents, unless hits alone are wanted.
+    pub(crate) names: Vec<DocumentName>,
     /// The query with misspelt words replaced, if it was searched instead.
     pub(crate) corrected: Option<String>,
     /// The language of the query, if it could be detected.

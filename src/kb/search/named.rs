@@ -1,73 +1,76 @@
-//! Finds documents that a query names. "What is the licence of brotli?" is about the note called brotli, whatever other
-//! notes say of licences, and a note about another project does not answer it.
+//! Finds documents that a question names. "What does Apollo cost?" is about the note called Apollo: a note about Zeus
+//! does not answer it, however well its other words match.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
 
 use super::query::Query;
 use super::signals::{KeyWord, headings};
-use super::{Hit, Hits, SearchError, SearchOptions, Searcher};
+use super::{Hit, SearchError, Searcher};
 use crate::base::id::DocumentId;
 use crate::kb::index::Filter;
 
-/// Chunks with a word, from which it is too common to be a name. Each is read.
-const COMMON: usize = 200;
+/// Chunks that are looked at for a word, best first. The names of a document are in the text index with each of its
+/// chunks, so those of the document come first.
+const LOOKED_AT: usize = 200;
 
-/// Documents that may mention a name: this many, or one in so many of the folder. The manual of `Join-Path` does not
-/// make "join" a name.
-const FEW: usize = 5;
+/// Documents that may mention a name: one in so many, within these bounds. A word that more of them have is an ordinary
+/// one.
 const ONE_IN: usize = 50;
+const FEW: (usize, usize) = (2, 20);
 
 /// Documents that may share a name, such as those of several versions.
 const MOST_DOCUMENTS: usize = 4;
 
-/// Longest name of a document, in words. A longer one is a sentence.
+/// Longest name, in words. A longer one is a sentence.
 const MOST_WORDS: usize = 3;
 
-/// Hits of the named documents that are added.
-const HITS: usize = 3;
-
-/// A word of a query that is a name, or part of one.
-pub(super) struct Name {
-    pub(super) word: String,
-    stem: String,
-    documents: BTreeSet<DocumentId>,
+/// A word of a question that names documents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentName {
+    /// As it is written in the question.
+    pub(crate) word: String,
+    /// The documents that are called so.
+    pub(crate) documents: BTreeSet<DocumentId>,
 }
 
 impl Searcher {
-    /// Returns the rare words of a query that name documents: all words of their title, alias or file name are in the
-    /// query.
-    pub(super) async fn names(
+    /// Returns the rare words of a question that name documents: all words of their title, an alias or their file name
+    /// are in the question.
+    pub(super) async fn document_names(
         &self,
         query: &Query,
         keys: &[KeyWord],
         filter: &Filter,
-    ) -> Result<Vec<Name>, SearchError> {
-        let rare: Vec<_> = keys.iter().filter(|key| key.is_subject && (1..COMMON).contains(&key.count)).collect();
-        if rare.is_empty() {
-            return Ok(Vec::new());
-        }
-        let few = FEW.max(self.index.count_documents().await? / ONE_IN);
-        let (terms, asked) = (self.index.terms(query.language), self.splitter.stems(&query.text));
-        let mut names = Vec::new();
-        for key in rare {
-            let found = self.index.text_leg(&terms, &key.text, filter, COMMON).await?;
-            let mentioning: HashSet<_> = found.iter().map(|hit| &hit.document_id).collect();
-            if mentioning.len() > few {
-                continue;
+    ) -> Result<Vec<DocumentName>, SearchError> {
+        let (least, most) = FEW;
+        let few = (self.index.count_documents(&filter.collections).await? / ONE_IN).clamp(least, most);
+        let (terms, asked) = (&self.index.terms(query.language), &self.splitter.stems(&query.text));
+        let rare = keys.iter().filter(|key| key.is_subject && key.is_known());
+        let named = try_join_all(rare.map(async |key| {
+            let found = self.index.names_leg(terms, &key.text, filter, LOOKED_AT).await?;
+            let all = found.len();
+            let mut documents: BTreeMap<DocumentId, bool> = BTreeMap::new();
+            let mut of_named = 0;
+            for (document, names) in found {
+                let is_named = names.iter().any(|name| self.is_name(name, &key.stem, asked));
+                of_named += usize::from(is_named);
+                *documents.entry(document).or_default() |= is_named;
             }
-            let rows = self.index.rows(&found.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
-            let named =
-                rows.into_values().filter(|row| row.names.iter().any(|name| self.is_name(name, &key.stem, &asked)));
-            let documents: BTreeSet<_> = named.map(|row| row.document_id).collect();
-            if (1..=MOST_DOCUMENTS).contains(&documents.len()) {
-                names.push(Name { word: key.text.clone(), stem: key.stem.clone(), documents });
-            }
-        }
-        Ok(names)
+            // Of a common word, more chunks have it than were looked at.
+            let is_rare = documents.len() <= few && (all < LOOKED_AT || of_named == all);
+            let named: BTreeSet<_> =
+                documents.into_iter().filter_map(|(id, is_named)| is_named.then_some(id)).collect();
+            let is_name = is_rare && (1..=MOST_DOCUMENTS).contains(&named.len());
+            Ok::<_, SearchError>(is_name.then(|| DocumentName { word: key.text.clone(), documents: named }))
+        }));
+        Ok(named.await?.into_iter().flatten().collect())
     }
 
-    /// Returns whether a name has the stem of a word, and no other words than those of the query. Signs, single letters
-    /// and numbers do not count: `brotli-8.0.4`.
+    /// Returns whether a name has the stem of a word, and no other words than those of the question. Signs, single
+    /// letters and numbers do not count: `apollo-1.2`.
     fn is_name(&self, name: &str, stem: &str, asked: &HashSet<String>) -> bool {
         let is_word = |word: &str| word.chars().nth(1).is_some() && word.chars().any(char::is_alphabetic);
         let words = self.splitter.words(name);
@@ -77,35 +80,15 @@ impl Searcher {
             && words.iter().all(|word| asked.contains(&word.stem))
     }
 
-    /// Adds the best hits of the documents that a query names. Returns the hits to judge as well: those that mention a
-    /// name, of the search alone if there are any, because the weights of the judgement were fitted to its hits.
-    pub(super) async fn with_named(
-        &self,
-        mut found: Hits,
-        query: &Query,
-        options: &SearchOptions,
-        names: &[Name],
-    ) -> Result<(Vec<Hit>, Hits), SearchError> {
-        let documents: BTreeSet<_> = names.iter().flat_map(|name| &name.documents).cloned().collect();
-        if documents.is_empty() {
-            return Ok((found.hits.clone(), found));
-        }
-        let mut judged = found.hits.clone();
-        judged.retain(|hit| self.mentions(hit, names));
-        let filter = Filter { documents: Some(documents.into_iter().collect()), ..options.filter.clone() };
-        let options = SearchOptions { filter, limit: options.limit.min(HITS), ..options.clone() };
-        let added = self.find(query, &options).await?.hits;
-        if judged.is_empty() {
-            judged.clone_from(&added);
-        }
-        found.hits.retain(|hit| added.iter().all(|added| added.id != hit.id));
-        found.hits.extend(added);
-        found.hits.sort_by(|a, b| b.score.total_cmp(&a.score));
-        Ok((judged, found))
-    }
-
-    fn mentions(&self, hit: &Hit, names: &[Name]) -> bool {
-        let words = self.splitter.stems(&format!("{}\n{}", headings(hit), hit.text));
-        names.iter().any(|name| name.documents.contains(&hit.document_id) || words.contains(&name.stem))
+    /// Returns the hits by which support for an answer is judged: those that mention a document that the question names,
+    /// and all of them if none does or the question names none.
+    pub(super) fn to_judge(&self, hits: &[Hit], names: &[DocumentName]) -> Vec<Hit> {
+        let stems: HashSet<_> = names.iter().map(|name| self.splitter.stem(&name.word)).collect();
+        let mentions = |hit: &&Hit| {
+            names.iter().any(|name| name.documents.contains(&hit.document_id))
+                || !self.splitter.stems(&format!("{}\n{}", headings(hit), hit.text)).is_disjoint(&stems)
+        };
+        let mentioning: Vec<_> = hits.iter().filter(mentions).cloned().collect();
+        if mentioning.is_empty() { hits.to_vec() } else { mentioning }
     }
 }

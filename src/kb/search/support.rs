@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
+use super::named::DocumentName;
 use super::query::Query;
 use super::signals::{COUNT, Measured, Signals};
 use super::{Hits, SearchError, SearchOptions, Searcher};
@@ -152,8 +153,8 @@ pub(super) struct Assessed {
     pub(super) odds: Option<Odds>,
     /// Words of the query that the folder does not have.
     pub(super) unknown: Vec<String>,
-    /// Words of the query that name documents.
-    pub(super) names: Vec<String>,
+    /// Words of the query that name documents, unless hits alone are wanted.
+    pub(super) names: Vec<DocumentName>,
 }
 
 impl Searcher {
@@ -175,13 +176,12 @@ impl Searcher {
         counting.spawn(async move { searcher.key_words(&asked, &filter).await }.in_current_span());
         let found = self.find(query, options).await?;
         let keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
-        // Within a selection of files, a name selects nothing more.
-        let names = match options.paths {
-            Some(_) => Vec::new(),
-            None => self.names(query, &keys, &options.filter).await?,
+        // Only where an answer is picked, which reads the hits as well.
+        let names = match most {
+            Measured::Tokens => self.document_names(query, &keys, &options.filter).await?,
+            Measured::Similarity | Measured::Words => Vec::new(),
         };
-        let (judged, found) = self.with_named(found, query, options, &names).await?;
-        let (support, odds) = match judged.as_slice() {
+        let (support, odds) = match self.to_judge(&found.hits, &names).as_slice() {
             [] => (Support::None, None),
             hits => {
                 let signals = self.signals(query, hits, &keys, most).await?;
@@ -189,7 +189,6 @@ impl Searcher {
             }
         };
         let unknown = keys.into_iter().filter(|key| !key.is_known()).map(|key| key.text).collect();
-        let names = names.into_iter().map(|name| name.word).collect();
         Ok(Assessed { found, support, odds, unknown, names })
     }
 }

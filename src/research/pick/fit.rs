@@ -123,8 +123,8 @@ async fn measure() {
             let Query { text, gold, fair } = serde_json::from_str(line).unwrap();
             let readings = readings(&searcher.search(&text, &options()).await.unwrap().hits, folder);
             let question: Question = text.parse().unwrap();
-            let sought = Sought::of(&text, &[], searcher.splitter());
-            let (mut candidates, _) = candidates(&readings, &text, &sought, searcher.splitter());
+            let sought = Sought::of(&text, searcher.splitter());
+            let (mut candidates, _) = candidates(&readings, &text, &[], &sought, searcher.splitter());
             add_meaning(&mut candidates, &question, embedder.as_ref()).unwrap();
             let answers = |candidate: &UnitCandidate<'_>| match () {
                 () if has_any(candidate, &gold) => Answers::Wholly,

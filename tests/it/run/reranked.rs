@@ -139,6 +139,10 @@ fn resumed_run_asks_for_no_order_again_whether_it_got_one_or_not() {
         child.kill().unwrap();
         child.wait().unwrap();
         let (before, sent, kept) = (orders(&server), server.count(), stored(&calls(&world)));
+        set(&world, "[rerank]\nbase_url = \"http://127.0.0.1:9\"\n");
+        let other = world.dr(["resume"]);
+        assert!(other.exit == Some(1) && other.stderr.contains("run was started with another `[rerank]`"), "{other}");
+        set(&world, SETTINGS);
         let report = world.dr(["resume", "--json"]).succeeded().json();
         assert_eq!(report["stop_reason"], "complete", "{report:#}");
         assert_nothing_stored_was_sent_again(&server, &kept, sent);
