@@ -399,10 +399,10 @@ impl Place {
     /// Returns the title of the document and the headings above the place, on one line.
     pub(crate) fn names(&self) -> String {
         let title = self.title();
-        let headings = self.heading_path().iter().map(String::as_str).filter(|heading| *heading != title);
-        // A file without a title is named by its path, which stands beside these names.
-        let is_of_path =
-            matches!(self, Self::Kb { path, heading_path, .. } if !heading_path.is_empty() && is_name_of(path, title));
+        let mut headings =
+            self.heading_path().iter().map(String::as_str).filter(|heading| *heading != title).peekable();
+        // A title that is the name of the file stands in the path already, which is shown beside these names.
+        let is_of_path = headings.peek().is_some() && matches!(self, Self::Kb { path, .. } if is_name_of(path, title));
         let title = if matches!(self, Self::Mcp { .. }) { &shortened(title) } else { title };
         let names = (!is_of_path).then_some(title).into_iter().chain(headings).filter(|name| !name.is_empty());
         one_line(&names.collect::<Vec<_>>().join(" › "))
@@ -505,6 +505,10 @@ mod tests {
             "backup".clone_into(title);
         }
         assert_eq!(unnamed.names(), "Backups › How long", "the path says the name of the file");
+        if let Place::Kb { heading_path, .. } = &mut unnamed {
+            *heading_path = vec!["backup".into()];
+        }
+        assert_eq!(unnamed.names(), "backup", "there is no other name");
         let page = |url: &str, fetched_at: Option<u64>| Place::Web {
             url: url.into(),
             title: "Cells".into(),
