@@ -215,7 +215,7 @@ impl OpenAiModel {
             if let Some(looser) = looser {
                 support = self.loosen(prompt, looser, &error);
             }
-            // A refusal that may have been paid for is charged before the caller sends the prompt again.
+            // What may have been paid for is charged. Whether the prompt is sent again, the caller decides.
             if looser.is_none() || matches!(error, ModelError::Unknown { .. }) {
                 return Err(error);
             }
