@@ -109,7 +109,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             let best = picked.first();
             found.support = match found.odds.zip(best.and_then(|best| best.matches)) {
                 // About the subject, but without the value that is asked for: shown as the closest passages.
-                _ if lacks_value(question, &found.names, &picked) => Support::Weak,
+                _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
                 // Whether a thing is so cannot be said by notes without a word for it: they would answer another thing.
                 _ if found.lacks_word && !found.is_reranked && asks_whether(question) => Support::Weak,
                 // Support was judged by the first passages; the unit may stand in a later one.

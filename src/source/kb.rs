@@ -248,12 +248,23 @@ impl Source for KbSource {
                 notes.push("no file has the quoted words in that order; they were searched for one by one".to_owned());
             }
             let (unknown, lacks_word) = (judged.said(), judged.unknown.iter().any(Unknown::is_missing));
-            let JudgedHits { found, support, odds, names, corrected, .. } = judged;
+            let JudgedHits { found, support, odds, names, is_of_others, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
             notes.extend(without_vectors.chain(found.not_reranked));
             let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());
             let passages = found.hits.into_iter().map(Passage::from).collect();
-            Ok(Found { passages, support, odds, notes, is_reranked, unknown, lacks_word, names, corrected })
+            Ok(Found {
+                passages,
+                support,
+                odds,
+                notes,
+                is_reranked,
+                unknown,
+                lacks_word,
+                names,
+                is_of_others,
+                corrected,
+            })
         })
     }
 }

@@ -150,6 +150,9 @@ pub struct Found {
     /// Words of the query that name documents of the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<DocumentName>,
+    /// Whether what it says of a document that the query names is not about the query.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_others: bool,
     /// The query with misspelt words replaced, if it was searched instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<String>,

@@ -235,6 +235,8 @@ pub(crate) struct JudgedHits {
     pub(crate) unknown: Vec<Unknown>,
     /// Words of the query that name documents, unless hits alone are wanted.
     pub(crate) names: Vec<DocumentName>,
+    /// Whether hits about a document that the query names are not about the query.
+    pub(crate) is_of_others: bool,
     /// The query with misspelt words replaced, if it was searched instead.
     pub(crate) corrected: Option<String>,
     /// The language of the query, if it could be detected.
@@ -522,8 +524,8 @@ impl Searcher {
         if let Some(corrected) = &corrected {
             assessed = self.find_and_assess(&self.query(corrected), options, most).await?;
         }
-        let Assessed { found, support, odds, names, .. } = assessed;
-        Ok(JudgedHits { found, support, odds, unknown, names, corrected, asked: query.language })
+        let Assessed { found, support, odds, names, is_of_others, .. } = assessed;
+        Ok(JudgedHits { found, support, odds, unknown, names, is_of_others, corrected, asked: query.language })
     }
 
     /// Resolves the path globs of the options to documents of the index.

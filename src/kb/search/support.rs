@@ -12,8 +12,8 @@ use tracing::Instrument;
 
 use super::named::DocumentName;
 use super::query::Query;
-use super::signals::{COUNT, Measured, Signals};
-use super::{Hits, SearchError, SearchOptions, Searcher};
+use super::signals::{COUNT, KeyWord, Measured, Signals};
+use super::{Hit, Hits, SearchError, SearchOptions, Searcher};
 
 /// How well the best hits support an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -155,6 +155,8 @@ pub(super) struct Assessed {
     pub(super) unknown: Vec<String>,
     /// Words of the query that name documents, unless hits alone are wanted.
     pub(super) names: Vec<DocumentName>,
+    /// Whether hits about a document that the query names are not about the query.
+    pub(super) is_of_others: bool,
 }
 
 impl Searcher {
@@ -177,19 +179,36 @@ impl Searcher {
         let found = self.find(query, options).await?;
         let keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
         // Only where an answer is picked, which reads the hits as well.
-        let names = match most {
+        let mut names = match most {
             Measured::Tokens => self.document_names(query, &keys, &options.filter).await?,
             Measured::Similarity | Measured::Words => Vec::new(),
         };
-        let (support, odds) = match self.to_judge(&found.hits, &names).as_slice() {
-            [] => (Support::None, None),
-            hits => {
-                let signals = self.signals(query, hits, &keys, most).await?;
-                (Support::judge(&signals), Odds::of(&signals))
-            }
-        };
+        let judged = self.to_judge(&found.hits, &names);
+        let (mut support, mut odds) = self.judged(query, &judged, &keys, most).await?;
+        // What is said of the named document is not about the question. Others are shown as the closest passages, since a
+        // note may be called by an ordinary word.
+        let is_of_others = support == Support::None && judged.len() < found.hits.len();
+        if is_of_others {
+            names.clear();
+            (support, odds) = self.judged(query, &found.hits, &keys, most).await?;
+        }
         let unknown = keys.into_iter().filter(|key| !key.is_known()).map(|key| key.text).collect();
-        Ok(Assessed { found, support, odds, unknown, names })
+        Ok(Assessed { found, support, odds, unknown, names, is_of_others })
+    }
+
+    /// Returns how well hits support an answer.
+    async fn judged(
+        &self,
+        query: &Query,
+        hits: &[Hit],
+        keys: &[KeyWord],
+        most: Measured,
+    ) -> Result<(Support, Option<Odds>), SearchError> {
+        if hits.is_empty() {
+            return Ok((Support::None, None));
+        }
+        let signals = self.signals(query, hits, keys, most).await?;
+        Ok((Support::judge(&signals), Odds::of(&signals)))
     }
 }
 
