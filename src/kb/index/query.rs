@@ -87,8 +87,7 @@ impl Index {
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
-        let query = MatchQuery::new(terms.of_query(words)).with_column(Some(SEARCHED.to_owned()));
-        self.text_hits(FtsQuery::Match(query), filter, limit).await
+        self.text_hits(words_query(terms, words), filter, limit).await
     }
 
     /// Returns up to `limit` chunks that have a word with at most `errors` letters added, lost or changed.
@@ -118,8 +117,7 @@ impl Index {
         limit: usize,
     ) -> Result<Vec<(DocumentId, Vec<String>)>, IndexError> {
         let action = "look up names";
-        let query = MatchQuery::new(terms.of_query(word)).with_column(Some(SEARCHED.to_owned()));
-        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(FtsQuery::Match(query)));
+        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(words_query(terms, word)));
         let columns = Select::columns(&["document_id", "names", "_score"]);
         let stream = filter.apply(query).select(columns).limit(limit).execute().await.during(action)?;
         collect(stream, action, |columns| columns.names()).await
@@ -326,6 +324,11 @@ impl Index {
         }
         Ok(documents)
     }
+}
+
+/// Returns the query for any of some words.
+fn words_query(terms: &Terms, words: &str) -> FtsQuery {
+    MatchQuery::new(terms.of_query(words)).with_column(Some(SEARCHED.to_owned())).into()
 }
 
 /// Returns the query for a word or a phrase, stemmed by any language of the index; `None` if it has no words.

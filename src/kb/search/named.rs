@@ -1,6 +1,7 @@
 //! Finds documents that a question names. "What does Apollo cost?" is about the note called Apollo: a note about Zeus
 //! does not answer it, however well its other words match.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::future::try_join_all;
@@ -48,7 +49,7 @@ impl Searcher {
         let (least, most) = FEW;
         let few = (self.index.count_documents(&filter.collections).await? / ONE_IN).clamp(least, most);
         let (terms, asked) = (&self.index.terms(query.language), &self.splitter.stems(&query.text));
-        let rare = keys.iter().filter(|key| key.is_subject && key.is_known());
+        let rare = keys.iter().filter(|key| key.is_subject && key.is_known);
         let named = try_join_all(rare.map(async |key| {
             let found = self.index.names_leg(terms, &key.text, filter, LOOKED_AT).await?;
             let all = found.len();
@@ -82,13 +83,16 @@ impl Searcher {
 
     /// Returns the hits by which support for an answer is judged: those that mention a document that the question names,
     /// and all of them if none does or the question names none.
-    pub(super) fn to_judge(&self, hits: &[Hit], names: &[DocumentName]) -> Vec<Hit> {
+    pub(super) fn to_judge<'a>(&self, hits: &'a [Hit], names: &[DocumentName]) -> Cow<'a, [Hit]> {
+        if names.is_empty() {
+            return hits.into();
+        }
         let stems: HashSet<_> = names.iter().map(|name| self.splitter.stem(&name.word)).collect();
         let mentions = |hit: &&Hit| {
             names.iter().any(|name| name.documents.contains(&hit.document_id))
                 || !self.splitter.stems(&format!("{}\n{}", headings(hit), hit.text)).is_disjoint(&stems)
         };
         let mentioning: Vec<_> = hits.iter().filter(mentions).cloned().collect();
-        if mentioning.is_empty() { hits.to_vec() } else { mentioning }
+        if mentioning.is_empty() { hits.into() } else { mentioning.into() }
     }
 }

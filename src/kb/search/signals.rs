@@ -113,19 +113,11 @@ impl Signals {
 pub(super) struct KeyWord {
     pub(super) text: String,
     pub(super) stem: String,
-    /// Chunks that have it.
-    pub(super) count: usize,
     /// Inverse document frequency.
     weight: f32,
+    pub(super) is_known: bool,
     /// Whether it names the subject. One that only phrases the question is part of its text score alone.
     pub(super) is_subject: bool,
-}
-
-impl KeyWord {
-    /// Returns whether the folder has it.
-    pub(super) fn is_known(&self) -> bool {
-        self.count > 0
-    }
 }
 
 impl Searcher {
@@ -182,7 +174,7 @@ impl Searcher {
             window,
             hits: share(&all),
             missing: missing.fold(0.0, f32::max) / rarest(keys.iter().copied()),
-            unknown: sum(&|key| !key.is_known()) / total,
+            unknown: sum(&|key| !key.is_known) / total,
             text_score: score / all_words,
             length: (longest as f32).ln_1p(),
             words: (count as f32).ln_1p(),
@@ -211,15 +203,15 @@ impl Searcher {
         });
         let terms = &self.index.terms(query.language);
         let counted = keys.map(async |(stem, text)| {
-            let count = self.index.count_with(terms, &text, filter).await?;
+            let count = self.index.count_with(terms, &text, filter).await? as f32;
             // As in BM25, in the form that is never negative.
-            let weight = (1.0 + (all - count as f32 + 0.5).max(0.5) / (count as f32 + 0.5)).ln();
-            Ok::<_, SearchError>(KeyWord { count, is_subject: true, weight, stem, text })
+            let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
+            Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, is_subject: true, weight, stem, text })
         });
         let mut keys: Vec<_> = futures::future::try_join_all(counted).await?;
         // "Why did we choose …?" is answered by a note that never says "choose".
         let subject = self.splitter.subject_stems(&query.text);
-        keys.retain(|key| key.is_known() || subject.contains(&key.stem));
+        keys.retain(|key| key.is_known || subject.contains(&key.stem));
         for key in &mut keys {
             key.is_subject = subject.contains(&key.stem);
         }

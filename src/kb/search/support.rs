@@ -192,7 +192,7 @@ impl Searcher {
             names.clear();
             (support, odds) = self.judged(query, &found.hits, &keys, most).await?;
         }
-        let unknown = keys.into_iter().filter(|key| !key.is_known()).map(|key| key.text).collect();
+        let unknown = keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect();
         Ok(Assessed { found, support, odds, unknown, names, is_of_others })
     }
 
