@@ -21,6 +21,15 @@ const MAX_LEAD_IN: usize = 400;
 /// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.
 const MAX_LABEL_WORDS: usize = 8;
 
+/// Longest text of paragraphs that count what they say, in bytes: about a screen.
+const MAX_COUNTED: usize = 2_000;
+
+/// Openings of the paragraphs after one that begins with "First" or "The first", apart from "The".
+const COUNTING_ON: [&str; 15] = [
+    "second", "secondly", "third", "thirdly", "fourth", "fifth", "sixth", "seventh", "next", "then", "last", "lastly",
+    "final", "finally", "another",
+];
+
 /// Words of a sentence that announces the list or table after it.
 const ANNOUNCING: [&str; 2] = ["following", "follows"];
 
@@ -72,7 +81,7 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
         collector.take(&event, range);
     }
     collector.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
-    with_lead_ins(document, collector.units)
+    with_counted(document, with_lead_ins(document, collector.units))
         .into_iter()
         .map(|unit| Unit { sentences: sentences_in(document, &unit.range, every_sentence), ..unit })
         .collect()
@@ -266,6 +275,45 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
         units.push(unit);
     }
     units
+}
+
+/// Joins paragraphs that count what they say ("The first rule is …", "The second rule is …") with the paragraph that
+/// introduces them: to their author they are a list.
+fn with_counted(document: &str, units: Vec<Unit>) -> Vec<Unit> {
+    let follows = |before: &Unit, next: &Unit| {
+        let between = document.get(before.range.end..next.range.start).unwrap_or_default();
+        before.kind == UnitKind::Paragraph && before.section == next.section && between.trim().is_empty()
+    };
+    let mut joined: Vec<Unit> = Vec::with_capacity(units.len());
+    let mut rest = units.as_slice();
+    while let [first, after @ ..] = rest {
+        let counts_on = |(before, next): &(&Unit, &Unit)| follows(before, next) && opens(document, next, &COUNTING_ON);
+        let others = rest.iter().zip(after).take_while(counts_on).count();
+        let end = rest[others].range.end;
+        let is_counted = others > 0 && opens(document, first, &["first", "firstly"]);
+        let mut unit = first.clone();
+        let counted = &rest[..=others];
+        rest = after;
+        if is_counted && end - unit.range.start <= MAX_COUNTED {
+            unit.kind = UnitKind::List { is_ordered: true };
+            unit.pieces = counted.iter().map(|own| own.range.clone()).collect();
+            unit.range.end = end;
+            rest = &after[others..];
+            let introduces = |before: &mut Unit| follows(before, first) && end - before.range.start <= MAX_COUNTED;
+            if let Some(before) = joined.pop_if(introduces) {
+                (unit.range.start, unit.heading) = (before.range.start, before.heading);
+            }
+        }
+        joined.push(unit);
+    }
+    joined
+}
+
+/// Returns whether a unit is a paragraph that begins with one of some words, after "The" if it begins with that.
+fn opens(document: &str, unit: &Unit, words: &[&str]) -> bool {
+    let mut own = document[unit.range.clone()].split(|letter: char| !letter.is_alphanumeric());
+    let first = own.find(|word| !word.is_empty() && !word.eq_ignore_ascii_case("the")).unwrap_or_default();
+    unit.kind == UnitKind::Paragraph && words.iter().any(|word| word.eq_ignore_ascii_case(first))
 }
 
 /// Returns whether a text ends with a colon, so that it is not complete without what follows.
@@ -550,6 +598,20 @@ mod tests {
             "# Pump\n\nVersion 2 has the following features.\n\n- a valve\n- a lamp\n\nIt is old.\n\n- a tank\n";
         let list = "List { is_ordered: false }: Version 2 has the following features.\n\n- a valve\n- a lamp";
         assert_eq!(shown(document), [list, "Paragraph: It is old.", "List { is_ordered: false }: - a tank"]);
+    }
+
+    #[test]
+    fn paragraphs_that_count_what_they_say_are_one_unit_with_what_introduces_them() {
+        let counted = "A pump has two rules.\n\nThe first rule is to open it.\n\nThe _second_ rule is to close it.";
+        let document = format!("# Pump\n\nIt is old.\n\n{counted}\n\nIt is red.\n\n# Lamp\n\nSecond, light it.\n");
+        let alone = ["Paragraph: It is old.", "Paragraph: It is red.", "Paragraph: Second, light it."];
+        assert_eq!(
+            shown(&document),
+            [alone[0], &format!("List {{ is_ordered: true }}: {counted}"), alone[1], alone[2]]
+        );
+        let long = "and on ".repeat(300);
+        let document = format!("First, open it.\n\nSecond, go on {long}.\n");
+        assert_eq!(units(&document).len(), 2, "a text of more than a screen is not joined");
     }
 
     #[test]

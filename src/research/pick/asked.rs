@@ -10,7 +10,8 @@ use crate::research::unit::{Unit, UnitKind};
 const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "what share "];
 
 /// Nouns after "what" or "which" that a number names, up to [`NUMBERED_WITHIN`] words after it: "which TCP ports".
-const NUMBERED: &str = "version|versions|release|port|ports|percentage|amount|size";
+const NUMBERED: &str = "port|ports|percentage|amount|size";
+const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;
 
 /// Openings of a question that only a day, a month or a year answers.
@@ -105,6 +106,12 @@ const AUXILIARIES: &str =
 /// Words that stand after a verb rather than after a noun.
 const AFTER_VERBS: &str = "the|a|an|it|its|my|our|your|their|this|that|to|from|with|at|by";
 
+/// Words for a failure, and words of a question for what to do about it.
+const FAILURES: &str = "error|errors|err|fails|failed|failing|failure|exception|exceptions|warning|crash|crashes|crashed|\
+    panics|panicked|breaks|broken|complains|unresolved|denied";
+const REMEDIES: &str =
+    "how|why|fix|solve|resolve|avoid|prevent|instead|wrong|missing|equivalent|workaround|mean|means|now";
+
 /// Words in a question for what tells two things apart.
 const TELLS_APART: [&str; 13] = [
     "compare ",
@@ -132,6 +139,7 @@ const LEAST_MEANT: f32 = 0.34;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Number,
+    Version,
     Day,
     Money,
 }
@@ -144,7 +152,8 @@ impl Wanted {
         let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS);
         match () {
             () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
-            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for_numbered(&lower) => Some(Self::Number),
+            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for(&lower, NUMBERED) => Some(Self::Number),
+            () if asks_for(&lower, VERSIONS) => Some(Self::Version),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
         }
@@ -152,6 +161,7 @@ impl Wanted {
 
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
+        let written = text;
         let text = without_markers(&text.to_lowercase());
         let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year));
         let is_ordinal = |word: &str| {
@@ -164,6 +174,7 @@ impl Wanted {
         let has_number = || words(&text).any(has_digit) || has_word(&text, NUMBERS);
         match self {
             Self::Number => has_number(),
+            Self::Version => names_version(written),
             Self::Day => {
                 let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair);
                 has_word(&text, DAYS)
@@ -181,8 +192,23 @@ impl Wanted {
     }
 }
 
-/// Returns whether a question in lower case asks for one of [`NUMBERED`].
-fn asks_for_numbered(question: &str) -> bool {
+/// Returns whether a text names a version: "1.70", "v2", "release 7", "PowerShell 7".
+fn names_version(text: &str) -> bool {
+    let is_figure = |letter: char| letter.is_ascii_digit();
+    let is_dotted = |word: &str| {
+        word.split_once('.').is_some_and(|(major, minor)| major.ends_with(is_figure) && minor.starts_with(is_figure))
+    };
+    let is_marked = |word: &str| word.strip_prefix(['v', 'V']).is_some_and(|rest| rest.starts_with(is_figure));
+    let is_named = |(name, number): (&str, &str)| {
+        number.starts_with(is_figure)
+            && (name.starts_with(char::is_uppercase) || has_word(&name.to_lowercase(), RELEASES))
+    };
+    let words = || text.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
+    words().any(|word| is_dotted(word) || is_marked(word)) || words().zip(words().skip(1)).any(is_named)
+}
+
+/// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
+fn asks_for(question: &str, nouns: &str) -> bool {
     let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
     let asks = |at: usize| {
         matches!(words[at], "what" | "which")
@@ -190,7 +216,7 @@ fn asks_for_numbered(question: &str) -> bool {
                 .iter()
                 .take(NUMBERED_WITHIN)
                 .take_while(|word| !has_word(word, AUXILIARIES))
-                .any(|word| has_word(word, NUMBERED))
+                .any(|word| has_word(word, nouns))
     };
     (0..words.len()).any(asks)
 }
@@ -243,6 +269,14 @@ fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     let text = text.to_lowercase();
     let is_start = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
     phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
+}
+
+/// Returns whether a question reports a failure and asks what to do about it: "It fails with … How do I fix it?" A
+/// message by itself asks as well: "error: no such pump".
+pub(super) fn asks_for_remedy(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    let is_message = lower.trim_start().starts_with("error");
+    has_word(&lower, FAILURES) && (is_message || has_word(&lower, REMEDIES))
 }
 
 /// Returns whether a question in lower case asks what one thing does that another does not.
@@ -306,7 +340,8 @@ impl AnswerKind {
                 "how big ",
                 "maximum ",
                 "limit ",
-            ]) || asks_for_numbered(&lower) =>
+            ]) || asks_for(&lower, NUMBERED)
+                || asks_for(&lower, VERSIONS) =>
             {
                 Self::Number
             }
@@ -314,6 +349,8 @@ impl AnswerKind {
             () if has(&ASKS_FOR_PACE) => Self::Pace,
             () if starts("when ") || has(&ASKS_FOR_TIME) || has(&ASKS_FOR_DAY) => Self::Time,
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
+            // "What are the default values of …" asks for no list.
+            () if has_word(&lower, "default|defaults") => Self::Other,
             () if asks_for_several(&lower)
                 || has(&[
                     "what are ",

@@ -22,7 +22,12 @@ impl CodeWord {
         let found = |word: &str| {
             let has_digit = word.contains(char::is_alphabetic) && word.contains(|letter: char| letter.is_ascii_digit());
             let has_sign = has_sign_within(word);
-            (has_digit || has_sign).then(|| Self { text: word.to_lowercase(), stem: splitter.stem(word), has_sign })
+            let text = hexadecimal(word).unwrap_or_else(|| word.to_lowercase());
+            (has_digit || has_sign || text.starts_with("0x")).then(|| Self {
+                text,
+                stem: splitter.stem(word),
+                has_sign,
+            })
         };
         words.filter_map(found).collect()
     }
@@ -36,6 +41,15 @@ impl CodeWord {
     pub(super) fn is_in(&self, text: &str, words: &HashSet<String>) -> bool {
         words.contains(&self.stem) || find_words(text, &self.text).is_some()
     }
+}
+
+/// Returns a number that is padded with zeros, as debuggers print it, as documentation writes it: `0x3470`.
+fn hexadecimal(word: &str) -> Option<String> {
+    let padded = word.strip_prefix("0x").unwrap_or(word);
+    let digits = padded.trim_start_matches('0').to_lowercase();
+    let is_padded =
+        padded.len() >= 8 && padded.starts_with('0') && padded.chars().all(|digit| digit.is_ascii_hexdigit());
+    (is_padded && !digits.is_empty()).then(|| format!("0x{digits}"))
 }
 
 fn has_sign_within(word: &str) -> bool {
@@ -59,6 +73,10 @@ mod tests {
         assert_eq!(names("What is the memory of db.m5.large, and of u_small?"), [code("db.m5.large"), code("u_small")]);
         assert_eq!(names("Does my 401k grow?"), [("401k".to_owned(), false)]);
         assert_eq!(names("what of the u.s. and read/write access?"), []);
+        assert_eq!(
+            names("What is 000000000000347A or 0x00003470?").into_iter().map(|name| name.0).collect::<Vec<_>>(),
+            ["0x347a", "0x3470"]
+        );
         assert_eq!(names("Where do the valves open at 7?"), []);
     }
 
