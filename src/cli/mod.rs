@@ -77,7 +77,7 @@ mod trust;
 use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -91,6 +91,7 @@ use self::exit::Exit;
 use self::live::EventFormat;
 use self::ui::{Color, Ui};
 use crate::base::file::read_text;
+use crate::base::mutex::locked;
 use crate::config::Flags;
 use crate::engine::{EmbedderChoice, Engine, answers_extraction, kill_programs};
 use crate::traces::Traces;
@@ -258,7 +259,7 @@ pub fn run() -> ExitCode {
     let command = command.instrument(span);
     let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {
         Err(panic) => {
-            let place = panic_place.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = locked(&panic_place);
             ui.warn(&error::panicked(panic.as_ref(), &place));
             Exit::Failed
         }
@@ -293,7 +294,7 @@ fn note_panics() -> Arc<Mutex<String>> {
     let is_logged = std::env::var_os("DR_LOG").is_some();
     std::panic::set_hook(Box::new(move |panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
-        *noted.lock().unwrap_or_else(PoisonError::into_inner) = location;
+        *locked(&noted) = location;
         if is_logged {
             print(panic);
         }

@@ -515,12 +515,7 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         let run = RunId::random(1);
         let locked = store.lock(&run).unwrap();
-        let settings = serde_json::from_value(json!({
-            "mode": "quick", "limits": BudgetLimits::default(), "tree": { "max_depth": 3, "max_nodes": 9 },
-            "parallel": 2, "summary_tokens": 100, "by_rules": true, "scope": {}, "searched": "", "source_version": "1",
-        }));
-        let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings.unwrap()) };
-        locked.create("why?", &Record { seq: 1, at: Moment(7), event }).await.unwrap();
+        locked.create("why?", &started()).await.unwrap();
         let mut reading = Box::pin(read(&store, &run));
         let begun = futures::poll!(&mut reading);
         drop(locked);

@@ -58,17 +58,6 @@ pub(crate) fn ended(reason: StopReason) -> &'static str {
     }
 }
 
-/// Returns the state of a node in one word.
-pub(crate) fn status(status: NodeStatus) -> &'static str {
-    match status {
-        NodeStatus::Pending => "pending",
-        NodeStatus::Running => "running",
-        NodeStatus::Done => "done",
-        NodeStatus::Failed => "failed",
-        NodeStatus::Blocked => "blocked",
-    }
-}
-
 /// Returns whether the course of the run is worth showing: unless it made no call to a model and ended normally.
 pub(super) fn is_run(report: &Report) -> bool {
     report.usage.total.calls > 0 || !report.stop_reason.is_natural() || report.degraded

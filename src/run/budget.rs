@@ -17,7 +17,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 
 use crate::base::clock::Clock;
 use crate::base::money::dollars_text;
+use crate::base::mutex::locked;
 pub(crate) use crate::llm::call::Limit;
 
 /// Limits of a run. `None` means unlimited.
@@ -663,7 +664,7 @@ impl Budget {
 impl BudgetState {
     /// Locks the balance. It is consistent between any two statements of a holder, so a poisoned lock can be used.
     fn balance(&self) -> MutexGuard<'_, Balance> {
-        self.balance.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.balance)
     }
 
     /// Updates and returns the active time. It never decreases.

@@ -31,7 +31,7 @@ mod salvage;
 mod schema;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
@@ -49,6 +49,7 @@ pub(crate) use salvage::Salvaged;
 
 use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
+use crate::base::mutex::locked;
 use salvage::{complete_repair, is_half_repaired};
 use schema::{MIGRATIONS, differences, harden, migrate, version};
 
@@ -340,7 +341,7 @@ impl Journal {
         work: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let database = Arc::clone(&self.database);
-        tokio::task::spawn_blocking(move || work(&database.connection())).await?
+        tokio::task::spawn_blocking(move || work(&locked(&database.connection))).await?
     }
 
     /// Runs `work` with a connection that may write. [`LockedRun`] is the way to get here.
@@ -363,13 +364,9 @@ impl Journal {
 }
 
 impl Database {
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs `work` with a connection that may write.
     fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, JournalError> {
-        let connection = self.connection();
+        let connection = locked(&self.connection);
         let failed = |source| JournalError::Database { action: "write to", source };
         connection.pragma_update(None, QUERY_ONLY, false).map_err(failed)?;
         let _read_only = ReadOnly(&connection);
@@ -751,7 +748,7 @@ pub(super) mod tests {
         old.execute("INSERT INTO runs VALUES ('0000000000000005', 'why?', 7)", []).unwrap();
         drop(old);
         let journal = Journal::open(&path).unwrap();
-        let connection = journal.database.connection();
+        let connection = locked(&journal.database.connection);
         assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
         let question: String = connection.query_row("SELECT question FROM runs", [], |row| row.get(0)).unwrap();
         assert_eq!(question, "why?");

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
@@ -22,6 +22,7 @@ use crate::base::clock::Clock;
 use crate::base::http::{BodyError, CONNECT_TIMEOUT, HttpError, USER_AGENT, read_capped, retry_after};
 use crate::base::id::ContentHash;
 use crate::base::line::{shortened, with_causes};
+use crate::base::mutex::locked;
 use crate::base::retry::{Again, Failure, Policy, retry};
 use crate::kb::extract::{Extractable, Extracted, extract};
 
@@ -248,7 +249,7 @@ impl Fetcher {
     async fn ask_robots(&self, url: &WebUrl) -> Result<(), FetchError> {
         let origin = url.origin();
         let cell = {
-            let mut robots = self.robots.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut robots = locked(&self.robots);
             Arc::clone(robots.entry(origin.clone()).or_default())
         };
         let robots = cell.get_or_try_init(|| self.robots_of(url)).await?;
