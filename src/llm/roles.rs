@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for ModelsOptions {
         let mut table = serde_json::Map::deserialize(deserializer)?;
         let mut roles = BTreeMap::new();
         for role in Role::ALL {
-            if let Some(options) = table.remove(role.name()) {
+            if let Some(options) = table.remove(&role.to_string()) {
                 let options = serde_json::from_value(options);
                 roles.insert(role, options.map_err(|error| D::Error::custom(format!("{role}: {error}")))?);
             }

@@ -662,7 +662,7 @@ impl Budget {
 }
 
 impl BudgetState {
-    /// Locks the balance. It is consistent between any two statements of a holder, so a poisoned lock can be used.
+    /// Locks the balance, which is consistent between any two statements of a holder.
     fn balance(&self) -> MutexGuard<'_, Balance> {
         locked(&self.balance)
     }

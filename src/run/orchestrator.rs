@@ -473,7 +473,7 @@ impl Orchestrator {
         attach::count("tokens", spent.total().tokens);
         attach::dollars("cost", spent.total().cost_nanos);
         match ended {
-            Ok(stop) => attach::word("stop", stop.name()),
+            Ok(stop) => attach::word("stop", stop.to_string()),
             Err(error) => attach::word("error", error.class()),
         }
     }
@@ -678,7 +678,7 @@ impl Orchestrator {
         let spent = self.budget.spent().total();
         let (route, stop) = match &record.event {
             Event::NodeStarted { route, .. } => (Some(*route), None),
-            Event::Ended { stop_reason, .. } => (None, Some(stop_reason.name())),
+            Event::Ended { stop_reason, .. } => (None, Some(stop_reason.to_string())),
             _ => (None, None),
         };
         info!(

@@ -3,6 +3,7 @@
 //! Without an export these do nothing. [`super::shape`] has the name under which each leaves.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use opentelemetry::TraceId;
@@ -14,8 +15,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use super::identity::trace_of;
 use crate::base::id::RunId;
 use crate::base::money;
-
 use crate::base::mutex::locked;
+
 /// Most bytes of one text. More would be cut by many collectors anyway, and a batch must fit one request.
 const MAX_TEXT: usize = 32_000;
 

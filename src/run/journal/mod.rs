@@ -523,25 +523,23 @@ fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::base::clock::Moment;
     use crate::base::id::ContentHash;
     use crate::base::line::with_causes;
     use crate::llm::call::CallKey;
+    use crate::researcher::settings;
     use crate::llm::message::{Reply, Role, Usage};
     use crate::run::budget::{BudgetLimits, Purpose};
-    use crate::run::event::{Event, Record};
+    use crate::run::event::{Event, Record, RunSettings};
     use crate::run::store::{Store, StoreError};
     use crate::source::Label;
 
-    pub(super) fn started() -> Record {
-        let settings = serde_json::from_value(serde_json::json!({
-            "mode": "quick", "limits": BudgetLimits::default(),
-            "tree": {"max_depth": 3, "max_nodes": 9}, "parallel": 2, "summary_tokens": 100, "by_rules": true,
-            "scope": {}, "searched": "1 file of kb", "source_version": "v"
-        }));
-        let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings.unwrap()) };
+    /// Returns the first event of a run.
+    pub(crate) fn started() -> Record {
+        let settings = RunSettings { by_rules: true, ..settings(BudgetLimits::default()) };
+        let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings) };
         Record { seq: 1, at: Moment(7), event }
     }
 

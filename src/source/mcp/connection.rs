@@ -7,7 +7,6 @@ use std::error::Error;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
-use std::sync::{Arc, OnceLock};
 #[cfg(unix)]
 use std::sync::Mutex;
 use std::sync::{Arc, OnceLock};
