@@ -129,7 +129,7 @@ impl Egress {
         }
         let is_public = label(&state.tree, &state.branches, node) == Label::Public;
         if !(is_public && state.settings.keeps_public_apart) {
-            tripwire.read(&branch_text(branch));
+            tripwire.read(&branch_text(&branch.report));
         }
     }
 

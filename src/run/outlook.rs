@@ -125,7 +125,7 @@ impl Outlook {
         let size = |branch: &Branch| {
             // Beside its text, a quote is shown with its id and its provenance.
             let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
-            estimate(&branch_text(branch)) + quotes
+            estimate(&branch_text(&branch.report)) + quotes
         };
         let (found, all): (u64, u64) = (state.branches.len() as u64, state.branches.values().map(size).sum());
         let each = all.checked_div(found).unwrap_or(UNKNOWN_BRANCH).max(UNKNOWN_BRANCH / 2);
