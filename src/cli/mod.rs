@@ -173,8 +173,8 @@ impl Command {
     /// Returns the format of messages on stderr.
     fn events(&self) -> EventFormat {
         match self {
-            Self::Ask(args) => args.events(),
-            Self::Resume(args) => args.events(),
+            Self::Ask(args) => args.events,
+            Self::Resume(args) => args.events,
             _ => EventFormat::Text,
         }
     }
@@ -319,8 +319,8 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Get(args) => get::get(ui, &engine(&flags)?, args).await,
         Command::Open(args) => open::open(ui, &engine(&flags)?, args).await,
         Command::Links(args) => links::links(ui, &engine(&flags)?, args).await,
-        Command::Ask(args) => ask::ask(ui, &engine(&args.flags(flags))?, args).await,
-        Command::Plan(args) => plan::plan(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Ask(args) => ask::ask(ui, &engine(&args.limits.flags(flags))?, args).await,
+        Command::Plan(args) => plan::plan(ui, &engine(&args.limits.flags(flags))?, args).await,
         Command::Resume(args) => resume::resume(ui, &engine(&args.flags(flags))?, args).await,
         Command::Replay(args) => replay::replay(ui, &engine(&flags)?, args).await,
         Command::Recall(args) => recall::recall(ui, &engine(&args.flags(flags))?, args).await,
@@ -329,10 +329,10 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Show(args) => show::show(ui, &engine(&flags)?, args).await,
         Command::Export(args) => runs::export(ui, &engine(&flags)?, args).await,
         Command::Rm(args) => runs::rm(ui, &engine(&flags)?, args).await,
-        Command::Serve(args) => Box::pin(serve::serve(ui, engine(&args.flags(flags))?, args)).await,
+        Command::Serve(args) => Box::pin(serve::serve(ui, engine(&args.limits.flags(flags))?, args)).await,
         Command::Mcp(args) => {
             args.enter_project()?;
-            Box::pin(mcp::mcp(ui, engine(&args.flags(flags))?, args)).await
+            Box::pin(mcp::mcp(ui, engine(&args.limits.flags(flags))?, args)).await
         }
         Command::Eval(args) => eval::eval(ui, &engine(&args.flags(flags))?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &engine(&flags)?, &args).await,
