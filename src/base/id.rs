@@ -149,7 +149,6 @@ impl NodeId {
         Self(number)
     }
 
-    /// Returns the number in the id.
     pub(crate) fn number(&self) -> u32 {
         self.0
     }

@@ -56,7 +56,6 @@ struct Started {
 /// What a run did last, by sub-question: a stream that opens later shows it.
 type Now = Arc<Mutex<BTreeMap<Option<String>, Doing>>>;
 
-/// A run that is watched.
 #[derive(Debug)]
 pub(crate) struct WatchedRun {
     /// Its events from now on.

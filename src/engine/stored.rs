@@ -443,7 +443,6 @@ pub(super) struct Origins {
 
 /// Collections that text of earlier runs is from.
 pub(super) enum KnownCollections {
-    /// These.
     These(BTreeSet<String>),
     /// Perhaps any: an older version began the run, or a run it follows was removed.
     Any,

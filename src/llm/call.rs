@@ -60,7 +60,6 @@ impl CallKey {
         self.text.split_once('/').map_or(&self.text, |(owner, _)| owner)
     }
 
-    /// Returns the key as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }

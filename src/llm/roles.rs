@@ -272,7 +272,6 @@ impl Models {
         Ok(Some(Self(models)))
     }
 
-    /// Returns the model of a role.
     pub(crate) fn role(&self, role: Role) -> &RoleModel {
         self.0.get(&role).expect("every way to make one gives every role a model")
     }

@@ -44,7 +44,6 @@ pub(crate) enum StructuredError {
     #[error("reply cannot be used: {complaint}")]
     Invalid { complaint: String },
 
-    /// The schema itself is invalid.
     #[error("invalid schema: {reason}")]
     Schema {
         /// The error of the validator.

@@ -62,7 +62,6 @@ pub(crate) enum CitedPlace {
     Call { server: String, tool: String, arguments: String },
 }
 
-/// A saved report.
 #[derive(Debug)]
 pub(crate) struct SavedReport {
     /// The run that made it.

@@ -90,7 +90,6 @@ impl PublicBranch {
         Self(Branch { report, ..branch.clone() })
     }
 
-    /// Returns the branch.
     pub(crate) fn as_branch(&self) -> &Branch {
         &self.0
     }

@@ -124,7 +124,6 @@ struct Worker<'a, Q: ?Sized> {
 /// Work on a node failed without a result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WorkError {
-    /// The model failed.
     #[error(transparent)]
     Call(#[from] CallError),
     /// Every request to the source failed.

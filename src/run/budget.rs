@@ -443,7 +443,6 @@ impl Budget {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the limits.
     pub(crate) fn limits(&self) -> BudgetLimits {
         self.shared.balance().limits
     }

@@ -81,17 +81,14 @@ impl Ledger {
         Self { run, budget, clock, closing, listener, random, turns: Mutex::default() }
     }
 
-    /// Returns the run.
     pub(crate) fn run(&self) -> &LockedRun {
         &self.run
     }
 
-    /// Returns the budget.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// Returns the clock.
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }

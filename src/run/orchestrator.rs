@@ -363,12 +363,10 @@ impl Orchestrator {
         Self { locked, resources, state, steps, budget, grace, span }
     }
 
-    /// Returns the run's id.
     pub(crate) fn id(&self) -> &RunId {
         self.locked.id()
     }
 
-    /// Returns the store of the run.
     pub(crate) fn store(&self) -> &Store {
         &self.resources.store
     }
@@ -383,7 +381,6 @@ impl Orchestrator {
         self.resources.jobs.as_deref()
     }
 
-    /// Returns the state of the run.
     pub(crate) fn state(&self) -> &RunState {
         &self.state
     }

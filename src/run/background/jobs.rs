@@ -37,7 +37,6 @@ use crate::run::ledger::{Ledger, Reserving, Ticket};
 use crate::run::tree::RunState;
 use crate::source::Label;
 
-/// A task for a job.
 pub(crate) struct JobTask<'a> {
     pub(crate) node: &'a NodeId,
     pub(crate) task: &'a OutwardTask,

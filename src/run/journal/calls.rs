@@ -48,7 +48,6 @@ pub(crate) enum CallKind {
 /// A call of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PromptCall {
-    /// The role that calls.
     pub(crate) role: Role,
     /// Whether the budget was tight when the call was made, which the prompt mentions.
     pub(crate) is_tight: bool,

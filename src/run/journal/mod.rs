@@ -114,7 +114,6 @@ impl LockedRun {
         Self { run, journal, _lock: Arc::new(lock) }
     }
 
-    /// Returns the id of the run.
     pub(crate) fn id(&self) -> &RunId {
         &self.run
     }

@@ -55,20 +55,16 @@ const MAX_LOG_LINE: u64 = 2_000;
 /// A server did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
-    /// The program cannot be started.
     #[error("program cannot be started")]
     Start(#[source] std::io::Error),
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error("no reply in {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The handshake failed.
     #[error("connection failed: {0}")]
     Handshake(String),
-    /// The request was not answered.
     #[error("{0}")]
     Request(String),
-    /// The server refused the request.
     #[error("server refuses the request: {0}")]
     Refused(String),
 }

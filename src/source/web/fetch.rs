@@ -65,7 +65,6 @@ pub(crate) enum FetchError {
     /// The target of a redirect is not a web address.
     #[error("page redirects to an invalid address: {0}")]
     BadRedirect(ParseWebUrlError),
-    /// More than [`MAX_REDIRECTS`] redirects.
     #[error("page redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
     /// The site disallows the page for programs.
@@ -74,7 +73,6 @@ pub(crate) enum FetchError {
     /// The rules of the site are unknown, so the page is not fetched.
     #[error("`robots.txt` of `{origin}` cannot be read")]
     RobotsUnknown { origin: String },
-    /// The server returned an error.
     #[error("server returned status {status}")]
     Status {
         status: u16,
@@ -90,7 +88,6 @@ pub(crate) enum FetchError {
     /// The page exceeds the size limit.
     #[error("page is larger than {max_bytes} bytes")]
     TooLarge { max_bytes: usize },
-    /// The page is not text.
     #[error("page has type `{found}`, which is not supported")]
     ContentType { found: String },
     /// The content encoding is not supported, or the compressed data is invalid.
@@ -156,7 +153,6 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// Returns a fetcher.
     pub(crate) fn new(options: FetchOptions, clock: Arc<dyn Clock>) -> Result<Self, HttpError> {
         // Fails if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -330,7 +326,6 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim().to_owned()
 }
 
-/// Format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageFormat {
     Html,
