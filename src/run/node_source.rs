@@ -516,7 +516,7 @@ mod tests {
     use crate::base::id::RunId;
     use crate::run::background::JobCitation;
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
-    use crate::run::event::{Event, Record};
+    use crate::run::journal::tests::started;
     use crate::run::store::Store;
     use crate::source::web::{FixtureProvider, PageLink, PageStore, WebPage};
 
@@ -553,13 +553,7 @@ mod tests {
         }
         let web = Arc::new(WebSource::new(vec![Arc::new(engine)], None, pages, Arc::clone(&clock)));
         let run = store.lock(&RunId::random(1)).unwrap();
-        let settings = json!({
-            "mode": "quick", "limits": BudgetLimits::default(), "parallel": 1, "summary_tokens": 200, "by_rules": true,
-            "tree": { "max_depth": 1, "max_nodes": 9 }, "scope": {}, "searched": "", "source_version": "1",
-        });
-        let settings = serde_json::from_value(settings).unwrap();
-        let event = Event::Started { question: "why?".parse().unwrap(), settings };
-        run.create("why?", &Record { seq: 1, at: Moment(1), event }).await.unwrap();
+        run.create("why?", &started()).await.unwrap();
         let budget = Budget::new(BudgetLimits::default(), WritingReserve::default(), Arc::clone(&clock));
         let shared = Shared {
             cache: Cache::new(run.clone(), Moment(1), Arc::clone(&clock), None),

@@ -528,8 +528,8 @@ pub(crate) mod tests {
     use crate::base::id::ContentHash;
     use crate::base::line::with_causes;
     use crate::llm::call::CallKey;
-    use crate::researcher::settings;
     use crate::llm::message::{Reply, Role, Usage};
+    use crate::researcher::settings;
     use crate::run::budget::{BudgetLimits, Purpose};
     use crate::run::event::{Event, Record, RunSettings};
     use crate::run::store::{Store, StoreError};

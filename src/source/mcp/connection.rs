@@ -30,8 +30,8 @@ use tokio::time::timeout;
 use super::settings::{Reach, ServerSettings};
 use crate::base::folder::create_private;
 use crate::base::http::{HttpError, client_for};
-use crate::base::mutex::locked;
 use crate::base::line::{counted, shortened};
+use crate::base::mutex::locked;
 
 /// Largest message of a server, in bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
