@@ -8,23 +8,22 @@
 #[path = "../tests/it/researcher.rs"]
 mod researcher;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dr::base::clock::{Clock, SystemClock};
+use dr::base::clock::SystemClock;
 use dr::base::id::RunId;
 use dr::engine::report_of;
 use dr::render::{ReportFormat, report};
 use dr::research::plan::TreeLimits;
 use dr::research::question::Mode;
-use dr::run::budget::{BudgetLimits, LimitsByPlan};
-use dr::run::event::{Event, InternalText, RunRequest, RunSettings};
-use dr::run::orchestrator::{McpServers, Orchestrator, Resources, Sources};
+use dr::run::budget::BudgetLimits;
+use dr::run::event::{Event, RunRequest, RunSettings};
+use dr::run::orchestrator::Orchestrator;
 use dr::run::scheduler::simulate;
 use dr::run::store::Store;
-use researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
-use tokio_util::sync::CancellationToken;
+use researcher::{Researcher, ScriptedModel, resources, settings};
 
 /// Delay of every reply of the model.
 const DELAY: Duration = Duration::from_millis(100);
@@ -40,49 +39,13 @@ async fn measure(nodes: usize, delay: Duration) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let store = Store::open(folder.path()).expect("a journal can be made");
     let model = ScriptedModel::new(Researcher { nodes, more_nodes: 0 }, delay);
-    let resources = Resources {
-        store: store.clone(),
-        clock: Arc::new(SystemClock) as Arc<dyn Clock>,
-        sources: Sources {
-            internal: Arc::new(ScriptedSource),
-            web: None,
-            can_search: false,
-            is_offline: false,
-            servers: McpServers::default(),
-        },
-        picker: Arc::new(NoPick),
-        embedder: None,
-        recall: None,
-        models: Some(model.models()),
-        listener: Arc::new(|_| {}),
-        stop: CancellationToken::new(),
-        seed: 1,
-        jobs: None,
-        set_aside_nanos: 0,
-        internal_text: InternalText::default(),
-    };
+    let resources = resources(store.clone(), Arc::new(SystemClock), model.models());
     let settings = RunSettings {
         request: RunRequest { mode: Mode::Deep, ..RunRequest::default() },
-        keeps_public_apart: true,
-        is_open: false,
-        has_server_text: false,
-        limits: BudgetLimits::NONE,
-        by_plan: LimitsByPlan::default(),
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
         parallel: PARALLEL,
         summary_tokens: 4_000,
-        by_rules: false,
-        models: BTreeMap::new(),
-        searched: "files".into(),
-        source_version: "1".into(),
-        collections: BTreeSet::new(),
-        follows: None,
-        reuse: false,
-        rerank: None,
-        has_own_plan: false,
-        outside: String::new(),
-        servers: Vec::new(),
-        instead: None,
+        ..settings(BudgetLimits::NONE)
     };
     let run = RunId::random(1);
     let question = "What is known of the topics?".parse().expect("the question has words");

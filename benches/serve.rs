@@ -8,14 +8,16 @@
 #[path = "../tests/it/serve/client.rs"]
 mod client;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+#[path = "../tests/it/model_server.rs"]
+mod model_server;
+
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use client::Page;
+use model_server::{ModelServer, Response};
 
 /// Open event streams.
 const STREAMS: usize = 50;
@@ -41,27 +43,6 @@ fn memory(process: &Child) -> u64 {
     line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or_default() / 1_024
 }
 
-/// Starts an endpoint of models that lists one and never replies to a prompt. Returns its address.
-fn silent_model() -> String {
-    const MODELS: &[u8] =
-        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 26\r\n\r\n\
-                            {\"data\":[{\"id\":\"silent\"}]}";
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it listens");
-    std::thread::spawn(move || {
-        let mut prompts = Vec::new();
-        for mut stream in listener.incoming().flatten() {
-            let mut method = [0; 3];
-            if stream.read_exact(&mut method).is_ok() && &method == b"GET" {
-                let _ = stream.write_all(MODELS);
-            } else {
-                prompts.push(stream);
-            }
-        }
-    });
-    format!("http://{address}/v1")
-}
-
 fn encoded(query: &str) -> String {
     query.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
@@ -75,8 +56,9 @@ fn main() {
     let queries = std::fs::read_to_string(&queries).unwrap_or_else(|error| panic!("{queries}: {error}"));
     let queries: Vec<_> = queries.lines().filter(|line| !line.trim().is_empty()).map(encoded).collect();
     assert!(!queries.is_empty(), "the file has no query");
+    let model = ModelServer::always(Response::Hang).with_models(200, json!({ "data": [{ "id": "silent" }] }));
     let started = Instant::now();
-    let page = serve(&folder, &silent_model());
+    let page = serve(&folder, &model.url());
     let listens = started.elapsed();
     page.get("/");
     let shows = started.elapsed();

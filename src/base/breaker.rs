@@ -1,10 +1,11 @@
 //! A circuit breaker: stops sending requests to a server after consecutive failures.
 
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::clock::Clock;
+use super::mutex::locked;
 
 /// Failures in a row after which a run stops asking a source.
 const MAX_FAILURES_OF_RUN: u32 = 3;
@@ -89,8 +90,8 @@ impl Breaker {
     /// Returns the error of the request, or [`Open`] without sending it.
     pub(crate) async fn ask<T, E: Guarded>(&self, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let is_sound = |record: &FailureRecord| record.has_succeeded && record.failures == 0;
-        let _turn = if is_sound(&self.record()) { None } else { Some(self.turn.lock().await) };
-        let FailureRecord { failures, last_failure, reason, .. } = self.record().clone();
+        let _turn = if is_sound(&locked(&self.record)) { None } else { Some(self.turn.lock().await) };
+        let FailureRecord { failures, last_failure, reason, .. } = locked(&self.record).clone();
         // Without a clock, the pause does not end.
         let rested = self.clock.as_ref().zip(last_failure).map(|(clock, last)| clock.instant().duration_since(last));
         let is_resting = || rested.is_none_or(|rested| rested < PAUSE);
@@ -99,7 +100,7 @@ impl Breaker {
             return Err(Open { name: self.name.as_str().into(), failures, reason: reason.into() }.into());
         }
         let answer = request.await;
-        let mut record = self.record();
+        let mut record = locked(&self.record);
         match answer.as_ref().map_or_else(Guarded::health, |_| Health::Up) {
             Health::Up => *record = FailureRecord { has_succeeded: true, ..FailureRecord::default() },
             Health::Down => {
@@ -111,10 +112,6 @@ impl Breaker {
         }
         drop(record);
         answer
-    }
-
-    fn record(&self) -> MutexGuard<'_, FailureRecord> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -45,7 +45,6 @@ pub enum KeyError {
     /// The text cannot be the name of a variable. It is not shown: it may be the key itself.
     #[error("`key_env` is not the name of a variable")]
     BadName,
-    /// The variable is not set.
     #[error("`{variable}` is not set")]
     NotSet { variable: String },
     /// The key cannot be sent in a header.

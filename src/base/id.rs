@@ -27,6 +27,19 @@ macro_rules! as_text {
 
 pub(crate) use as_text;
 
+/// Displays an enum by the word that serde writes for it, so that both are always the same.
+macro_rules! as_word {
+    ($type:ident) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                serde::Serialize::serialize(self, f)
+            }
+        }
+    };
+}
+
+pub(crate) use as_word;
+
 /// The text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an id (expected 16 hex digits, for example `4f1c09a2b7de5533`)")]
@@ -136,7 +149,6 @@ impl NodeId {
         Self(number)
     }
 
-    /// Returns the number in the id.
     pub(crate) fn number(&self) -> u32 {
         self.0
     }

@@ -115,7 +115,6 @@ const FEWEST: usize = 2;
 /// At least one word in this many is a function word of the document's language.
 const FUNCTION_WORDS: usize = 10;
 
-/// A language.
 pub(crate) struct Language {
     /// ISO 639-1 code.
     pub(crate) code: &'static str,

@@ -10,6 +10,8 @@ pub mod clock;
 
 pub mod lock;
 
+pub(crate) mod mutex;
+
 pub(crate) mod folder;
 
 pub(crate) mod file;

@@ -1,7 +1,7 @@
 //! Money as whole billionths of a US dollar, so that sums are exact.
 
 /// One dollar. The cheapest price per token is a few billionths, so a coarser unit would round single tokens.
-const NANOS: f64 = 1e9;
+pub(crate) const NANOS: f64 = 1e9;
 
 /// Converts dollars to billionths, rounding up. Negative amounts and NaN become zero.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast stops at the ends of u64")]

@@ -17,7 +17,6 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
-use crate::config::Flags;
 use crate::engine::{AskRequest, Engine, RequestError};
 
 /// Answer a question with checked citations
@@ -60,27 +59,17 @@ pub(super) struct AskArgs {
 
     /// Print events to stderr, as text or jsonl
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
-    events: EventFormat,
+    pub(super) events: EventFormat,
 
     #[command(flatten)]
     report: ReportArgs,
 
     // Last, because its help heading applies to all arguments after it.
     #[command(flatten)]
-    limits: LimitArgs,
+    pub(super) limits: LimitArgs,
 }
 
 impl AskArgs {
-    /// Returns the format of messages on stderr.
-    pub(super) fn events(&self) -> EventFormat {
-        self.events
-    }
-
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        self.limits.flags(flags)
-    }
-
     /// Returns the request, validated before anything is indexed or charged.
     fn request(&self) -> Result<AskRequest, CliError> {
         let plan = self.plan.as_deref().map(read_plan).transpose()?;

@@ -12,7 +12,6 @@ use crate::{mcp, serve};
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// The engine failed.
     #[error(transparent)]
     Engine(EngineError),
     /// The command line is invalid.
@@ -34,16 +33,13 @@ pub(crate) enum CliError {
     /// Standard output could not be written.
     #[error("failed to write the output")]
     Output(#[from] std::io::Error),
-    /// A result could not be written as JSON.
     #[error("failed to write the result as JSON")]
     Json(#[from] serde_json::Error),
-    /// A report could not be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),
     /// A server could not be started, or its client does not speak the protocol.
     #[error(transparent)]
     Mcp(#[from] mcp::ServeError),
-    /// The page could not be served.
     #[error(transparent)]
     Serve(#[from] serve::PageServerError),
 }

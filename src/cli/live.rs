@@ -1,7 +1,7 @@
 //! Progress of a run: a live tree on a terminal, lines elsewhere, JSON Lines with `--events jsonl`.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,6 +10,7 @@ use serde_json::json;
 use super::ui::Ui;
 use crate::base::line::{cut, one_line, printable};
 use crate::base::money::dollars_text;
+use crate::base::mutex::locked;
 use crate::engine::{
     BudgetLimits, CallStep, Engine, Event, LINE_CHARACTERS, Observer, Progress, RunEvent, Section, Spent, event_line,
 };
@@ -140,7 +141,7 @@ impl LiveState {
             if let Some(note) = note(&event) {
                 bar.println(printable(&note));
             }
-            let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut view = locked(&self.view);
             view.take(event);
             bar.set_message(view.text());
         }

@@ -12,7 +12,6 @@ use super::limits::LimitArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::beside;
-use crate::config::Flags;
 use crate::engine::{Engine, Service};
 use crate::mcp::{BearerCheck, Client, Launch, Listening, ServeError, TOKEN_VARIABLE, ToolHandler, serve_stdio};
 
@@ -45,38 +44,14 @@ pub(super) struct McpArgs {
 
     /// Print the settings for an assistant to start this server with, then stop
     #[arg(long, value_enum, value_name = "ASSISTANT", conflicts_with_all = ["http", "watch"])]
-    print_config: Option<Assistant>,
+    print_config: Option<Client>,
 
     // Last, because its help heading applies to all arguments after it.
     #[command(flatten)]
-    limits: LimitArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Assistant {
-    Claude,
-    Cursor,
-    Vscode,
-    Codex,
-}
-
-impl From<Assistant> for Client {
-    fn from(assistant: Assistant) -> Self {
-        match assistant {
-            Assistant::Claude => Self::Claude,
-            Assistant::Cursor => Self::Cursor,
-            Assistant::Vscode => Self::VsCode,
-            Assistant::Codex => Self::Codex,
-        }
-    }
+    pub(super) limits: LimitArgs,
 }
 
 impl McpArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        self.limits.flags(flags)
-    }
-
     /// Changes to the folder of the project, before its settings are read.
     pub(super) fn enter_project(&self) -> Result<(), CliError> {
         let Some(folder) = &self.project else { return Ok(()) };
@@ -90,8 +65,8 @@ impl McpArgs {
 
 /// Runs the command.
 pub(super) async fn mcp(ui: &mut Ui, engine: Engine, mut args: McpArgs) -> Result<Exit, CliError> {
-    if let Some(assistant) = args.print_config {
-        return print_config(ui, &engine, assistant.into());
+    if let Some(client) = args.print_config {
+        return print_config(ui, &engine, client);
     }
     let stop = interruptible();
     // Cancelled by `stop` and, alone, by the end of stdin: see `serve_stdio`.

@@ -77,7 +77,7 @@ mod trust;
 use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -91,6 +91,7 @@ use self::exit::Exit;
 use self::live::EventFormat;
 use self::ui::{Color, Ui};
 use crate::base::file::read_text;
+use crate::base::mutex::locked;
 use crate::config::Flags;
 use crate::engine::{EmbedderChoice, Engine, answers_extraction, kill_programs};
 use crate::traces::Traces;
@@ -172,8 +173,8 @@ impl Command {
     /// Returns the format of messages on stderr.
     fn events(&self) -> EventFormat {
         match self {
-            Self::Ask(args) => args.events(),
-            Self::Resume(args) => args.events(),
+            Self::Ask(args) => args.events,
+            Self::Resume(args) => args.events,
             _ => EventFormat::Text,
         }
     }
@@ -258,7 +259,7 @@ pub fn run() -> ExitCode {
     let command = command.instrument(span);
     let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {
         Err(panic) => {
-            let place = panic_place.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = locked(&panic_place);
             ui.warn(&error::panicked(panic.as_ref(), &place));
             Exit::Failed
         }
@@ -293,7 +294,7 @@ fn note_panics() -> Arc<Mutex<String>> {
     let is_logged = std::env::var_os("DR_LOG").is_some();
     std::panic::set_hook(Box::new(move |panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
-        *noted.lock().unwrap_or_else(PoisonError::into_inner) = location;
+        *locked(&noted) = location;
         if is_logged {
             print(panic);
         }
@@ -318,8 +319,8 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Get(args) => get::get(ui, &engine(&flags)?, args).await,
         Command::Open(args) => open::open(ui, &engine(&flags)?, args).await,
         Command::Links(args) => links::links(ui, &engine(&flags)?, args).await,
-        Command::Ask(args) => ask::ask(ui, &engine(&args.flags(flags))?, args).await,
-        Command::Plan(args) => plan::plan(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Ask(args) => ask::ask(ui, &engine(&args.limits.flags(flags))?, args).await,
+        Command::Plan(args) => plan::plan(ui, &engine(&args.limits.flags(flags))?, args).await,
         Command::Resume(args) => resume::resume(ui, &engine(&args.flags(flags))?, args).await,
         Command::Replay(args) => replay::replay(ui, &engine(&flags)?, args).await,
         Command::Recall(args) => recall::recall(ui, &engine(&args.flags(flags))?, args).await,
@@ -328,10 +329,10 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Show(args) => show::show(ui, &engine(&flags)?, args).await,
         Command::Export(args) => runs::export(ui, &engine(&flags)?, args).await,
         Command::Rm(args) => runs::rm(ui, &engine(&flags)?, args).await,
-        Command::Serve(args) => Box::pin(serve::serve(ui, engine(&args.flags(flags))?, args)).await,
+        Command::Serve(args) => Box::pin(serve::serve(ui, engine(&args.limits.flags(flags))?, args)).await,
         Command::Mcp(args) => {
             args.enter_project()?;
-            Box::pin(mcp::mcp(ui, engine(&args.flags(flags))?, args)).await
+            Box::pin(mcp::mcp(ui, engine(&args.limits.flags(flags))?, args)).await
         }
         Command::Eval(args) => eval::eval(ui, &engine(&args.flags(flags))?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &engine(&flags)?, &args).await,

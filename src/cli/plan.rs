@@ -13,7 +13,6 @@ use super::question::QuestionArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
-use crate::config::Flags;
 use crate::engine::{AskRequest, Engine, Planned, SavedPlan};
 use crate::render::json::{plain, versioned};
 use crate::render::tree::{TreeStyle, tree_lines};
@@ -40,14 +39,7 @@ pub(super) struct PlanArgs {
 
     // Last, because its help heading applies to all arguments after it.
     #[command(flatten)]
-    limits: LimitArgs,
-}
-
-impl PlanArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        self.limits.flags(flags)
-    }
+    pub(super) limits: LimitArgs,
 }
 
 /// Runs the command.

@@ -9,6 +9,7 @@ use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
 use super::ui::Ui;
 use crate::base::line::{counted, printable};
 use crate::base::money::dollars_text;
+use crate::base::mutex::locked;
 use crate::engine::{Downloading, IngestEvent, Rebuild, ToSend};
 
 /// Shortest interval between two lines about the same step.
@@ -50,7 +51,7 @@ impl IngestProgress {
 
     /// Updates the display.
     pub(crate) fn take(&self, event: &IngestEvent) {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = locked(&self.state);
         match event {
             IngestEvent::Downloading(download) => self.take_download(&mut state, download),
             IngestEvent::Opened { is_new, rebuild } => {

@@ -54,18 +54,13 @@ pub(super) struct ResumeArgs {
 
     /// Print events to stderr, as text or jsonl
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
-    events: EventFormat,
+    pub(super) events: EventFormat,
 
     #[command(flatten)]
     report: ReportArgs,
 }
 
 impl ResumeArgs {
-    /// Returns the format of messages on stderr.
-    pub(super) fn events(&self) -> EventFormat {
-        self.events
-    }
-
     /// Adds these flags to those of every command.
     pub(super) fn flags(&self, flags: Flags) -> Flags {
         flags.set("model", self.model.clone())

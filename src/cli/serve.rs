@@ -12,7 +12,6 @@ use super::limits::LimitArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::beside;
-use crate::config::Flags;
 use crate::engine::{Engine, Service};
 use crate::mcp;
 use crate::serve::{App, PageServer, PageServerError};
@@ -41,14 +40,7 @@ pub(super) struct ServeArgs {
 
     // Last, because its help heading applies to all arguments after it.
     #[command(flatten)]
-    limits: LimitArgs,
-}
-
-impl ServeArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        self.limits.flags(flags)
-    }
+    pub(super) limits: LimitArgs,
 }
 
 /// Runs the command.

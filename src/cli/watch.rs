@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,6 +19,7 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::{counted, one_line, with_causes};
 use crate::base::money::{dollars_text, nanos};
+use crate::base::mutex::locked;
 use crate::config::{Flags, dollars, duration};
 use crate::engine::{Engine, IndexWatch, IngestEvent, IngestSummary, SkippedFile, WatchEvent, WatchRequest};
 use crate::render::json::versioned_line;
@@ -106,7 +107,7 @@ async fn next(
     stop: &CancellationToken,
 ) -> Result<Option<WatchEvent>, CliError> {
     let progress = Mutex::new(None);
-    let shown = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown = || locked(&progress);
     let listener = |event: IngestEvent| {
         // Made when indexing begins, since nothing is drawn while folders are only watched.
         if matches!(event, IngestEvent::Opened { .. }) && (is_first || ui.can_draw()) {

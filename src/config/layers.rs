@@ -157,7 +157,6 @@ pub(super) enum FileOwner {
     Project { is_trusted: bool },
 }
 
-/// The kind of a layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LayerKind {
     Default,

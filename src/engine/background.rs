@@ -5,7 +5,7 @@
 //! ends with its server, and is resumed like any other that was interrupted.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
@@ -17,6 +17,7 @@ use super::stored::{Asked, Replayed};
 use super::{AskRequest, Engine, EngineError, Planned, ResumeRequest, RunStatus, RunView, Standing};
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
+use crate::base::mutex::locked;
 
 /// Runs that are worked on at the same time. Each has the limits of the settings, so this bounds what a client that
 /// starts one after the other can spend at once.
@@ -55,7 +56,6 @@ struct Started {
 /// What a run did last, by sub-question: a stream that opens later shows it.
 type Now = Arc<Mutex<BTreeMap<Option<String>, Doing>>>;
 
-/// A run that is watched.
 #[derive(Debug)]
 pub(crate) struct WatchedRun {
     /// Its events from now on.
@@ -77,7 +77,7 @@ impl Beginning {
         let (events, now) = (self.events.clone(), Arc::clone(&self.now));
         Arc::new(move |event: RunEvent| {
             if let Some(doing) = event.doing() {
-                now.lock().unwrap_or_else(PoisonError::into_inner).insert(doing.node.clone(), doing);
+                locked(&now).insert(doing.node.clone(), doing);
             }
             // An error means that no stream is open.
             let _ = events.send(event);
@@ -221,13 +221,13 @@ impl Background {
         let Started { events, now, .. } = self.started(run)?;
         // Before what it did last is read, so that nothing in between is missed.
         let events = events.upgrade()?.subscribe();
-        let doing = now.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let doing = locked(&now).values().cloned().collect();
         Some(WatchedRun { events, doing })
     }
 
     /// Returns how many runs are worked on.
     pub(crate) fn active(&self) -> usize {
-        self.runs().iter().filter(|run| run.outcome.borrow().is_none()).count()
+        locked(&self.runs).iter().filter(|run| run.outcome.borrow().is_none()).count()
     }
 
     fn beginning(&self) -> Result<Beginning, EngineError> {
@@ -335,7 +335,7 @@ impl Background {
     /// Lists a run among those that are worked on, until the returned value publishes how it ended.
     fn remember(&self, id: RunId, beginning: &Beginning) -> OutcomePublisher {
         let (ended, outcome) = watch::channel(None);
-        let mut runs = self.runs();
+        let mut runs = locked(&self.runs);
         // A run that is resumed replaces its earlier entry, whose outcome is outdated.
         runs.retain(|run| run.id != id);
         // Weak, since this entry outlives the run: streams of its events end when the run drops its sender.
@@ -351,15 +351,11 @@ impl Background {
     }
 
     fn started(&self, run: &str) -> Option<Started> {
-        self.runs().iter().find(|started| started.id.as_str() == run).cloned()
+        locked(&self.runs).iter().find(|started| started.id.as_str() == run).cloned()
     }
 
     fn outcome_of(&self, run: &str) -> Option<RunOutcome> {
         self.started(run)?.outcome.borrow().clone()
-    }
-
-    fn runs(&self) -> MutexGuard<'_, VecDeque<Started>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -26,13 +26,10 @@ use crate::source::mcp::ServerError;
 /// An operation of the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Settings are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A tool server.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// A server that is not in the settings.
     #[error("no server `{name}` in your settings")]
     NoServer {
         name: String,
@@ -47,13 +44,10 @@ pub enum EngineError {
     Location(#[from] LocationError),
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// Indexing.
     #[error(transparent)]
     Ingest(#[from] IngestError),
-    /// Searching.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// The embedder.
     #[error("embedder cannot be used")]
     Embed(#[from] EmbedError),
     /// Getting or choosing a model.
@@ -62,7 +56,6 @@ pub enum EngineError {
     /// Reading a passage.
     #[error(transparent)]
     Get(#[from] GetError),
-    /// Measuring.
     #[error(transparent)]
     Eval(#[from] EvalError),
     /// The folder of a collection is outside the project. An index that was shipped with the project may not make `dr`
@@ -79,10 +72,8 @@ pub enum EngineError {
         /// Whether it was indexed before it became a link.
         was_folder: bool,
     },
-    /// The index is on the network, and `dr` is offline.
     #[error("index `{uri}` is on the network, and `dr` is offline")]
     RemoteOffline { uri: String },
-    /// A collection that is not in the index.
     #[error("no collection `{name}` in the index")]
     NoCollection {
         name: String,
@@ -110,7 +101,6 @@ pub enum EngineError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// Settings of models.
     #[error(transparent)]
     Models(#[from] ModelsError),
     /// The request is restricted to the web, which cannot be searched.
@@ -182,13 +172,11 @@ pub enum EngineError {
     OnlyPlanned { run: RunId },
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The runs that are stored.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Quotes of earlier runs.
     #[error(transparent)]
     Recall(#[from] RecallError),
-    /// Pulling repositories.
     #[error(transparent)]
     Pull(#[from] PullError),
     /// Checking a report again.

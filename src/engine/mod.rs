@@ -232,7 +232,6 @@ impl Engine {
         (self.settings.ignores_key() && !self.is_offline()).then_some(self.project.as_path())
     }
 
-    /// Returns the folder of the project.
     pub(crate) fn project(&self) -> &Path {
         &self.project
     }

@@ -8,14 +8,12 @@ use super::Engine;
 use super::doctor::Check;
 use super::instead::window_trouble;
 use crate::base::line::with_causes;
+use crate::base::money::dollars;
 use crate::kb::index::Index;
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::probe::{Conformance, Probe, probe};
 use crate::llm::roles::RoleModel;
-
-/// Billionths of a dollar in a dollar.
-const NANOS: f64 = 1e9;
 
 impl Engine {
     /// Tests each configured language model with two short prompts. Offline, nothing is sent.
@@ -86,8 +84,7 @@ fn cost(probe: &Probe) -> String {
     }
     match probe.cost_nanos {
         None | Some(0) => text,
-        #[expect(clippy::cast_precision_loss, reason = "shown to a millionth of a dollar")]
-        Some(nanos) => text + &format!(" and ${:.6}", nanos as f64 / NANOS),
+        Some(nanos) => text + &format!(" and ${:.6}", dollars(nanos)),
     }
 }
 

@@ -214,7 +214,7 @@ pub(crate) fn event_line(record: &Record) -> String {
             verdict.overall_confidence,
             counted(verdict.missing_aspects.len(), "aspect")
         ),
-        Event::Ended { stop_reason, .. } => format!("ended: {}", stop_reason.name()),
+        Event::Ended { stop_reason, .. } => format!("ended: {stop_reason}"),
     };
     cut(&text, LINE_CHARACTERS)
 }

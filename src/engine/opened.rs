@@ -3,11 +3,12 @@
 //! A server answers thousands of searches; opening the index and loading the model takes longer than the search itself.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::OnceCell;
 
 use super::{Engine, EngineError};
+use crate::base::mutex::locked;
 use crate::kb::embed::{EmbedError, Embedder, EmbedderChoice};
 use crate::kb::index::Index;
 use crate::kb::index::stamp::Stamp;
@@ -31,7 +32,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Returns the choice of the embedder used last.
     pub(super) fn embedder_choice(&self) -> Option<EmbedderChoice> {
-        let slot = self.embedder.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = locked(&self.embedder);
         slot.as_ref().map(|(choice, _)| choice.clone())
     }
 }
@@ -82,7 +83,7 @@ impl Engine {
 /// Returns the cell for `key`, which replaces that for any other key.
 // The lock is held only to get the cell, and never while the value is made, which takes an await.
 fn kept<K: PartialEq, V>(slot: &Kept<K, V>, key: K) -> Arc<OnceCell<V>> {
-    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = locked(slot);
     match &*slot {
         Some((known, cell)) if *known == key => Arc::clone(cell),
         _ => {

@@ -156,10 +156,8 @@ pub(crate) struct Excerpt {
 /// A passage could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// No chunk or document has this id.
     #[error("no chunk or document `{id}` in the index")]
     NoSuchId { id: String },
-    /// No document has this path.
     #[error("no document `{path}` in the index")]
     NoSuchPath {
         path: String,
@@ -169,7 +167,6 @@ pub enum GetError {
     /// No document matches the wildcards.
     #[error("no document matches `{glob}`")]
     NoMatch { glob: String },
-    /// Several collections have this path.
     #[error("`{path}` is in several collections")]
     Ambiguous {
         path: String,

@@ -119,7 +119,6 @@ fn lower<T: PartialOrd, S: Display>(
 /// A request is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The query of a search has no words.
     #[error("query has no words")]
     NoWords,
     /// The question is empty or too long.
@@ -128,10 +127,8 @@ pub enum RequestError {
     /// A run has at least one round.
     #[error("`max_rounds` must be at least 1")]
     NoRounds,
-    /// The required aspects are invalid.
     #[error("required aspects: {0}")]
     Required(RequiredError),
-    /// The output schema is not a JSON Schema.
     #[error("output schema is not a JSON Schema: {reason}")]
     Schema { reason: String },
     /// A plan has neither nodes nor a brief.

@@ -116,8 +116,8 @@ async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {
         named.map(|ListedTool { tool, .. }| format!("`{}`", tool.bare_name())).collect::<Vec<_>>()
     };
     let offered = names(&|state| matches!(state, ToolState::Offered | ToolState::New));
-    let (word, offers) = (label.word(), counted(offered.len(), "tool"));
-    let said = format!("`{name}` ({word}) at {} offers {offers}: {}", server.settings().place(), offered.join(", "));
+    let offers = counted(offered.len(), "tool");
+    let said = format!("`{name}` ({label}) at {} offers {offers}: {}", server.settings().place(), offered.join(", "));
     let mut checks = vec![Check::ok(NAME, said.trim_end_matches(": ").to_owned())];
     checks.extend(note.map(|note| Check::note(NAME, note, None)));
     let other = names(&|state| *state == ToolState::NotAllowed);

@@ -7,7 +7,6 @@ use super::observer::event_line;
 use super::stored::read;
 use super::{Engine, EngineError};
 use crate::base::id::RunId;
-use crate::render::figure;
 use crate::research::branch::Branch;
 use crate::research::node::Node;
 use crate::research::report::UsageTable;
@@ -153,7 +152,7 @@ impl Stored {
                 (false, true) => Standing::Ended,
                 (false, false) => Standing::Open,
             },
-            reason: state.stop_reason().map(|reason| reason.name().to_owned()),
+            reason: state.stop_reason().map(|reason| reason.to_string()),
             round: state.round(),
             nodes: state
                 .tree
@@ -163,7 +162,7 @@ impl Stored {
                     id: node.id.to_string(),
                     parent: node.parent.as_ref().map(ToString::to_string),
                     question: node.question.to_string(),
-                    status: figure::status(node.status).to_owned(),
+                    status: node.status.to_string(),
                     depends_on: node.depends_on.iter().map(ToString::to_string).collect(),
                 })
                 .collect(),

@@ -346,10 +346,9 @@ async fn summary(store: &Store, RunRow { id, question, started_at }: RunRow) -> 
     let problem = read.as_ref().err().map(|error| with_causes(error));
     let (state, nodes, seconds) = match read {
         Ok((is_running, _, state)) => {
-            let ended =
-                state.stop_reason().and_then(|stop| serde_json::to_value(stop).ok()?.as_str().map(str::to_owned));
             let open = if is_running { "running" } else { "open" };
-            (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
+            let ended = state.stop_reason().map_or_else(|| open.to_owned(), |stop| stop.to_string());
+            (ended, state.tree.nodes.len(), state.active.as_secs_f64())
         }
         Err(_) => ("broken".to_owned(), 0, 0.0),
     };
@@ -420,7 +419,7 @@ fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
     let total = &usage.total;
     let tokens = |usage: &UsageTotals| usage.input_tokens + usage.output_tokens;
     // Tokens of jobs do not count: jobs are limited by cost and number.
-    let of_jobs = usage.by_role.get(Role::Researcher.name()).map_or(0, tokens);
+    let of_jobs = usage.by_role.get(&Role::Researcher.to_string()).map_or(0, tokens);
     let tokens = tokens(total) - of_jobs;
     let cost = total.cost_usd.map_or(0, nanos);
     let is_over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used > limit);
@@ -443,7 +442,6 @@ pub(super) struct Origins {
 
 /// Collections that text of earlier runs is from.
 pub(super) enum KnownCollections {
-    /// These.
     These(BTreeSet<String>),
     /// Perhaps any: an older version began the run, or a run it follows was removed.
     Any,
@@ -503,11 +501,8 @@ pub(super) async fn followed(store: &Store, name: &str) -> Result<(Followed, Ori
 mod tests {
     use std::task::Poll;
 
-    use serde_json::json;
-
     use super::*;
-    use crate::base::clock::Moment;
-    use crate::run::event::Event;
+    use crate::run::journal::tests::started;
 
     #[tokio::test]
     async fn run_that_ends_while_it_is_read_counts_as_running() {
@@ -515,12 +510,7 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         let run = RunId::random(1);
         let locked = store.lock(&run).unwrap();
-        let settings = serde_json::from_value(json!({
-            "mode": "quick", "limits": BudgetLimits::default(), "tree": { "max_depth": 3, "max_nodes": 9 },
-            "parallel": 2, "summary_tokens": 100, "by_rules": true, "scope": {}, "searched": "", "source_version": "1",
-        }));
-        let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings.unwrap()) };
-        locked.create("why?", &Record { seq: 1, at: Moment(7), event }).await.unwrap();
+        locked.create("why?", &started()).await.unwrap();
         let mut reading = Box::pin(read(&store, &run));
         let begun = futures::poll!(&mut reading);
         drop(locked);

@@ -111,7 +111,6 @@ pub(crate) enum SkipReason {
     #[error(transparent)]
     Extract(#[from] ExtractError),
 
-    /// The file could not be read.
     #[error("failed to read")]
     Unreadable {
         /// The error from the file system.

@@ -20,7 +20,6 @@ pub(crate) type Judgments = BTreeMap<String, HashMap<String, u32>>;
 /// Queries or judgments are unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
-    /// A line of the queries is malformed.
     #[error("line {line} of the queries is not an object with `id` and `text`")]
     Query {
         /// Line number, from 1.
@@ -29,7 +28,6 @@ pub enum EvalError {
         source: serde_json::Error,
     },
 
-    /// A line of the judgments is malformed.
     #[error("line {line} of the judgments is not `query id`, tab, `path`, tab, `grade`")]
     Judgment {
         /// Line number, from 1.

@@ -74,10 +74,8 @@ pub(crate) enum RerankApi {
 /// The settings in `[rerank]` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RerankSettingsError {
-    /// The address is invalid.
     #[error("invalid address")]
     Address(#[from] ParseBaseUrlError),
-    /// The key cannot be used.
     #[error("no key")]
     Key(#[from] KeyError),
     /// There is neither an address nor a model on this machine.
@@ -135,7 +133,6 @@ pub(crate) enum RerankError {
     /// Only a run asks its language model.
     #[error("only a run with a language model uses it")]
     OfRun,
-    /// A blocking task panicked.
     #[error("reranking task panicked")]
     Task(#[source] tokio::task::JoinError),
     /// The last requests of this process failed.

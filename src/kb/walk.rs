@@ -9,6 +9,7 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::document::{MAX_DOCUMENT_BYTES, SkipReason};
 use super::extract::{Extractable, Include};
+use crate::base::mutex::locked;
 
 /// File extensions that are always indexed, in lower case.
 const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
@@ -75,7 +76,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
                 Err(error) => Some(Err(walk_error(root, error))),
             };
             if let Some(found) = found {
-                let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut listing = locked(&listing);
                 match found {
                     Ok(file) => listing.files.push(file),
                     Err(skipped) => listing.skipped.push(skipped),
@@ -124,12 +125,12 @@ impl RefusedFolders {
         };
         let unsound = IGNORE_FILES.into_iter().chain(GIT_FILES).find(|name| !is_sound(name));
         let Some(name) = unsound else { return true };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((folder.to_path_buf(), name));
+        locked(&self.0).push((folder.to_path_buf(), name));
         false
     }
 
     fn taken(&self) -> Vec<(PathBuf, &'static str)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.0))
     }
 
     /// Returns the folders as left out. One above the root keeps the whole root from being read, whose path is empty.

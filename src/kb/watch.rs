@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use super::extract::Include;
 use super::walk::{folders, is_hidden, is_listed, walk};
+use crate::base::mutex::locked;
 
 /// Time without a change after which changes have settled. Editors write a file in several steps, and git many files in
 /// a row, with some milliseconds in between.
@@ -114,12 +115,8 @@ impl Pending {
 
 impl Changes {
     fn note(&self) {
-        self.pending().note(Instant::now());
+        locked(&self.pending).note(Instant::now());
         self.noted.notify_one();
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,7 +135,7 @@ impl FolderWatch {
     /// Returns why the system cannot tell of changes, if it cannot. The folders are then looked at, every
     /// [`LOOK_INTERVAL`].
     pub(crate) async fn begin(&mut self) -> Option<WatchError> {
-        *self.changes.pending() = Pending::default();
+        *locked(&self.changes.pending) = Pending::default();
         let mut failed = None;
         if let By::System(watcher) = &mut self.by {
             // Each watch takes one of the few that a user may have at a time.
@@ -166,7 +163,7 @@ impl FolderWatch {
     pub(crate) async fn settled(&self) {
         match &self.by {
             By::System(_) => loop {
-                let due = self.changes.pending().due();
+                let due = locked(&self.changes.pending).due();
                 let noted = self.changes.noted.notified();
                 match due {
                     None => noted.await,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Prompt, Reply, Role};
 use super::model::ModelError;
-use crate::base::id::NodeId;
+use crate::base::id::{NodeId, as_word};
 use crate::base::retry::{Again, Failure};
 
 /// Identifies a call within its run, independent of the order of calls: `n3/step/2`, `plan/1`, `fold/1/n3`.
@@ -60,7 +60,6 @@ impl CallKey {
         self.text.split_once('/').map_or(&self.text, |(owner, _)| owner)
     }
 
-    /// Returns the key as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -86,16 +85,7 @@ pub enum Limit {
     Rounds,
 }
 
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cost => "cost",
-            Self::Tokens => "tokens",
-            Self::Time => "time",
-            Self::Rounds => "rounds",
-        })
-    }
-}
+as_word!(Limit);
 
 /// A call that was not made or got no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -17,7 +17,6 @@ pub(crate) struct ModelEndpoint {
 /// An endpoint cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EndpointError {
-    /// `base_url` is not an address.
     #[error(transparent)]
     Address(ParseBaseUrlError),
     /// `key_env` leads to no key.

@@ -1,11 +1,12 @@
 //! Prompts, replies and token usage.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::base::id::as_word;
 
 /// The purpose of a call. Each role may have its own model, endpoint and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,25 +29,9 @@ pub enum Role {
 impl Role {
     /// Every role that makes prompt-and-reply calls, that is all but [`Self::Researcher`].
     pub(crate) const ALL: [Self; 5] = [Self::Planner, Self::Worker, Self::Summariser, Self::Judge, Self::Writer];
-
-    /// Returns the name used in settings.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Planner => "planner",
-            Self::Worker => "worker",
-            Self::Summariser => "summariser",
-            Self::Judge => "judge",
-            Self::Writer => "writer",
-            Self::Researcher => "researcher",
-        }
-    }
 }
 
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+as_word!(Role);
 
 /// The text does not name a role.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +42,7 @@ impl FromStr for Role {
     type Err = ParseRoleError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| ParseRoleError(text.to_owned()))
+        Self::ALL.into_iter().find(|role| role.to_string() == text).ok_or_else(|| ParseRoleError(text.to_owned()))
     }
 }
 

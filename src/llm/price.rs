@@ -7,12 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::message::Usage;
+use crate::base::money::NANOS;
 
 /// The built-in prices.
 const TABLE: &str = include_str!("prices.toml");
-
-/// One dollar in billionths.
-const NANOS: f64 = 1e9;
 
 /// Number of tokens that a price refers to.
 const TOKENS: u128 = 1_000_000;

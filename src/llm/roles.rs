@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for ModelsOptions {
         let mut table = serde_json::Map::deserialize(deserializer)?;
         let mut roles = BTreeMap::new();
         for role in Role::ALL {
-            if let Some(options) = table.remove(role.name()) {
+            if let Some(options) = table.remove(&role.to_string()) {
                 let options = serde_json::from_value(options);
                 roles.insert(role, options.map_err(|error| D::Error::custom(format!("{role}: {error}")))?);
             }
@@ -272,7 +272,6 @@ impl Models {
         Ok(Some(Self(models)))
     }
 
-    /// Returns the model of a role.
     pub(crate) fn role(&self, role: Role) -> &RoleModel {
         self.0.get(&role).expect("every way to make one gives every role a model")
     }

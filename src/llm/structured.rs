@@ -44,7 +44,6 @@ pub(crate) enum StructuredError {
     #[error("reply cannot be used: {complaint}")]
     Invalid { complaint: String },
 
-    /// The schema itself is invalid.
     #[error("invalid schema: {reason}")]
     Schema {
         /// The error of the validator.
@@ -223,74 +222,13 @@ impl CompiledSchema {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-    use std::sync::Mutex;
-
-    use futures::future::BoxFuture;
     use serde::Deserialize;
     use serde_json::json;
 
     use super::super::call::Limit;
     use super::super::message::Role;
     use super::*;
-
-    /// Replies by a script, and remembers what it was asked.
-    struct Scripted {
-        replies: Mutex<VecDeque<Result<Reply, CallError>>>,
-        asked: Mutex<Vec<(String, Prompt)>>,
-        input_limit: u64,
-    }
-
-    impl Scripted {
-        fn new(replies: &[&str]) -> Self {
-            let reply = |text: &&str| Ok(reply(text));
-            Self {
-                replies: Mutex::new(replies.iter().map(reply).collect()),
-                asked: Mutex::default(),
-                input_limit: 4_000,
-            }
-        }
-
-        fn keys(&self) -> Vec<String> {
-            self.asked.lock().unwrap().iter().map(|(key, _)| key.clone()).collect()
-        }
-
-        fn prompt(&self, at: usize) -> Prompt {
-            self.asked.lock().unwrap()[at].1.clone()
-        }
-    }
-
-    impl Caller for Scripted {
-        fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
-            self.asked.lock().unwrap().push((key.to_string(), prompt.clone()));
-            let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Err(CallError::Limit(Limit::Tokens)));
-            Box::pin(async move { reply })
-        }
-
-        fn count(&self, _: Role, text: &str) -> u64 {
-            text.split_whitespace().count() as u64
-        }
-
-        fn input_limit(&self, _: Role) -> u64 {
-            self.input_limit
-        }
-
-        fn output_limit(&self, _: Role) -> u32 {
-            500
-        }
-
-        fn is_tight(&self, _: &CallKey) -> bool {
-            false
-        }
-
-        fn can_pay(&self, _: Role, _: &[u64]) -> bool {
-            true
-        }
-    }
-
-    fn reply(text: &str) -> Reply {
-        Reply { text: text.into(), usage: None, cut_off: false, raw: Value::Null }
-    }
+    use crate::research::scripted::{Scripted, tokens};
 
     /// What a judge says.
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
@@ -318,18 +256,18 @@ mod tests {
 
     #[tokio::test]
     async fn good_reply_takes_one_call() {
-        let caller = Scripted::new(&["```json\n{\"enough\": true, \"missing\": null}\n```"]);
+        let caller = Scripted::in_turn(&["```json\n{\"enough\": true, \"missing\": null}\n```"]);
         assert_eq!(judge(&caller).await.unwrap(), Judgement { enough: true, missing: vec![] });
         assert_eq!(caller.keys(), ["verdict/1"]);
-        assert_eq!(caller.prompt(0).schema.unwrap().name, "judgement");
+        assert_eq!(caller.prompts()[0].schema.as_ref().unwrap().name, "judgement");
     }
 
     #[tokio::test]
     async fn repair_shows_the_reply_and_says_what_is_wrong_where() {
-        let caller = Scripted::new(&[r#"{"enough": "yes", "missing": [1]}"#, r#"{"enough": false}"#]);
+        let caller = Scripted::in_turn(&[r#"{"enough": "yes", "missing": [1]}"#, r#"{"enough": false}"#]);
         assert!(!judge(&caller).await.unwrap().enough);
         assert_eq!(caller.keys(), ["verdict/1", "verdict/1/repair"]);
-        let repair = caller.prompt(1);
+        let repair = caller.prompts().remove(1);
         assert_eq!(repair.messages[2].text, r#"{"enough": "yes", "missing": [1]}"#);
         let task = &repair.messages[3].text;
         assert!(task.contains("at /enough: value is not of type \"boolean\""), "{task}");
@@ -342,7 +280,7 @@ mod tests {
         let level = json!({ "items": { "$ref": "#/$defs/level" }, "type": "array", "minItems": 1 });
         let schema = json!({ "$ref": "#/$defs/level", "$defs": { "level": { "anyOf": [level, level] } } });
         let reply = format!("{}{}", "[".repeat(40), "]".repeat(40));
-        let caller = Scripted::new(&[&reply, &reply, &reply]);
+        let caller = Scripted::in_turn(&[&reply, &reply, &reply]);
         let started = std::time::Instant::now();
         let error = structured_value(&caller, &CallKey::new("output"), &prompt(), "answer", &schema).await.unwrap_err();
         assert_eq!(error.to_string(), "reply cannot be used: it takes too long to process");
@@ -351,67 +289,64 @@ mod tests {
 
     #[tokio::test]
     async fn third_rung_asks_anew_with_a_schema_without_explanations() {
-        let caller = Scripted::new(&["no", "no", r#"{"enough": true}"#]);
+        let caller = Scripted::in_turn(&["no", "no", r#"{"enough": true}"#]);
         assert!(judge(&caller).await.unwrap().enough);
         assert_eq!(caller.keys()[2], "verdict/1/small");
-        let small = caller.prompt(2);
+        let small = caller.prompts().remove(2);
         assert_eq!(small.messages, prompt().messages);
         assert!(!small.schema.unwrap().schema.to_string().contains("Whether it is enough"));
-        assert!(caller.prompt(0).schema.unwrap().schema.to_string().contains("Whether it is enough"));
+        assert!(caller.prompts()[0].schema.as_ref().unwrap().schema.to_string().contains("Whether it is enough"));
     }
 
     #[tokio::test]
     async fn last_complaint_is_the_error() {
-        let caller = Scripted::new(&["no", "", r#"{"missing": []}"#]);
+        let caller = Scripted::in_turn(&["no", "", r#"{"missing": []}"#]);
         let error = judge(&caller).await.unwrap_err();
         let complaint = r#"at the reply: "enough" is a required property"#.to_owned();
         assert_eq!(error, StructuredError::Invalid { complaint });
-        assert!(!caller.prompt(1).messages[2].text.is_empty());
+        assert!(!caller.prompts()[1].messages[2].text.is_empty());
     }
 
     #[tokio::test]
     async fn reply_that_was_cut_off_is_told_to_be_shorter() {
-        let caller = Scripted::new(&[]);
-        let cut = Reply { cut_off: true, ..reply(r#"{"enough": true, "missing": ["a"#) };
-        *caller.replies.lock().unwrap() = VecDeque::from([Ok(cut), Ok(reply(r#"{"enough": true}"#))]);
+        let replies = [r#"{"enough": true, "missing": ["a"#, r#"{"enough": true}"#];
+        let caller = Scripted::in_turn(&replies).cutting_off(1);
         judge(&caller).await.unwrap();
-        let task = caller.prompt(1).messages.last().unwrap().text.clone();
+        let task = caller.prompts()[1].messages.last().unwrap().text.clone();
         assert!(task.contains("cut off at its limit, so it must be shorter"), "{task}");
     }
 
     #[tokio::test]
     async fn complaint_of_the_caller_goes_the_same_way() {
-        let caller = Scripted::new(&[r#"{"enough": true}"#, r#"{"enough": false}"#]);
+        let caller = Scripted::in_turn(&[r#"{"enough": true}"#, r#"{"enough": false}"#]);
         let check = |judgement: &Judgement| {
             if judgement.enough { Err("two aspects are not covered".to_owned()) } else { Ok(()) }
         };
         let judgement = structured_checked(&caller, &CallKey::new("v"), &prompt(), "judgement", check).await.unwrap();
         assert!(!judgement.enough);
-        assert!(caller.prompt(1).messages[3].text.contains("two aspects are not covered"));
+        assert!(caller.prompts()[1].messages[3].text.contains("two aspects are not covered"));
     }
 
     #[tokio::test]
     async fn object_of_another_form_does_not_pass_for_an_empty_one() {
-        let caller = Scripted::new(&[r#"{"sub_tasks": ["a"]}"#, "{brace} in prose", r#"{"nodes": ["a"]}"#]);
+        let caller = Scripted::in_turn(&[r#"{"sub_tasks": ["a"]}"#, "{brace} in prose", r#"{"nodes": ["a"]}"#]);
         let loose: Loose = structured(&caller, &CallKey::new("plan"), &prompt(), "plan").await.unwrap();
         assert_eq!(loose.nodes, ["a"]);
-        assert!(caller.prompt(1).messages[3].text.contains("none of the members `nodes`"));
+        assert!(caller.prompts()[1].messages[3].text.contains("none of the members `nodes`"));
     }
 
     #[tokio::test]
     async fn repair_stays_within_the_input_limit() {
         let long = "word ".repeat(3_000);
-        let mut caller = Scripted::new(&[&long, r#"{"enough": true}"#]);
-        caller.input_limit = 200;
+        let caller = Scripted::in_turn(&[&long, r#"{"enough": true}"#]).with_input_limit(200);
         judge(&caller).await.unwrap();
-        let words: usize =
-            caller.prompt(1).messages.iter().map(|message| message.text.split_whitespace().count()).sum();
-        assert!(words <= 200, "{words}");
+        let sent: u64 = caller.prompts()[1].messages.iter().map(|message| tokens(&message.text)).sum();
+        assert!(sent <= 200, "{sent}");
     }
 
     #[tokio::test]
     async fn failed_call_ends_the_ladder() {
-        let caller = Scripted::new(&["no"]);
+        let caller = Scripted::in_turn(&["no"]);
         assert_eq!(judge(&caller).await.unwrap_err(), StructuredError::Call(CallError::Limit(Limit::Tokens)));
         assert_eq!(caller.keys().len(), 2);
     }
@@ -419,12 +354,12 @@ mod tests {
     #[tokio::test]
     async fn form_of_the_user_binds_and_nonsense_is_refused_before_any_call() {
         let schema = json!({ "type": "object", "properties": { "year": { "type": "integer", "minimum": 1900 } }, "required": ["year"] });
-        let caller = Scripted::new(&[r#"{"year": 12}"#, r#"{"year": 1912}"#]);
+        let caller = Scripted::in_turn(&[r#"{"year": 12}"#, r#"{"year": 1912}"#]);
         let value = structured_value(&caller, &CallKey::new("answer"), &prompt(), "answer", &schema).await.unwrap();
         assert_eq!(value, json!({ "year": 1912 }));
 
         for nonsense in [json!({ "type": "sentence" }), json!({ "$ref": "https://elsewhere.example/schema.json" })] {
-            let caller = Scripted::new(&[]);
+            let caller = Scripted::in_turn(&[]);
             let outcome = structured_value(&caller, &CallKey::new("answer"), &prompt(), "answer", &nonsense).await;
             assert!(matches!(outcome, Err(StructuredError::Schema { .. })), "{nonsense}");
             assert!(caller.keys().is_empty());

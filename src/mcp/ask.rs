@@ -1,6 +1,6 @@
 //! `ask`: answers a question while the client waits.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rmcp::RoleServer;
 use rmcp::model::ProgressNotificationParam;
@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::answer::AnswerResult;
 use super::failure::ToolError;
+use crate::base::mutex::locked;
 use crate::engine::{Observer, QuestionForm, RunEvent, Service};
 
 /// Answers a question, with progress notifications if the client asks for them. The run stops in order if the client
@@ -26,7 +27,7 @@ pub(super) async fn ask(
     let observer: Observer = Arc::new(move |event: RunEvent| {
         let Some(line) = event.line() else { return };
         if matches!(event, RunEvent::Note { .. } | RunEvent::Instead { .. }) {
-            noted.lock().unwrap_or_else(PoisonError::into_inner).push(line.clone());
+            locked(&noted).push(line.clone());
         }
         // The receiver is dropped when the run has ended.
         let _ = sender.send(line);
@@ -43,7 +44,7 @@ pub(super) async fn ask(
     while let Ok(line) = events.try_recv() {
         progress.tell(context, line).await;
     }
-    let notes = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
+    let notes = std::mem::take(&mut *locked(&notes));
     AnswerResult::of(service, asked, 1, notes).await
 }
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde_json::json;
 
 /// An assistant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Client {
     Claude,
     Cursor,
+    #[value(name = "vscode")]
     VsCode,
     Codex,
 }

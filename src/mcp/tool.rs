@@ -16,7 +16,6 @@ use super::research::{self, CancelArguments, ResultArguments, StartedRun, Status
 use super::search::{Collections, SearchArguments, SearchResults, list_collections, search};
 use crate::engine::{QuestionForm, ResumeForm, Service};
 
-/// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum McpTool {
     Search,

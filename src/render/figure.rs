@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::line::counted;
 use crate::llm::message::Role;
-use crate::research::node::{NodeId, NodeStatus};
+use crate::research::node::NodeId;
 use crate::research::report::{Outcome, Report, StopReason, UsageTable, UsageTotals};
 
 /// Formats a cost in US dollars. `None` becomes `unknown`, which is different from `$0`.
@@ -58,17 +58,6 @@ pub(crate) fn ended(reason: StopReason) -> &'static str {
     }
 }
 
-/// Returns the state of a node in one word.
-pub(crate) fn status(status: NodeStatus) -> &'static str {
-    match status {
-        NodeStatus::Pending => "pending",
-        NodeStatus::Running => "running",
-        NodeStatus::Done => "done",
-        NodeStatus::Failed => "failed",
-        NodeStatus::Blocked => "blocked",
-    }
-}
-
 /// Returns whether the course of the run is worth showing: unless it made no call to a model and ended normally.
 pub(super) fn is_run(report: &Report) -> bool {
     report.usage.total.calls > 0 || !report.stop_reason.is_natural() || report.degraded
@@ -116,7 +105,7 @@ pub(super) fn course(report: &Report) -> String {
         "The run ended after {} because {} (`{}`): {} in {}, {}, {} tokens, cost {}.",
         duration(report.elapsed_ms),
         ended(report.stop_reason),
-        report.stop_reason.name(),
+        report.stop_reason,
         counted(report.tree.nodes.len(), "node"),
         counted(rounds as usize, "planned round"),
         counted(usize::try_from(calls).unwrap_or(usize::MAX), "model call"),
@@ -145,7 +134,7 @@ pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
     if table.total == UsageTotals::default() && table.by_role.is_empty() && table.by_node.is_empty() {
         return Vec::new();
     }
-    let role = |name: &String| Role::ALL.iter().position(|role| role.name() == name.as_str()).unwrap_or(usize::MAX);
+    let role = |name: &String| Role::ALL.iter().position(|role| role.to_string() == *name).unwrap_or(usize::MAX);
     // By number: as text, `n10` would come before `n2`.
     let node = |name: &String| name.parse().map_or(u32::MAX, |id: NodeId| id.number());
     let mut rows = sorted(&table.by_role, role);
@@ -219,24 +208,6 @@ mod tests {
         assert_eq!(shown, ["0", "999", "1,000", "12,345,678"]);
         let shown: Vec<_> = [0, 450, 9_999, 59_999, 185_000, 7_800_000].into_iter().map(duration).collect();
         assert_eq!(shown, ["0.0 s", "0.4 s", "9.9 s", "59 s", "3 min 5 s", "2 h 10 min"]);
-    }
-
-    #[test]
-    fn names_of_stop_reasons_are_those_of_json() {
-        let reasons = [
-            StopReason::Complete,
-            StopReason::BudgetExceeded,
-            StopReason::TokensExceeded,
-            StopReason::TimeExceeded,
-            StopReason::IterationsExceeded,
-            StopReason::NoMoreTasks,
-            StopReason::NoProgress,
-            StopReason::NoEvidence,
-            StopReason::Cancelled,
-        ];
-        for reason in reasons {
-            assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
-        }
     }
 
     #[test]

@@ -110,7 +110,7 @@ struct Course {
 struct NodeHtml {
     id: String,
     question: String,
-    status: &'static str,
+    status: NodeStatus,
     mark: &'static str,
     confidence: Option<String>,
     depends_on: String,
@@ -262,7 +262,7 @@ impl NodeHtml {
         Self {
             id: node.id.to_string(),
             question: one_line(node.question.as_str()),
-            status: figure::status(node.status),
+            status: node.status,
             mark: TreeStyle::default().mark(node.status),
             confidence: (node.status == NodeStatus::Done && node.confidence > 0.0)
                 .then(|| format!("{:.2}", node.confidence)),

@@ -62,7 +62,6 @@ pub(crate) enum CitedPlace {
     Call { server: String, tool: String, arguments: String },
 }
 
-/// A saved report.
 #[derive(Debug)]
 pub(crate) struct SavedReport {
     /// The run that made it.
@@ -178,7 +177,7 @@ pub(crate) fn note(report: &Report) -> String {
     if let Some(run) = &report.run_id {
         let _ = writeln!(text, "run_id: {}", yaml_string(run));
     }
-    let _ = writeln!(text, "stop_reason: {}", report.stop_reason.name());
+    let _ = writeln!(text, "stop_reason: {}", report.stop_reason);
     let _ = writeln!(text, "confidence: {:.2}", report.confidence);
     let _ = writeln!(text, "cost: {}", yaml_string(&figure::cost(report.usage.total.cost_usd)));
     text.push_str("tags: [dr-report]\n");

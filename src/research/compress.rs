@@ -247,17 +247,7 @@ async fn output(
     report: &BranchReport,
     schema: &Value,
 ) -> Result<Value, CallError> {
-    // [`branch_text`] reads only the report.
-    let branch = Branch {
-        report: report.clone(),
-        evidence: Vec::new(),
-        further: Vec::new(),
-        support: Support::Strong,
-        notes: Vec::new(),
-        reported: Vec::new(),
-        saw_internal: false,
-    };
-    let prompt = output_prompt(caller, task.question, branch_text(&branch), schema);
+    let prompt = output_prompt(caller, task.question, branch_text(report), schema);
     let key = task.key.then("output");
     structured_value(caller, &key, &prompt, "result", schema).await.map_err(failure)
 }

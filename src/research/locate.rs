@@ -85,7 +85,6 @@ fn said(text: &str, links: &[MarkdownLink]) -> Vec<(usize, char)> {
     said
 }
 
-/// A link in Markdown.
 struct MarkdownLink {
     whole: Range<usize>,
     /// The parts hidden from a reader: brackets and target, in order.

@@ -90,7 +90,6 @@ impl PublicBranch {
         Self(Branch { report, ..branch.clone() })
     }
 
-    /// Returns the branch.
     pub(crate) fn as_branch(&self) -> &Branch {
         &self.0
     }
@@ -193,7 +192,7 @@ fn fold_prompt(caller: &dyn Caller, told: &Told<'_>, g: &str, branch: &Branch, r
         Template::Fold.prompt(caller, context)
     };
     let count = |text: &str| caller.count(Role::Summariser, text);
-    let mut prompt = fitting(caller, most, &branch_text(branch), &count, &render)?;
+    let mut prompt = fitting(caller, most, &branch_text(&branch.report), &count, &render)?;
     prompt.max_output_tokens = prompt.max_output_tokens.min(u32::try_from(r_tokens).unwrap_or(u32::MAX));
     Some(prompt)
 }
@@ -229,8 +228,8 @@ fn words_in(tokens: u64) -> u64 {
 
 /// Returns a branch report as text, with the evidence ids of its claims. A summary that only strings the claims
 /// together, as rules make it, is left out.
-pub(crate) fn branch_text(branch: &Branch) -> String {
-    let BranchReport { summary, findings, open_questions, .. } = &branch.report;
+pub(crate) fn branch_text(report: &BranchReport) -> String {
+    let BranchReport { summary, findings, open_questions, .. } = report;
     let bare = strike(summary, &|_| false, "").0;
     let rest = findings.iter().fold(bare, |rest, finding| rest.replace(&finding.text, ""));
     let summary = Some(summary.clone()).filter(|_| rest.contains(char::is_alphanumeric));
@@ -359,7 +358,7 @@ pub(crate) async fn group_summaries(
 ) -> Result<BTreeMap<String, Summary>, CallError> {
     let summaries = groups(tree, branches).into_iter().map(|(name, members)| async move {
         let label = joined_label(tree, branches, &members);
-        let text = reduce(caller, key, brief, name, &members, tokens).await?;
+        let text = GroupSummary { caller, brief, name, tokens }.of(key, &members).await?;
         Ok((name.to_owned(), Summary { text, label }))
     });
     join_all(summaries).await.into_iter().collect()
@@ -385,97 +384,84 @@ fn joined_label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, members: &[(&N
     members.iter().map(|(id, _)| label(tree, branches, id)).max().unwrap_or(Label::Internal)
 }
 
-async fn reduce(
-    caller: &dyn Caller,
-    key: &CallKey,
-    brief: &Brief,
-    name: &str,
-    members: &[(&NodeId, &Branch)],
+/// The summary of a group that is to be made.
+#[derive(Clone, Copy)]
+struct GroupSummary<'a> {
+    caller: &'a dyn Caller,
+    brief: &'a Brief,
+    name: &'a str,
+    /// Most tokens of it, and of the summary of each batch.
     tokens: u64,
-) -> Result<String, CallError> {
-    let count = |text: &str| caller.count(Role::Summariser, text);
-    let mut texts: Vec<(String, String)> =
-        members.iter().map(|(id, branch)| (id.to_string(), branch_text(branch))).collect();
-    let whole = texts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
-    if count(&whole) <= tokens {
-        return Ok(whole);
-    }
-    let mut level = 0;
-    while texts.len() > 1 {
-        let calls = batches(caller, brief, name, &texts, tokens).into_iter().enumerate().map(|(number, batch)| {
-            // Keyed by the first node: a node is in one group only, while the name of a group may be any text.
-            let key = key.then(&format!("{}/{level}/{number}", texts[0].0));
-            async move {
-                let text = one_of(caller, &key, brief, name, batch, tokens).await?;
-                Ok((batch[0].0.clone(), text))
-            }
-        });
-        let next = join_all(calls).await.into_iter().collect::<Result<Vec<_>, CallError>>()?;
-        texts = next;
-        level += 1;
-    }
-    Ok(texts.first().map(|(_, text)| cut(text, tokens, &count).to_owned()).unwrap_or_default())
 }
 
-/// Divides results into batches that fit one prompt. Each has at least two, so that every level is shorter.
-fn batches<'a>(
-    caller: &dyn Caller,
-    brief: &Brief,
-    name: &str,
-    texts: &'a [(String, String)],
-    tokens: u64,
-) -> Vec<&'a [(String, String)]> {
-    let limit = caller.input_limit(Role::Summariser);
-    let mut batches = Vec::new();
-    let mut rest = texts;
-    while !rest.is_empty() {
-        let fits = |end: &usize| size(caller, &group_prompt(caller, brief, name, &rest[..*end], tokens)) <= limit;
-        let end = (2..=rest.len().min(MAX_BATCH)).rev().find(fits).unwrap_or(2).min(rest.len());
-        batches.push(&rest[..end]);
-        rest = &rest[end..];
+impl GroupSummary<'_> {
+    fn count(&self, text: &str) -> u64 {
+        self.caller.count(Role::Summariser, text)
     }
-    batches
-}
 
-fn group_prompt(caller: &dyn Caller, brief: &Brief, name: &str, texts: &[(String, String)], tokens: u64) -> Prompt {
-    let results: Vec<_> = texts.iter().map(|(id, text)| json!({"id": id, "text": text})).collect();
-    let context = json!({"task": brief.task, "group": name, "results": results, "most_words": words_in(tokens)});
-    let mut prompt = Template::Group.prompt(caller, context);
-    prompt.max_output_tokens = prompt.max_output_tokens.min(u32::try_from(tokens).unwrap_or(u32::MAX));
-    prompt
-}
-
-/// Summarises one batch. If it does not fit, each of its results is truncated.
-async fn one_of(
-    caller: &dyn Caller,
-    key: &CallKey,
-    brief: &Brief,
-    name: &str,
-    batch: &[(String, String)],
-    tokens: u64,
-) -> Result<String, CallError> {
-    if let [(_, text)] = batch {
-        return Ok(text.clone());
+    /// Reduces the results of the members, level by level.
+    async fn of(&self, key: &CallKey, members: &[(&NodeId, &Branch)]) -> Result<String, CallError> {
+        let mut texts: Vec<(String, String)> =
+            members.iter().map(|(id, branch)| (id.to_string(), branch_text(&branch.report))).collect();
+        let whole = texts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
+        if self.count(&whole) <= self.tokens {
+            return Ok(whole);
+        }
+        let mut level = 0;
+        while texts.len() > 1 {
+            let calls = self.batches(&texts).into_iter().enumerate().map(|(number, batch)| {
+                // Keyed by the first node: a node is in one group only, while the name of a group may be any text.
+                let key = key.then(&format!("{}/{level}/{number}", texts[0].0));
+                async move { Ok((batch[0].0.clone(), self.of_batch(&key, batch).await?)) }
+            });
+            let next = join_all(calls).await.into_iter().collect::<Result<Vec<_>, CallError>>()?;
+            texts = next;
+            level += 1;
+        }
+        let count = |text: &str| self.count(text);
+        Ok(texts.first().map(|(_, text)| cut(text, self.tokens, &count).to_owned()).unwrap_or_default())
     }
-    let mut texts = batch.to_vec();
-    let limit = caller.input_limit(Role::Summariser);
-    let prompt = fitted(
-        caller,
-        limit,
-        &mut texts,
-        |texts| group_prompt(caller, brief, name, texts, tokens),
-        |texts| {
-            let count = |text: &str| caller.count(Role::Summariser, text);
-            shorten_longest(texts.iter_mut().map(|(_, text)| text), &count)
-        },
-    );
-    let asked = caller.call(key, &prompt).await;
-    let count = |text: &str| caller.count(Role::Summariser, text);
-    match asked.map(|reply| reply.text.trim().to_owned()) {
-        Ok(text) if !text.is_empty() => Ok(cut(&text, tokens, &count).to_owned()),
-        Err(error) if ends_run(&error) => Err(error),
-        // From the whole results: those of the prompt may have been shortened.
-        Ok(_) | Err(_) => Ok(join_by_rules(batch.iter().flat_map(|(_, text)| pieces(text)), tokens, &count)),
+
+    /// Divides results into batches that fit one prompt. Each has at least two, so that every level is shorter.
+    fn batches<'t>(&self, texts: &'t [(String, String)]) -> Vec<&'t [(String, String)]> {
+        let limit = self.caller.input_limit(Role::Summariser);
+        let mut batches = Vec::new();
+        let mut rest = texts;
+        while !rest.is_empty() {
+            let fits = |end: &usize| size(self.caller, &self.prompt(&rest[..*end])) <= limit;
+            let end = (2..=rest.len().min(MAX_BATCH)).rev().find(fits).unwrap_or(2).min(rest.len());
+            batches.push(&rest[..end]);
+            rest = &rest[end..];
+        }
+        batches
+    }
+
+    fn prompt(&self, texts: &[(String, String)]) -> Prompt {
+        let Self { caller, brief, name, tokens } = *self;
+        let results: Vec<_> = texts.iter().map(|(id, text)| json!({"id": id, "text": text})).collect();
+        let context = json!({"task": brief.task, "group": name, "results": results, "most_words": words_in(tokens)});
+        let mut prompt = Template::Group.prompt(caller, context);
+        prompt.max_output_tokens = prompt.max_output_tokens.min(u32::try_from(tokens).unwrap_or(u32::MAX));
+        prompt
+    }
+
+    /// Summarises one batch. If it does not fit, each of its results is truncated.
+    async fn of_batch(&self, key: &CallKey, batch: &[(String, String)]) -> Result<String, CallError> {
+        if let [(_, text)] = batch {
+            return Ok(text.clone());
+        }
+        let mut texts = batch.to_vec();
+        let limit = self.caller.input_limit(Role::Summariser);
+        let count = |text: &str| self.count(text);
+        let shorten = |texts: &mut Vec<_>| shorten_longest(texts.iter_mut().map(|(_, text)| text), &count);
+        let prompt = fitted(self.caller, limit, &mut texts, |texts| self.prompt(texts), shorten);
+        let asked = self.caller.call(key, &prompt).await;
+        match asked.map(|reply| reply.text.trim().to_owned()) {
+            Ok(text) if !text.is_empty() => Ok(cut(&text, self.tokens, &count).to_owned()),
+            Err(error) if ends_run(&error) => Err(error),
+            // From the whole results: those of the prompt may have been shortened.
+            Ok(_) | Err(_) => Ok(join_by_rules(batch.iter().flat_map(|(_, text)| pieces(text)), self.tokens, &count)),
+        }
     }
 }
 
@@ -653,13 +639,13 @@ mod tests {
             "B is blue. [n3e1]\nBoth are old. [n2e2, n3e2]\nAll of it is known."
         );
         assert_eq!(
-            branch_text(&branch(&NodeId::numbered(2), &["A is red.", "B is."], Label::Public)),
+            branch_text(&branch(&NodeId::numbered(2), &["A is red.", "B is."], Label::Public).report),
             "A is red. [n2e1]\nB is. [n2e2]"
         );
         let mut more = branch(&NodeId::numbered(2), &["A is red."], Label::Public);
         more.report.summary.push_str(" It is said to be old.");
         assert!(
-            branch_text(&more).starts_with("A is red. It is said to be old.\n"),
+            branch_text(&more.report).starts_with("A is red. It is said to be old.\n"),
             "a summary that says more is kept"
         );
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::question::{AspectId, Question};
 pub use crate::base::id::NodeId;
+use crate::base::id::as_word;
 
 /// State of a node.
 ///
@@ -32,6 +33,8 @@ pub enum NodeStatus {
     /// No answer is possible: a dependency failed, no source is configured, or the sources have no evidence.
     Blocked,
 }
+
+as_word!(NodeStatus);
 
 impl NodeStatus {
     /// Returns whether the state is final.

@@ -38,7 +38,6 @@ pub(crate) struct SavedPlan {
     /// its wording must not leave, see `run::outward`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<RunId>,
-    /// The plan.
     #[serde(flatten)]
     pub(crate) draft: PlanDraft,
 }

@@ -10,6 +10,7 @@ use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::Question;
 use super::unit::readable;
+use crate::base::id::as_word;
 use crate::base::word::count_words;
 use crate::source::{Passage, Place, Support};
 
@@ -46,22 +47,9 @@ pub enum StopReason {
     Cancelled,
 }
 
-impl StopReason {
-    /// Returns its name in JSON.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::BudgetExceeded => "budget_exceeded",
-            Self::TokensExceeded => "tokens_exceeded",
-            Self::TimeExceeded => "time_exceeded",
-            Self::IterationsExceeded => "iterations_exceeded",
-            Self::NoMoreTasks => "no_more_tasks",
-            Self::NoProgress => "no_progress",
-            Self::NoEvidence => "no_evidence",
-            Self::Cancelled => "cancelled",
-        }
-    }
+as_word!(StopReason);
 
+impl StopReason {
     /// Returns whether the run ended by itself: neither at a limit nor by interruption.
     pub(crate) fn is_natural(self) -> bool {
         matches!(self, Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence)

@@ -54,7 +54,6 @@ pub(crate) enum JobWay {
 /// The limit that a job would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJob {
-    /// The limit of jobs is reached.
     #[error("the limit of Deep Research jobs is reached (`--deep-research-max`)")]
     UsedUp,
     /// The cap of a job exceeds the remaining cost limit.
@@ -79,7 +78,6 @@ pub(crate) struct Ways {
 /// The reason that the web is not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoWay {
-    /// `dr` is offline.
     #[error("`dr` is offline")]
     Offline,
     /// No source for the web is set up.
@@ -93,7 +91,6 @@ pub enum NoWay {
 /// What a node does without, although it was planned for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Without {
-    /// The web.
     #[error("the web was not searched: {0}")]
     Web(NoWay),
     /// A job: a worker searches the web instead.

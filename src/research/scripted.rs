@@ -1,5 +1,6 @@
 //! Test doubles: a [`Caller`] and a [`Source`] that give scripted answers and record what they were asked.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
@@ -10,7 +11,7 @@ use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::{Aspect, AspectId, Brief, Mode};
 use crate::base::id::ContentHash;
-use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::{Prompt, Reply, Role};
 use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
@@ -22,6 +23,7 @@ pub(crate) struct Scripted {
     answer: ReplyFn,
     asked: Mutex<Vec<(CallKey, Prompt)>>,
     fails: Option<(usize, CallError)>,
+    cuts: Option<usize>,
     input_limit: u64,
     output_limit: u32,
     is_tight: bool,
@@ -35,6 +37,7 @@ impl Scripted {
             answer: Box::new(answer),
             asked: Mutex::default(),
             fails: None,
+            cuts: None,
             input_limit: 30_000,
             output_limit: 1_000,
             is_tight: false,
@@ -60,6 +63,12 @@ impl Scripted {
         })
     }
 
+    /// Replies with each of `replies` in turn. Calls after the last are refused.
+    pub(crate) fn in_turn(replies: &[&str]) -> Self {
+        let replies = Mutex::new(replies.iter().map(ToString::to_string).collect::<VecDeque<_>>());
+        Self::new(move |_, _| replies.lock().unwrap().pop_front().ok_or(CallError::Limit(Limit::Tokens)))
+    }
+
     pub(crate) fn with_input_limit(mut self, tokens: u64) -> Self {
         self.input_limit = tokens;
         self
@@ -79,6 +88,12 @@ impl Scripted {
     /// Fails call `number`, counted from 1, and every later one.
     pub(crate) fn failing_at(mut self, number: usize, error: CallError) -> Self {
         self.fails = Some((number, error));
+        self
+    }
+
+    /// Says of reply `number`, counted from 1, that it was cut off.
+    pub(crate) fn cutting_off(mut self, number: usize) -> Self {
+        self.cuts = Some(number);
         self
     }
 
@@ -113,7 +128,8 @@ impl Caller for Scripted {
             Some((at, error)) if number >= *at => Err(error.clone()),
             _ => (self.answer)(key, prompt),
         };
-        let reply = reply.map(|text| Reply { text, usage: None, cut_off: false, raw: Value::Null });
+        let cut_off = self.cuts == Some(number);
+        let reply = reply.map(|text| Reply { text, usage: None, cut_off, raw: Value::Null });
         Box::pin(std::future::ready(reply))
     }
 
@@ -156,6 +172,7 @@ pub(crate) struct ScriptedSource {
     /// Overrides the support of a search, and whether a reranker judged it.
     judged: Option<Found>,
     changed: bool,
+    is_out_of_time: bool,
     /// What stands below the text of an opened file.
     below: &'static str,
     pub(crate) queries: Mutex<Vec<String>>,
@@ -170,6 +187,7 @@ impl ScriptedSource {
             fails: false,
             judged: None,
             changed: false,
+            is_out_of_time: false,
             below: "",
             queries: Mutex::default(),
         }
@@ -189,6 +207,12 @@ impl ScriptedSource {
     /// Makes every file differ from its indexed text.
     pub(crate) fn changed(mut self) -> Self {
         self.changed = true;
+        self
+    }
+
+    /// Lets no file be opened any more, because the time is up.
+    pub(crate) fn out_of_time(mut self) -> Self {
+        self.is_out_of_time = true;
         self
     }
 
@@ -234,6 +258,9 @@ impl ScriptedSource {
 
 impl Documents for ScriptedSource {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        if self.is_out_of_time {
+            return Box::pin(std::future::ready(Err(SourceError::Stopped(CallError::Limit(Limit::Time)))));
+        }
         let path = id.split('#').next().unwrap_or(id);
         let file = self.files.iter().find(|(known, _)| *known == path);
         let opened = file.map(|(_, text)| {

@@ -47,7 +47,6 @@ pub(crate) enum Tripped {
     /// A run of words.
     #[error("text shares {RUN_WORDS} words in a row with internal text")]
     Run,
-    /// A number, code or address.
     #[error("text contains a number, code or address from internal text")]
     Token,
 }

@@ -124,7 +124,6 @@ struct Worker<'a, Q: ?Sized> {
 /// Work on a node failed without a result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WorkError {
-    /// The model failed.
     #[error(transparent)]
     Call(#[from] CallError),
     /// Every request to the source failed.
@@ -572,7 +571,10 @@ pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
     let named = |Conclusion { id, question, branch }: &Conclusion<'_>| PromptEntry {
         id: id.to_string(),
         question: (*question).to_owned(),
-        text: std::iter::once(branch_text(branch)).chain(origins(&branch.evidence)).collect::<Vec<_>>().join("\n"),
+        text: std::iter::once(branch_text(&branch.report))
+            .chain(origins(&branch.evidence))
+            .collect::<Vec<_>>()
+            .join("\n"),
     };
     task.conclusions.iter().map(named).collect()
 }

@@ -1,4 +1,3 @@
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::*;
@@ -11,7 +10,7 @@ use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, brok
 use crate::research::skim::Answer;
 use crate::research::task::{Conclusion, Conversation, TaskAspect, WorkerLimits};
 use crate::research::worker::{WorkError, gather};
-use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::source::{Found, Label, Source, Support};
 
 const LOCKS: &str = "The **writer lock** is a file.\nIt is held while\nwriting.\n\nReaders take no lock at all.";
 
@@ -85,6 +84,11 @@ async fn worked(caller: &Scripted, task: &Task<'_>) -> Result<Branch, WorkError>
     work(caller, &source(), task).await
 }
 
+/// Returns the branch of [`node`] without aspects.
+async fn of_node(caller: &Scripted) -> Result<Branch, WorkError> {
+    worked(caller, &task(&node(), &[])).await
+}
+
 #[tokio::test]
 async fn quote_is_kept_in_the_words_of_the_source_and_cited_by_an_id_of_code() {
     let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
@@ -104,9 +108,8 @@ async fn quote_is_kept_in_the_words_of_the_source_and_cited_by_an_id_of_code() {
 
 #[tokio::test]
 async fn invented_quote_is_refused_with_its_reason_and_is_no_evidence() {
-    let node = node();
     let caller = Scripted::by_key(usual("The lock is made of steel."));
-    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    let branch = of_node(&caller).await.unwrap();
     assert!(caller.tasks()[2].contains("these words do not stand in p1"), "{}", caller.tasks()[2]);
     assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
     assert!(branch.evidence.is_empty() && branch.report.findings.is_empty() && branch.report.summary.is_empty());
@@ -122,12 +125,11 @@ async fn quote_that_its_document_does_not_have_any_more_is_no_evidence() {
 
 #[tokio::test]
 async fn without_evidence_nothing_is_found_whatever_the_model_says() {
-    let node = node();
     let caller = Scripted::by_key(vec![
         ("n2/step/1", step(&json!([]), true)),
         ("n2/report", report(&json!([finding("I know it from memory.", &["n2e1"])]))),
     ]);
-    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    let branch = of_node(&caller).await.unwrap();
     assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
     assert_eq!(branch.report.open_questions, ["How does the lock work?"]);
     assert_eq!(caller.keys(), ["n2/step/1"], "nothing is asked of nothing");
@@ -149,7 +151,6 @@ async fn thoughts_and_errors_of_tools_never_become_findings() {
 
 #[tokio::test]
 async fn report_cites_only_what_was_received_and_loses_no_source() {
-    let node = node();
     let caller = Scripted::by_key(vec![
         ("n2/step/1", step(&json!([search("lock")]), false)),
         (
@@ -158,7 +159,7 @@ async fn report_cites_only_what_was_received_and_loses_no_source() {
         ),
         ("n2/report", report(&json!([finding("Held.", &["n2e1", "n3e1"]), finding("Made up.", &["n9e9", "p1"])]))),
     ]);
-    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    let branch = of_node(&caller).await.unwrap();
     let shown: Vec<_> = branch
         .report
         .findings
@@ -204,9 +205,8 @@ async fn repeated_call_is_refused_with_a_hint_and_then_ends_the_work() {
 
 #[tokio::test]
 async fn model_that_does_nothing_is_stopped() {
-    let node = node();
     let caller = Scripted::replying(step(&json!([]), false));
-    worked(&caller, &task(&node, &[])).await.unwrap();
+    of_node(&caller).await.unwrap();
     assert_eq!(caller.keys().len(), 3);
 }
 
@@ -240,35 +240,32 @@ async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
 
 #[tokio::test]
 async fn tight_budget_tells_a_worker_that_has_seen_something_to_wrap_up() {
-    let node = node();
     let caller = Scripted::by_key(usual("It is held while writing.")).tight();
-    worked(&caller, &task(&node, &[])).await.unwrap();
+    of_node(&caller).await.unwrap();
     let tasks = caller.tasks();
     assert!(!tasks[0].contains("Wrap up") && tasks[1].contains("Wrap up"), "{tasks:?}");
 }
 
 #[tokio::test]
 async fn limit_of_the_run_at_any_call_keeps_what_was_noted() {
-    let node = node();
     let limit = CallError::Limit(Limit::Cost);
     for at in [1, 2] {
         let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, limit.clone());
         // Nothing was noted yet: that is no finding that there is nothing, and the node can wait for a raised limit.
-        assert_eq!(worked(&caller, &task(&node, &[])).await, Err(limit.clone().into()));
+        assert_eq!(of_node(&caller).await, Err(limit.clone().into()));
     }
     let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(3, limit);
-    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    let branch = of_node(&caller).await.unwrap();
     assert_eq!(branch.report.stop_reason, BranchStop::BudgetExceeded);
     assert_eq!((branch.evidence.len(), branch.report.findings.len()), (1, 1));
 }
 
 #[tokio::test]
 async fn stopped_run_stops_the_worker_at_any_call() {
-    let node = node();
     for error in [CallError::Cancelled, CallError::Journal { reason: "disk full".into(), hint: None }] {
         for at in 1..=3 {
             let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, error.clone());
-            assert_eq!(worked(&caller, &task(&node, &[])).await, Err(error.clone().into()));
+            assert_eq!(of_node(&caller).await, Err(error.clone().into()));
         }
     }
 }
@@ -291,7 +288,6 @@ async fn failing_model_loses_nothing_that_was_noted() {
 
 #[tokio::test]
 async fn prompt_too_long_for_the_model_is_asked_once_more_without_old_results() {
-    let node = node();
     let too_long = CallError::Model(ModelError::ContextTooLong { prompt_tokens: 9, limit_tokens: 8 });
     let mut script = usual("It is held while writing.");
     script.push(("n2/step/2/shorter", script[1].1.clone()));
@@ -300,7 +296,7 @@ async fn prompt_too_long_for_the_model_is_asked_once_more_without_old_results() 
         "n2/step/2" => Err(too_long.clone()),
         _ => futures::executor::block_on(replies.call(key, prompt)).map(|reply| reply.text),
     });
-    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    let branch = of_node(&caller).await.unwrap();
     assert_eq!(caller.keys(), ["n2/step/1", "n2/step/2", "n2/step/2/shorter", "n2/report"]);
     assert!(!caller.tasks()[2].contains("<data id=\"p1\">"));
     assert_eq!(branch.evidence.len(), 1, "ids stay valid");
@@ -369,7 +365,6 @@ async fn opened_section_shows_what_was_not_shown_and_names_the_rest() {
 
 #[tokio::test]
 async fn notes_of_a_step_are_acknowledged_in_one_line() {
-    let node = node();
     let notes = [
         note("p1", "It is held while writing."),
         note("p1", "The lock is made of steel."),
@@ -382,7 +377,7 @@ async fn notes_of_a_step_are_acknowledged_in_one_line() {
         ("n2/step/3", step(&json!([]), true)),
         ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
     ]);
-    worked(&caller, &task(&node, &[])).await.unwrap();
+    of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
     assert!(shown.contains("<data id=\"call\">\nnotes: noted as n2e1, n2e2\n</data>"), "{shown}");
     assert_eq!(shown.matches("note from").count(), 1, "the one that was refused: {shown}");
@@ -459,9 +454,8 @@ async fn search_without_an_answer_shows_few_passages_and_none_of_them_is_listed_
 
 #[tokio::test]
 async fn worker_sees_its_task_and_nothing_else() {
-    let node = node();
     let caller = Scripted::by_key(usual("It is held while writing."));
-    worked(&caller, &task(&node, &[])).await.unwrap();
+    of_node(&caller).await.unwrap();
     insta::assert_snapshot!(caller.tasks()[1]);
 }
 
@@ -493,37 +487,6 @@ async fn steps_can_be_run_by_any_thread() {
     is_send(&crate::research::writer::draft(&caller, &key, &material));
 }
 
-/// Notes that stop nobody, and pages that cannot be read any more because the time is up.
-struct OutOfTime(ScriptedSource);
-
-impl Documents for OutOfTime {
-    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(async { Err(SourceError::Stopped(CallError::Limit(Limit::Time))) })
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.0.read(place)
-    }
-}
-
-impl Source for OutOfTime {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn scope(&self) -> String {
-        self.0.scope()
-    }
-
-    fn version(&self) -> String {
-        self.0.version()
-    }
-
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        self.0.search(query, limit)
-    }
-}
-
 #[tokio::test]
 async fn what_was_noted_in_the_step_that_the_time_ended_is_kept() {
     let node = node();
@@ -533,7 +496,7 @@ async fn what_was_noted_in_the_step_that_the_time_ended_is_kept() {
         ("n2/step/2", step(&json!([open, note("p1", "It is held while writing.")]), false)),
         ("n2/report", report(&json!([finding("Readers take none.", &["n2e1"])]))),
     ]);
-    let branch = work(&caller, &OutOfTime(source()), &task(&node, &[])).await.unwrap();
+    let branch = work(&caller, &source().out_of_time(), &task(&node, &[])).await.unwrap();
     assert_eq!(branch.evidence.len(), 1);
     assert_eq!(branch.report.stop_reason, BranchStop::BudgetExceeded);
 }
@@ -631,14 +594,13 @@ async fn aspect_that_a_worker_calls_open_stays_open_although_it_noted_something_
 
 #[tokio::test]
 async fn passages_of_one_section_are_opened_once() {
-    let node = node();
     let open = |passage: &str| json!({"tool": "open", "passage": passage});
     let caller = Scripted::by_key(vec![
         ("n2/step/1", step(&json!([search("lock held")]), false)),
         ("n2/step/2", step(&json!([open("p1"), open("p2"), search("lock readers")]), false)),
         ("n2/step/3", step(&json!([]), true)),
     ]);
-    worked(&caller, &task(&node, &[])).await.unwrap();
+    of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
     assert!(shown.contains("open p2: opened before: p3"), "{shown}");
     assert!(shown.contains("search for lock readers: 2 passages (shown above: p1, p2)"), "{shown}");
@@ -647,13 +609,12 @@ async fn passages_of_one_section_are_opened_once() {
 
 #[tokio::test]
 async fn hit_that_stands_in_an_opened_passage_is_not_shown_again() {
-    let node = node();
     let caller = Scripted::by_key(vec![
         ("n2/step/1", step(&json!([search("writer")]), false)),
         ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}, search("readers")]), false)),
         ("n2/step/3", step(&json!([]), true)),
     ]);
-    worked(&caller, &task(&node, &[])).await.unwrap();
+    of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
     assert!(shown.contains("search for readers: 1 passage (shown above: p2)"), "{shown}");
     assert_eq!(shown.matches("Readers take no lock at all.").count(), 1, "{shown}");
@@ -694,9 +655,8 @@ async fn every_step_begins_like_the_one_before_up_to_its_notes() {
 
 #[tokio::test]
 async fn compressor_is_told_path_and_date_of_each_quote() {
-    let node = node();
     let caller = Scripted::by_key(usual("It is held while writing."));
-    worked(&caller, &task(&node, &[])).await.unwrap();
+    of_node(&caller).await.unwrap();
     let task = caller.tasks().pop().unwrap();
     assert!(task.contains("\nFrom: locks.md › locks\nQuote: It is held while\nwriting."), "{task}");
 }

@@ -294,7 +294,7 @@ impl<'a> Writer<'a> {
 
     async fn section(&self, number: usize, title: &str, nodes: &[&Node], titles: &str) -> Result<Section, CallError> {
         let branches: Vec<_> = nodes.iter().filter_map(|node| self.material.branches.get(&node.id)).collect();
-        let findings: Vec<_> = branches.iter().map(|branch| branch_text(branch)).collect();
+        let findings: Vec<_> = branches.iter().map(|branch| branch_text(&branch.report)).collect();
         let mut quotes: Vec<_> = branches.iter().flat_map(|branch| &branch.evidence).collect();
         let mut view = WriterParts { findings: findings.join("\n"), ..WriterParts::default() };
         view.quotes = quotes.iter().copied().map(named).collect();
@@ -613,7 +613,7 @@ fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(
 }
 
 fn node_text(node: &Node, branch: &Branch) -> String {
-    format!("{} asked: {}\n{}", node.id, node.question, branch_text(branch))
+    format!("{} asked: {}\n{}", node.id, node.question, branch_text(&branch.report))
 }
 
 fn named(quote: &Evidence) -> PromptText {

@@ -17,7 +17,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 
 use crate::base::clock::Clock;
 use crate::base::money::dollars_text;
+use crate::base::mutex::locked;
 pub(crate) use crate::llm::call::Limit;
 
 /// Limits of a run. `None` means unlimited.
@@ -442,7 +443,6 @@ impl Budget {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the limits.
     pub(crate) fn limits(&self) -> BudgetLimits {
         self.shared.balance().limits
     }
@@ -661,9 +661,9 @@ impl Budget {
 }
 
 impl BudgetState {
-    /// Locks the balance. It is consistent between any two statements of a holder, so a poisoned lock can be used.
+    /// Locks the balance, which is consistent between any two statements of a holder.
     fn balance(&self) -> MutexGuard<'_, Balance> {
-        self.balance.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.balance)
     }
 
     /// Updates and returns the active time. It never decreases.

@@ -253,19 +253,14 @@ mod tests {
     use crate::base::id::RunId;
     use crate::kb::embed::builtin_for_tests;
     use crate::research::node::NodeId;
-    use crate::run::event::{Event, Record};
+    use crate::run::event::Record;
+    use crate::run::journal::tests::started;
     use crate::run::store::Store;
     use crate::source::Label;
 
     async fn cache(run: &RunId, store: &Store, at: Moment) -> Cache {
-        let settings = serde_json::json!({
-            "mode": "quick", "limits": crate::run::budget::BudgetLimits::default(), "parallel": 1, "summary_tokens": 200,
-            "tree": { "max_depth": 1, "max_nodes": 9 }, "by_rules": true, "scope": {}, "searched": "", "source_version": "1",
-        });
-        let event =
-            Event::Started { question: "why?".parse().unwrap(), settings: serde_json::from_value(settings).unwrap() };
         let run = store.lock(run).unwrap();
-        run.create("why?", &Record { seq: 1, at, event }).await.unwrap();
+        run.create("why?", &Record { at, ..started() }).await.unwrap();
         Cache::new(run, at, Arc::new(ManualClock::at(at)), Some(builtin_for_tests()))
     }
 

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use super::outlook::{Outlook, writing_input};
 use super::spans::{attach_output, attach_reply, attach_server};
 use super::tree::RunState;
 use crate::base::id::ContentHash;
+use crate::base::mutex::locked;
 use crate::base::retry::Policy;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
@@ -316,7 +317,7 @@ impl Caller for Desk {
     }
 
     fn is_tight(&self, key: &CallKey) -> bool {
-        let mut tight = self.tight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tight = locked(&self.tight);
         *tight.entry(key.clone()).or_insert_with(|| self.is_tight_now())
     }
 

@@ -4,7 +4,7 @@
 //! tripwire behind it learns every internal text that is read.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 
@@ -13,6 +13,7 @@ use super::outward::{BeforeRetrieval, UserWords};
 use super::tree::RunState;
 use crate::base::clock::Clock;
 use crate::base::line::one_line;
+use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
 use crate::research::memory::{branch_text, label};
 use crate::research::node::NodeId;
@@ -90,7 +91,7 @@ impl Egress {
     /// Adds the texts of a run: those of the user and the first plan may leave; those of later plans, workers inside
     /// and summaries may not.
     pub(crate) fn learn(&self, state: &RunState) {
-        let mut tripwire = self.tripwire();
+        let mut tripwire = locked(&self.0.tripwire);
         for text in UserWords::of(state).all() {
             tripwire.may_leave(text.as_str());
         }
@@ -117,7 +118,7 @@ impl Egress {
     /// Adds the result of a node: quotes by their label, and its own words as internal if it saw internal text.
     pub(crate) fn learn_branch(&self, state: &RunState, node: &NodeId) {
         let Some(branch) = state.branches.get(node) else { return };
-        let mut tripwire = self.tripwire();
+        let mut tripwire = locked(&self.0.tripwire);
         for quote in &branch.evidence {
             learn(&mut tripwire, quote.label, &quote.quote, &quote.source);
         }
@@ -128,13 +129,13 @@ impl Egress {
         }
         let is_public = label(&state.tree, &state.branches, node) == Label::Public;
         if !(is_public && state.settings.keeps_public_apart) {
-            tripwire.read(&branch_text(branch));
+            tripwire.read(&branch_text(&branch.report));
         }
     }
 
     /// Adds passages that a worker is shown.
     pub(crate) fn shown(&self, passages: &[Passage]) {
-        let mut tripwire = self.tripwire();
+        let mut tripwire = locked(&self.0.tripwire);
         for passage in passages {
             // Links of an opened note stand below its text.
             let seen = if passage.snippet.len() > passage.text.len() { &passage.snippet } else { &passage.text };
@@ -144,7 +145,7 @@ impl Egress {
 
     /// Adds texts from the open web.
     pub(crate) fn seen_in_public<'a>(&self, texts: impl Iterator<Item = &'a str>) {
-        let mut tripwire = self.tripwire();
+        let mut tripwire = locked(&self.0.tripwire);
         texts.for_each(|text| tripwire.may_leave(text));
     }
 
@@ -156,7 +157,7 @@ impl Egress {
     pub(crate) async fn release(&self, node: &NodeId, target: &str, text: Leaving<'_>) -> Result<(), SourceError> {
         let Leaving { kind, text, words } = text;
         // Recorded below even if the user allows all text to leave.
-        let checked = if self.0.is_open { Ok(()) } else { self.tripwire().check(words.as_str()) };
+        let checked = if self.0.is_open { Ok(()) } else { locked(&self.0.tripwire).check(words.as_str()) };
         let withheld = checked.err().map(|tripped| tripped.to_string());
         let row = EgressRow {
             node: node.clone(),
@@ -171,7 +172,7 @@ impl Egress {
         match withheld {
             None => Ok(()),
             Some(reason) => {
-                *self.counts().entry(node.clone()).or_default() += 1;
+                *locked(&self.0.withheld).entry(node.clone()).or_default() += 1;
                 Err(SourceError::Withheld { reason })
             }
         }
@@ -179,15 +180,7 @@ impl Egress {
 
     /// Returns how many texts of a node were withheld.
     pub(crate) fn withheld(&self, node: &NodeId) -> usize {
-        self.counts().get(node).copied().unwrap_or(0)
-    }
-
-    fn tripwire(&self) -> MutexGuard<'_, Tripwire> {
-        self.0.tripwire.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<NodeId, usize>> {
-        self.0.withheld.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0.withheld).get(node).copied().unwrap_or(0)
     }
 }
 
@@ -232,7 +225,7 @@ mod tests {
         let egress = Egress::new(run, Arc::new(ManualClock::default()), false);
         egress.recall(&results.map(|result| result.to_string()));
         for text in ["48731", "ottoline@acme.example", "CANARY-7f3a9c"] {
-            assert!(egress.tripwire().check(text).is_err(), "{text}");
+            assert!(locked(&egress.0.tripwire).check(text).is_err(), "{text}");
         }
     }
 }

@@ -13,7 +13,7 @@
 //! prompt, set [`crate::llm::message::Prompt::sample`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -26,6 +26,7 @@ use super::journal::{Call, CallOutcome, CallRow, CallState, JobEndpoint, Journal
 use crate::base::clock::Clock;
 use crate::base::id::{ContentHash, JobId};
 use crate::base::line::with_causes;
+use crate::base::mutex::locked;
 use crate::base::retry::{Failure, Policy, retry};
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::message::{Reply, Role};
@@ -80,17 +81,14 @@ impl Ledger {
         Self { run, budget, clock, closing, listener, random, turns: Mutex::default() }
     }
 
-    /// Returns the run.
     pub(crate) fn run(&self) -> &LockedRun {
         &self.run
     }
 
-    /// Returns the budget.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// Returns the clock.
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
@@ -108,7 +106,7 @@ impl Ledger {
     /// Returns [`CallError::Cancelled`] if the run is stopped meanwhile.
     pub(crate) async fn turn(&self, request: &ContentHash) -> Result<Turn<'_>, CallError> {
         let lock = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = locked(&self.turns);
             Arc::clone(turns.entry(request.clone()).or_default())
         };
         let held = tokio::select! {
@@ -216,7 +214,7 @@ impl Ledger {
 
     /// Returns a random number from 0 to 1.
     pub(crate) fn chance(&self) -> f64 {
-        self.random.lock().unwrap_or_else(PoisonError::into_inner).random()
+        locked(&self.random).random()
     }
 }
 
@@ -230,7 +228,7 @@ pub(crate) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut turns = self.ledger.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = locked(&self.ledger.turns);
         // Under the lock of the map, so that no task can join between this and the count.
         self.held = None;
         // The guard is gone, so the map counts one; more are tasks that wait for their turn.

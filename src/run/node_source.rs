@@ -9,7 +9,7 @@
 //! Between a worker and the network stand this source, [`WebSource`] and a search engine.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use tracing::{Instrument, Span, debug_span};
@@ -24,6 +24,7 @@ use super::reader::PageReader;
 use super::servers::{Arguments, NodeServers};
 use crate::base::breaker::Breaker;
 use crate::base::id::ContentHash;
+use crate::base::mutex::locked;
 use crate::base::outbound::{Outbound, Voucher};
 use crate::research::node::NodeId;
 use crate::source::web::{OpenedPage, PageLink, WebSource, WebUrl, links_on, named_in};
@@ -256,13 +257,13 @@ impl WebPages {
     /// Lets a page be opened, by the id `id`, that an answer from the web names.
     fn permit(&self, id: String, address: String) {
         // What an engine finds, a job opens on the web or a fetched page links is public, and so is its address.
-        self.permitted().entry(id).or_insert_with(|| Outbound::vouched(VOUCHER, address));
+        locked(&self.permitted).entry(id).or_insert_with(|| Outbound::vouched(VOUCHER, address));
     }
 
     /// Returns the id under which a page may be opened, and its address.
     fn permission(&self, id: &str) -> Option<(String, Outbound)> {
         // The address of the entry is fetched, never the id: additions by a model do not leave.
-        let permitted = self.permitted();
+        let permitted = locked(&self.permitted);
         let known = |id: &str| permitted.get_key_value(id).map(|(id, address)| (id.clone(), address.clone()));
         known(id).or_else(|| known(&id.parse::<WebUrl>().ok()?.canonical().to_string()))
     }
@@ -294,10 +295,6 @@ impl WebPages {
             label: Label::Public,
             version: version.to_owned(),
         }
-    }
-
-    fn permitted(&self) -> MutexGuard<'_, BTreeMap<String, Outbound>> {
-        self.permitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -374,7 +371,7 @@ impl Outside {
             let Ok(url) = address.as_str().parse::<WebUrl>() else { continue };
             if self.named.len() < MAX_NAMED {
                 self.named.entry(url.canonical().to_string()).or_insert_with(|| named_page(url.to_string()));
-                self.pages.permitted().entry(url.to_string()).or_insert(address);
+                locked(&self.pages.permitted).entry(url.to_string()).or_insert(address);
             }
         }
         self
@@ -519,7 +516,7 @@ mod tests {
     use crate::base::id::RunId;
     use crate::run::background::JobCitation;
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
-    use crate::run::event::{Event, Record};
+    use crate::run::journal::tests::started;
     use crate::run::store::Store;
     use crate::source::web::{FixtureProvider, PageLink, PageStore, WebPage};
 
@@ -556,13 +553,7 @@ mod tests {
         }
         let web = Arc::new(WebSource::new(vec![Arc::new(engine)], None, pages, Arc::clone(&clock)));
         let run = store.lock(&RunId::random(1)).unwrap();
-        let settings = json!({
-            "mode": "quick", "limits": BudgetLimits::default(), "parallel": 1, "summary_tokens": 200, "by_rules": true,
-            "tree": { "max_depth": 1, "max_nodes": 9 }, "scope": {}, "searched": "", "source_version": "1",
-        });
-        let settings = serde_json::from_value(settings).unwrap();
-        let event = Event::Started { question: "why?".parse().unwrap(), settings };
-        run.create("why?", &Record { seq: 1, at: Moment(1), event }).await.unwrap();
+        run.create("why?", &started()).await.unwrap();
         let budget = Budget::new(BudgetLimits::default(), WritingReserve::default(), Arc::clone(&clock));
         let shared = Shared {
             cache: Cache::new(run.clone(), Moment(1), Arc::clone(&clock), None),

@@ -363,12 +363,10 @@ impl Orchestrator {
         Self { locked, resources, state, steps, budget, grace, span }
     }
 
-    /// Returns the run's id.
     pub(crate) fn id(&self) -> &RunId {
         self.locked.id()
     }
 
-    /// Returns the store of the run.
     pub(crate) fn store(&self) -> &Store {
         &self.resources.store
     }
@@ -383,7 +381,6 @@ impl Orchestrator {
         self.resources.jobs.as_deref()
     }
 
-    /// Returns the state of the run.
     pub(crate) fn state(&self) -> &RunState {
         &self.state
     }
@@ -473,7 +470,7 @@ impl Orchestrator {
         attach::count("tokens", spent.total().tokens);
         attach::dollars("cost", spent.total().cost_nanos);
         match ended {
-            Ok(stop) => attach::word("stop", stop.name()),
+            Ok(stop) => attach::word("stop", stop.to_string()),
             Err(error) => attach::word("error", error.class()),
         }
     }
@@ -678,7 +675,7 @@ impl Orchestrator {
         let spent = self.budget.spent().total();
         let (route, stop) = match &record.event {
             Event::NodeStarted { route, .. } => (Some(*route), None),
-            Event::Ended { stop_reason, .. } => (None, Some(stop_reason.name())),
+            Event::Ended { stop_reason, .. } => (None, Some(stop_reason.to_string())),
             _ => (None, None),
         };
         info!(

@@ -1,12 +1,13 @@
 //! Estimates the cost of the next calls of a run from its calls so far.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::budget::{BudgetLimits, CallCost, WritingReserve};
 use super::journal::CallRow;
 use super::tree::RunState;
+use crate::base::mutex::locked;
 use crate::llm::message::{Prompt, Role, Usage};
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
@@ -78,14 +79,14 @@ impl Outlook {
 
     /// Learns from the usage of a call.
     pub(super) fn learn(&self, role: Role, usage: Usage) {
-        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = locked(&self.sizes);
         sizes.entry(role).or_default().add(usage);
     }
 
     /// Updates the steps that are due to open nodes, after an event.
     pub(super) fn update(&self, state: &RunState) {
         let open: Vec<_> = open_nodes(state).collect();
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = locked(&self.due);
         due.retain(|id, _| open.iter().any(|node| node.id == *id));
         for node in &open {
             let steps = if node.only_concludes() { 0 } else { DUE_STEPS };
@@ -99,7 +100,7 @@ impl Outlook {
 
     /// Takes a step off those due to a node. Returns whether it was due.
     pub(super) fn take_step(&self, node: &NodeId) -> bool {
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = locked(&self.due);
         let Some(steps) = due.get_mut(node).filter(|steps| **steps > 0) else { return false };
         *steps -= 1;
         true
@@ -107,7 +108,7 @@ impl Outlook {
 
     /// Returns the cost of the work that is due: the first steps and the report of every node that is not settled.
     pub(super) fn dues(&self) -> CallCost {
-        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = locked(&self.due);
         let (nodes, steps) = (due.len() as u64, due.values().copied().map(u64::from).sum::<u64>());
         drop(due);
         self.likely(Role::Worker) * steps + self.likely(Role::Summariser) * nodes
@@ -124,7 +125,7 @@ impl Outlook {
         let size = |branch: &Branch| {
             // Beside its text, a quote is shown with its id and its provenance.
             let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
-            estimate(&branch_text(branch)) + quotes
+            estimate(&branch_text(&branch.report)) + quotes
         };
         let (found, all): (u64, u64) = (state.branches.len() as u64, state.branches.values().map(size).sum());
         let each = all.checked_div(found).unwrap_or(UNKNOWN_BRANCH).max(UNKNOWN_BRANCH / 2);
@@ -188,7 +189,7 @@ impl Outlook {
     }
 
     fn sizes(&self, role: Role) -> Sizes {
-        let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let sizes = locked(&self.sizes);
         sizes.get(&role).copied().filter(|sizes| sizes.calls >= LEARNED_FROM).unwrap_or_default()
     }
 }

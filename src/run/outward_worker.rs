@@ -41,7 +41,6 @@ fn shown<'a>(
 
 /// How a node is worked on outside.
 pub(super) enum Mind<'a> {
-    /// With a model.
     Model(Outward<&'a Desk>),
     /// With rules that pick sentences.
     Rules(&'a dyn Pick),

@@ -113,7 +113,6 @@ pub(crate) struct Judged {
     pub(crate) rounds: Rounds,
     /// The answer so far.
     pub(crate) draft: Draft,
-    /// The verdict on it.
     pub(crate) verdict: Verdict,
     /// The summaries as they stood before the round was folded in, for nodes of it that are tried again.
     pub(super) before: Folded,

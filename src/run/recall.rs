@@ -178,7 +178,6 @@ pub enum RecallError {
     /// A damaged file made the storage engine panic.
     #[error("research memory is damaged: {0}")]
     Damaged(String),
-    /// The embedder failed.
     #[error("failed to embed for the research memory")]
     Embed(#[from] EmbedError),
     /// The lock was not free in time, or its file cannot be used.

@@ -52,7 +52,6 @@ pub(crate) struct RunServers<Q: ?Sized> {
 struct RunServer<Q: ?Sized> {
     server: Arc<Server<Q>>,
     breaker: Breaker,
-    /// Calls of the run.
     calls: AtomicU32,
 }
 

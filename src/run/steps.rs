@@ -79,13 +79,11 @@ pub(crate) struct Steps {
 /// A step failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StepError {
-    /// A call failed.
     #[error(transparent)]
     Call(#[from] CallError),
     /// No usable reply, even after repairs.
     #[error("model gave no usable reply: {0}")]
     Invalid(String),
-    /// A source failed.
     #[error(transparent)]
     Source(SourceError),
     /// The web is not available.

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use super::journal::{CallRow, CallState, Journal, JournalError};
 use crate::base::id::RunId;
+use crate::base::money::dollars;
 use crate::llm::message::Usage;
 use crate::research::report::{UsageTable, UsageTotals};
-
-/// Billionths per dollar.
-const NANO: f64 = 1e9;
 
 /// Reads the usage of a run.
 pub(crate) async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
@@ -69,9 +67,8 @@ fn usage_of_call(call: &CallRow) -> UsageTotals {
 }
 
 /// Returns the charge for a call in dollars, or `None` if its price is unknown.
-#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 billionths, nine million dollars")]
 pub(super) fn cost_usd(call: &CallRow) -> Option<f64> {
-    call.charged_cost().map(|nanos| nanos as f64 / NANO)
+    call.charged_cost().map(dollars)
 }
 
 fn add(sum: &mut UsageTotals, usage: &UsageTotals) {

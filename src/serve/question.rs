@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::app::App;
 use super::failure::FailureReply;
 use super::form::Body;
+use crate::base::money::dollars;
 use crate::engine::{AskRequest, BudgetLimits, Engine, Planned, QuestionForm, SavedPlan};
 
 /// What the server can do, for a form to ask a question with.
@@ -45,11 +46,6 @@ impl From<BudgetLimits> for RunLimits {
             rounds: limits.rounds,
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "printed with a few digits")]
-fn dollars(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
 }
 
 pub(super) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, FailureReply> {

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::mcp::OfferedTool;
 use self::web::WebUrl;
 use crate::base::breaker::{Guarded, Health, Open};
-use crate::base::id::ContentHash;
+use crate::base::id::{ContentHash, as_word};
 use crate::base::line::{one_line, shortened};
 use crate::kb::extract::{Extractable, page_of_heading};
 pub use crate::kb::search::{DocumentName, Odds, Support};
@@ -43,15 +43,7 @@ pub enum Label {
     Internal,
 }
 
-impl Label {
-    /// Returns the label as settings and journals have it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Internal => "internal",
-        }
-    }
-}
+as_word!(Label);
 
 /// The location of a passage or quote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 //! Without an export these do nothing. [`super::shape`] has the name under which each leaves.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use opentelemetry::TraceId;
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use super::identity::trace_of;
 use crate::base::id::RunId;
 use crate::base::money;
+use crate::base::mutex::locked;
 
 /// Most bytes of one text. More would be cut by many collectors anyway, and a batch must fit one request.
 const MAX_TEXT: usize = 32_000;
@@ -36,7 +37,7 @@ static HAS_TEXTS: AtomicBool = AtomicBool::new(false);
 
 /// Sets the rule of a run, before it begins.
 pub(crate) fn rule(run: &RunId, rule: ExportRule) {
-    RULES.lock().unwrap_or_else(PoisonError::into_inner).insert(trace_of(run).to_bytes(), rule);
+    locked(&RULES).insert(trace_of(run).to_bytes(), rule);
     if rule == ExportRule::Texts {
         HAS_TEXTS.store(true, Ordering::Release);
     }
@@ -44,7 +45,7 @@ pub(crate) fn rule(run: &RunId, rule: ExportRule) {
 
 /// Returns the rule of a trace, if it has one.
 pub(super) fn rule_of(trace: TraceId) -> Option<ExportRule> {
-    RULES.lock().unwrap_or_else(PoisonError::into_inner).get(&trace.to_bytes()).copied()
+    locked(&RULES).get(&trace.to_bytes()).copied()
 }
 
 /// Attaches a name or an id.

@@ -10,7 +10,6 @@ use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry::{KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueForm {
     /// A whole number.

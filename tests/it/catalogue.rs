@@ -131,7 +131,7 @@ fn setting_is_written_where_it_may_be_and_the_rest_of_the_file_stays() {
     set(&world, "[embedding]\nbase_url = \"http://localhost:1/v1\"\n");
     let run = world.dr(["model", "use", "endpoint:bge-m3"]).succeeded();
     assert!(run.stdout.contains("for all your folders") && run.stdout.contains("dr.toml sets another"), "{run}");
-    let users = fs::read_to_string(world.home(".config/dr/config.toml")).unwrap();
+    let users = fs::read_to_string(world.settings_file()).unwrap();
     assert!(users.starts_with("embedder = \"endpoint:bge-m3\"\n"), "{users}");
 }
 

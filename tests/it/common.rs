@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
 use dr::kb::index::{ChunkRow, DocumentRow, Index, IndexLocation, IndexStats};
@@ -77,6 +80,16 @@ impl World {
         world
     }
 
+    /// Returns a world with notes in `kb`, which are indexed as text only.
+    pub fn of_notes(notes: &[(&str, &str)]) -> Self {
+        let world = Self::empty();
+        for (path, text) in notes {
+            world.write_on_day(1, &format!("kb/{path}"), text);
+        }
+        world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+        world
+    }
+
     /// Returns a world with a copy of the project of another one.
     pub fn like(other: &Self) -> Self {
         let world = Self::empty();
@@ -129,6 +142,11 @@ impl World {
         command
     }
 
+    /// Starts `dr`, whose output is kept.
+    pub fn spawn<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs `dr` and waits for it.
     pub fn dr<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Run {
         self.run_of(self.command(args).output().unwrap())
@@ -159,6 +177,43 @@ impl World {
             stderr: String::from_utf8(output.stderr).unwrap(),
             root: self.root.clone(),
         }
+    }
+
+    /// Returns the runs as `dr runs` lists them, newest first.
+    pub fn runs(&self) -> Vec<Value> {
+        self.dr(["runs", "--json"]).succeeded().json()["runs"].as_array().unwrap().clone()
+    }
+
+    /// Returns the ids of the runs, newest first.
+    pub fn run_ids(&self) -> Vec<String> {
+        self.runs().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Returns the lines that `dr export` prints of a run, or of the newest one.
+    pub fn export(&self, run: Option<&str>) -> Vec<Value> {
+        let lines = self.dr(["export"].into_iter().chain(run)).succeeded().stdout;
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Returns the path of the user's settings.
+    pub fn settings_file(&self) -> PathBuf {
+        self.home(".config/dr/config.toml")
+    }
+
+    /// Writes the user's settings.
+    pub fn set(&self, settings: &str) {
+        std::fs::create_dir_all(self.home(".config/dr")).unwrap();
+        std::fs::write(self.settings_file(), settings).unwrap();
+    }
+
+    /// Adds lines to the user's settings.
+    pub fn set_more(&self, settings: &str) {
+        self.set(&(std::fs::read_to_string(self.settings_file()).unwrap() + settings));
+    }
+
+    /// Runs SQL on the journal, as another program would.
+    pub fn alter(&self, sql: &str) {
+        rusqlite::Connection::open(self.path(".dr/state.db")).unwrap().execute_batch(sql).unwrap();
     }
 
     /// Returns the path of the project's index.
@@ -253,6 +308,48 @@ impl fmt::Display for Run {
     }
 }
 
+/// A process that is killed when the test is done with it or fails.
+pub struct Running(pub Child);
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended, or the test has failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends the lines of a pipe. It is read to its end in any case, so that the process never waits to write.
+pub fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+/// Kills a process and waits for its end.
+pub fn kill(mut process: Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
 /// Runs a future on a new runtime.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
@@ -270,8 +367,16 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
+/// Returns every file below a folder, in order.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect();
+    files.sort();
+    files
+}
+
 /// Copies a folder and gives every file the same old modification time, so that `dr` trusts it.
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::common::{Run, World};
+use crate::common::{Run, World, files};
 
 /// Questions of the stored runs, oldest first.
 const QUESTIONS: [&str; 3] = ["When does the siren sound?", "How are beds numbered?", "Which valve opens first?"];
@@ -50,19 +50,6 @@ fn run_ids(world: &World) -> Vec<String> {
     listed["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns every file below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            if entry.file_type().unwrap().is_dir() { open.push(entry.path()) } else { found.push(entry.path()) }
-        }
-    }
-    found.sort();
-    found
-}
-
 /// What is done to a file.
 #[derive(Debug)]
 enum Damage {
@@ -96,7 +83,7 @@ impl Damage {
 
 /// Runs `dr`, which must neither hang nor crash.
 fn steady(world: &World, args: &[&str]) -> Run {
-    let mut child = world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = world.spawn(args);
     let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let (done, is_done) = channel();
     let child = std::thread::scope(|scope| {

@@ -75,8 +75,7 @@ fn missing_index_is_a_problem_and_is_not_created() {
 fn settings_are_shown_with_their_origin() {
     let world = World::indexed_text().with_variable("DR_OFFLINE", "true");
     fs::remove_file(world.path("kb/latin1.md")).unwrap();
-    fs::create_dir_all(world.home(".config/dr")).unwrap();
-    fs::write(world.home(".config/dr/config.toml"), "threads = 1\nlimit = 3\n").unwrap();
+    world.set("threads = 1\nlimit = 3\n");
     world.write("dr.toml", "limit = 2\nmode = \"lexical\"\n");
     dr_snapshot!(world.dr(["doctor"]));
     let found = world.dr(["search", "bed", "--json"]).succeeded().json();

@@ -90,6 +90,14 @@ fn world_at(server: &ModelServer, more: &str) -> World {
     world
 }
 
+/// A server, and a world with notes that it has embedded.
+fn indexed(more: &str) -> (ModelServer, World) {
+    let server = ModelServer::start(openai);
+    let world = world_at(&server, more);
+    world.dr(["index", "kb"]).succeeded();
+    (server, world)
+}
+
 /// All texts that a server was sent.
 fn sent(requests: &[Request]) -> Vec<String> {
     requests.iter().flat_map(texts).collect()
@@ -205,9 +213,7 @@ fn index_stays_valid_if_its_model_moves_to_another_server() {
 
 #[test]
 fn search_goes_on_with_text_if_the_server_does_not_answer() {
-    let server = ModelServer::start(openai);
-    let world = world_at(&server, "");
-    world.dr(["index", "kb"]).succeeded();
+    let (_server, world) = indexed("");
     let broken = ModelServer::always(Response::Drop);
     set(&world, &settings(&broken.url(), ""));
     let run = world.dr(["search", QUERY, "--json"]).succeeded();
@@ -223,9 +229,7 @@ fn search_goes_on_with_text_if_the_server_does_not_answer() {
 
 #[test]
 fn question_sends_queries_and_no_passage() {
-    let server = ModelServer::start(openai);
-    let world = world_at(&server, "");
-    world.dr(["index", "kb"]).succeeded();
+    let (server, world) = indexed("");
     let before = server.count();
     world.dr(["ask", "When are the valves closed at night?"]).succeeded();
     world.dr(["recall", "valves at night"]).succeeded();
@@ -255,9 +259,7 @@ fn collection_that_is_local_only_is_not_sent_to_a_server_elsewhere() {
     const CLOSED: &str = "[collections.kb]\nlocal_only = true\n";
     // Nobody answers at this address, and nobody is asked.
     const ELSEWHERE: &str = "https://embed.example/v1";
-    let server = ModelServer::start(openai);
-    let world = world_at(&server, CLOSED);
-    world.dr(["index", "kb"]).succeeded();
+    let (server, world) = indexed(CLOSED);
     set(&world, &settings(ELSEWHERE, &format!("price = 0.1\n{CLOSED}")));
     world.write("kb/new.md", "# New\n\nA paragraph about marmalade.\n");
     for args in [&["index", "kb"][..], &["index"], &["index", "kb", "--dry-run"], &["index", "kb", "--rebuild"]] {
@@ -313,9 +315,7 @@ fn run_under_a_cost_limit_embeds_its_queries_for_a_hundredth_of_it() {
 
 #[test]
 fn server_without_a_known_price_is_asked_only_without_a_limit() {
-    let server = ModelServer::start(openai);
-    let world = world_at(&server, "");
-    world.dr(["index", "kb"]).succeeded();
+    let (_server, world) = indexed("");
     set(&world, &settings("https://embed.example/v1", ""));
     let refused = world.dr(["index", "kb"]);
     assert_eq!(refused.exit, Some(1), "{refused}");
@@ -384,9 +384,7 @@ fn dry_run_counts_vectors_that_wait_and_works_for_an_embedder_on_this_machine() 
 
 #[test]
 fn doctor_says_where_vectors_are_made_and_asks_the_server_only_if_told_to() {
-    let server = ModelServer::start(openai);
-    let world = world_at(&server, "");
-    world.dr(["index", "kb"]).succeeded();
+    let (server, world) = indexed("");
     let before = server.count();
     let doctor = world.dr(["doctor"]);
     let line = doctor.stdout.lines().find(|line| line.contains("endpoint:mine")).unwrap();

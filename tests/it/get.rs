@@ -138,9 +138,7 @@ fn several_passages_are_printed_below_their_places_and_wildcards_name_documents(
 
 #[test]
 fn document_whose_name_has_wildcards_is_read_by_its_name() {
-    let world = World::empty();
-    world.write("kb/[draft].md", "# Draft\n\nThe kiln is cold.\n");
-    world.write("kb/d.md", "# Other\n\nThe kiln is hot.\n");
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world =
+        World::of_notes(&[("[draft].md", "# Draft\n\nThe kiln is cold.\n"), ("d.md", "# Other\n\nThe kiln is hot.\n")]);
     assert_eq!(world.dr(["get", "[draft].md"]).succeeded().stdout, world.read("kb/[draft].md"));
 }

@@ -1,5 +1,5 @@
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use crate::common::{Run, World, write_notes};
 
@@ -9,7 +9,7 @@ const FILES: usize = 60;
 /// Starts `dr index`, sends SIGINT when a line of its stderr ends with `line`, and waits for it.
 fn interrupted_at(world: &World, line: &str) -> Run {
     crate::signals::deliver_signals();
-    let mut child = world.command(["index", "notes"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = world.spawn(["index", "notes"]);
     let pid = child.id().to_string();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut told = String::new();

@@ -4,78 +4,29 @@ use serde_json::{Value, json};
 
 use crate::common::{World, fixtures};
 use crate::model_server::Request;
-use crate::outside::{QUESTION, count, greenhouse, models_at, set};
+use crate::outside::{QUESTION, count, greenhouse, greenhouse_at, models_at, set};
 use crate::reader;
 use crate::web_server::{Kind, Setup, WebServer};
 
 /// A run of each kind, newest first, as the `dr` that wrote format 3 listed it.
 const RUNS: [Kept; 6] = [
     // Killed while it polled a background job.
-    Kept {
-        id: "6b9f867377e6334f",
-        state: "open",
-        nodes: 4,
-        events: 8,
-        calls: 9,
-        egress: 1,
-        jobs: 1,
-        says: "drip lines",
-    },
+    kept("6b9f867377e6334f", "open", [4, 8, 9, 1, 1], "drip lines"),
     // Killed while a worker waited for a model.
-    Kept {
-        id: "65d410853371f48c",
-        state: "open",
-        nodes: 4,
-        events: 8,
-        calls: 9,
-        egress: 0,
-        jobs: 0,
-        says: "drip lines",
-    },
+    kept("65d410853371f48c", "open", [4, 8, 9, 0, 0], "drip lines"),
     // Followed up the one with a job.
-    Kept {
-        id: "bfda70adc1c5e15a",
-        state: "complete",
-        nodes: 1,
-        events: 7,
-        calls: 5,
-        egress: 0,
-        jobs: 0,
-        says: "forty litres of water a day",
-    },
+    kept("bfda70adc1c5e15a", "complete", [1, 7, 5, 0, 0], "forty litres of water a day"),
     // Searched the web and opened pages.
-    Kept {
-        id: "04b14a4444bfceba",
-        state: "complete",
-        nodes: 1,
-        events: 7,
-        calls: 6,
-        egress: 3,
-        jobs: 0,
-        says: "A survey of 475 teams found",
-    },
+    kept("04b14a4444bfceba", "complete", [1, 7, 6, 3, 0], "A survey of 475 teams found"),
     // Had a background job.
-    Kept {
-        id: "1a81b21ad60745dd",
-        state: "complete",
-        nodes: 4,
-        events: 11,
-        calls: 13,
-        egress: 4,
-        jobs: 1,
-        says: "A survey of 302 teams found",
-    },
+    kept("1a81b21ad60745dd", "complete", [4, 11, 13, 4, 1], "A survey of 302 teams found"),
     // Offline.
-    Kept {
-        id: "33317e2d29c6aed8",
-        state: "complete",
-        nodes: 1,
-        events: 7,
-        calls: 0,
-        egress: 0,
-        jobs: 0,
-        says: "The siren sounds when the boiler of the workshop is too hot.",
-    },
+    kept(
+        "33317e2d29c6aed8",
+        "complete",
+        [1, 7, 0, 0, 0],
+        "The siren sounds when the boiler of the workshop is too hot.",
+    ),
 ];
 
 /// The run that was killed while it polled a background job.
@@ -100,6 +51,15 @@ struct Kept {
     says: &'static str,
 }
 
+const fn kept(
+    id: &'static str,
+    state: &'static str,
+    [nodes, events, calls, egress, jobs]: [usize; 5],
+    says: &'static str,
+) -> Kept {
+    Kept { id, state, nodes, events, calls, egress, jobs, says }
+}
+
 /// Returns the world of the runs, with the journal that `dr` wrote in format 3, and its models at `server`.
 fn world_of_format_3(server: &WebServer) -> World {
     world_of_format(3, server)
@@ -116,11 +76,6 @@ fn world_of_format(format: u8, server: &WebServer) -> World {
 
 fn server() -> WebServer {
     Setup::new(reader::say).with_polls(0).start()
-}
-
-fn export(world: &World, run: &str) -> Vec<Value> {
-    let lines = world.dr(["export", run]).succeeded().stdout;
-    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -145,7 +100,7 @@ fn journal_of_format_7_is_listed_shown_exported_and_replayed_and_says_what_its_c
     let world = world_of_format(7, &server());
     assert_is_read(&world);
     for run in RUNS {
-        for call in of_kind(&export(&world, run.id), "call") {
+        for call in of_kind(&world.export(Some(run.id)), "call") {
             let owner = call["key"].as_str().unwrap().split('/').next().unwrap();
             let node = owner.strip_prefix('n').filter(|number| number.parse::<u32>().is_ok()).map(|_| owner);
             assert_eq!((call["node"].as_str(), &call["label"]), (node, &"internal".into()), "{call}");
@@ -177,7 +132,7 @@ fn assert_is_read(world: &World) {
         for (what, number) in [("events", run.events), ("egress", run.egress), ("jobs", run.jobs)] {
             assert_eq!(shown[what].as_array().unwrap().len(), number, "{what} of {}", run.id);
         }
-        let lines = export(world, run.id);
+        let lines = world.export(Some(run.id));
         for (kind, number) in [("run", 1), ("event", run.events), ("call", run.calls), ("egress", run.egress)] {
             assert_eq!(of_kind(&lines, kind).len(), number, "{kind} lines of {}", run.id);
         }
@@ -190,17 +145,17 @@ fn assert_is_read(world: &World) {
 fn run_of_format_3_goes_on_from_its_last_event_and_can_be_followed_up() {
     let server = server();
     let world = world_of_format_3(&server);
-    let before = export(&world, WAITING);
+    let before = world.export(Some(WAITING));
     let report = world.dr(["resume", "--json", WAITING]).succeeded().json();
     assert_eq!((&report["stop_reason"], &report["degraded"]), (&"complete".into(), &false.into()), "{report:#}");
-    let after = export(&world, WAITING);
+    let after = world.export(Some(WAITING));
     let (was, is) = (of_kind(&before, "event"), of_kind(&after, "event"));
     assert_eq!(is[..was.len()], was[..]);
     let unknown = of_kind(&after, "call").into_iter().filter(|call| call["outcome"] == "unknown").count();
     assert!(unknown <= 1, "only the call in flight may have been lost");
     world.dr(["ask", "--offline", "--follow", WITH_JOB, "When does the siren sound?"]).succeeded();
     assert_eq!(world.dr(["rm", WITH_JOB]).succeeded().exit, Some(0));
-    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"].as_array().unwrap().len(), RUNS.len());
+    assert_eq!(world.runs().len(), RUNS.len());
 }
 
 #[test]
@@ -212,7 +167,7 @@ fn job_of_a_run_of_format_3_is_asked_after_by_its_id_and_not_started_again() {
     let asked = server.requests().into_iter().filter(|request| request.path.contains(&job)).count();
     assert!(asked > 0, "no request names {job}");
     assert_eq!(count(&server, Kind::StartJob), 0, "a job that may be under way was started again");
-    assert_eq!(export(&world, POLLING)[1]["event"]["question"], QUESTION);
+    assert_eq!(world.export(Some(POLLING))[1]["event"]["question"], QUESTION);
 }
 
 /// Words of a file that an older `dr` let into what it took for public: its mixed workers saw both.
@@ -295,10 +250,8 @@ fn run_from_before_public_texts_were_kept_apart_shows_none_of_its_own_to_the_web
 
 #[test]
 fn new_run_says_in_its_first_event_that_it_keeps_public_texts_apart() {
-    let server = server();
-    let world = models_at(greenhouse(), &server);
+    let (_server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
     world.dr(["ask", "--quiet", "--source", "internal", "When does the siren sound?"]).succeeded();
-    let lines = world.dr(["export"]).succeeded().stdout;
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = world.export(None);
     assert_eq!(of_kind(&lines, "event")[0]["event"]["settings"]["keeps_public_apart"], true);
 }

@@ -11,17 +11,17 @@ mod interrupted;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RunningService};
+use rmcp::model::{CallToolRequestParams, CallToolResult, ClientRequest, ProtocolVersion, Request};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle, RunningService};
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::{Value, json};
 use tokio::net::unix::pipe;
 
-use crate::common::World;
+use crate::common::{Running, World, block_on};
 use crate::model_server::{ModelServer, Response};
 
 /// Longest wait for a sign.
@@ -37,15 +37,16 @@ fn eras() -> [ClientLifecycleMode; 2] {
     ]
 }
 
-/// A server on stdin and stdout, killed when dropped.
+/// A server on stdin and stdout.
 struct Server {
-    child: Child,
+    child: Running,
 }
 
 impl Server {
     fn start(world: &World, args: &[&str]) -> Self {
         let mut command = world.command([&["mcp"], args].concat());
-        Self { child: command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { child: Running(command.spawn().unwrap()) }
     }
 
     /// Connects a client to it. Call it within a runtime.
@@ -79,23 +80,26 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Talks with a server on stdin and stdout as one client, then ends both.
+fn session(world: &World, args: &[&str], talk: impl AsyncFnOnce(&RunningService<RoleClient, ()>)) {
+    block_on(async {
+        let mut server = Server::start(world, args);
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        talk(&client).await;
+        client.cancel().await.unwrap();
+    });
 }
 
-/// A server on HTTP, killed when dropped.
+/// A server on HTTP.
 pub(crate) struct HttpServer {
-    child: Child,
+    child: Running,
     address: SocketAddr,
 }
 
 impl HttpServer {
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         let args = [&["mcp", "--http"], args].concat();
-        let mut child = world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = Running(world.spawn(args));
         let mut line = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("listening at http://").unwrap_or_else(|| panic!("{line}"));
@@ -133,13 +137,6 @@ impl HttpServer {
     }
 }
 
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Returns the first message of a client.
 fn hello() -> String {
     let client = json!({ "name": "test", "version": "1" });
@@ -155,6 +152,23 @@ async fn call<C: ClientHandler>(
 ) -> CallToolResult {
     let Value::Object(args) = args else { panic!("arguments are an object") };
     client.call_tool(CallToolRequestParams::new(tool).with_arguments(args)).await.unwrap()
+}
+
+/// Calls a tool without waiting for its result.
+pub(crate) async fn begun<C: ClientHandler>(
+    client: &RunningService<RoleClient, C>,
+    tool: &'static str,
+    args: Value,
+) -> RequestHandle<RoleClient> {
+    let Value::Object(args) = args else { panic!("arguments are an object") };
+    let request = CallToolRequestParams::new(tool).with_arguments(args);
+    let request = ClientRequest::CallToolRequest(Request::new(request));
+    client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
+}
+
+/// Waits on another thread until a model is asked.
+async fn is_asked(asked: Receiver<()>) {
+    tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
 }
 
 /// Calls a tool and returns its structured result, which its text repeats.
@@ -178,8 +192,8 @@ async fn refused<C: ClientHandler>(client: &RunningService<RoleClient, C>, tool:
     result.content[0].as_text().unwrap().text.clone()
 }
 
-/// Returns a model endpoint that never replies, and a channel that says when it is asked.
-pub(crate) fn hanging() -> (ModelServer, Receiver<()>) {
+/// Returns a server that never replies, and a channel that says when it is asked.
+pub(crate) fn silent() -> (ModelServer, Receiver<()>) {
     let (sender, asked) = channel();
     let server = ModelServer::start(move |_| {
         let _ = sender.send(());
@@ -188,16 +202,13 @@ pub(crate) fn hanging() -> (ModelServer, Receiver<()>) {
     (server, asked)
 }
 
-/// Returns an indexed world whose models are at `server`.
-pub(crate) fn world_at(server: &ModelServer) -> World {
-    let world = World::indexed_text().with_variable("OPENAI_BASE_URL", server.url());
-    world
+/// As [`silent`], with an indexed world whose models are there.
+pub(crate) fn hanging() -> (ModelServer, Receiver<()>, World) {
+    let (server, asked) = silent();
+    let world = World::indexed_text()
+        .with_variable("OPENAI_BASE_URL", server.url())
         .with_variable("OPENAI_API_KEY", "sk-test")
         .with_variable("DR_MODEL", "scripted")
-        .with_variable("DR_MAX_COST", "inf")
-}
-
-/// Returns the runs of a world as `dr runs` lists them.
-fn runs(world: &World) -> Vec<Value> {
-    world.dr(["runs", "--json"]).succeeded().json()["runs"].as_array().unwrap().clone()
+        .with_variable("DR_MAX_COST", "inf");
+    (server, asked, world)
 }

@@ -1,8 +1,12 @@
 //! A scripted model endpoint: a real HTTP server on loopback, written on the standard library.
 //!
-//! Also included by the unit tests of the library.
+//! Also included by the unit tests of the library and by a benchmark.
 
-#![allow(dead_code, reason = "unit tests and integration tests each use a part of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "unit tests, integration tests and the benchmark each use a part of it, and a panic is how they fail"
+)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

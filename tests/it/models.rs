@@ -15,9 +15,8 @@ fn able(request: &Request) -> Response {
 /// Returns a world with `server` as the endpoint of all models.
 fn world_at(server: &ModelServer, more: &str) -> World {
     let world = World::indexed_text();
-    fs::create_dir_all(world.home(".config/dr")).unwrap();
     let settings = format!("model = \"gpt-4o\"\n[models]\nbase_url = \"{}\"\n{more}", server.url());
-    fs::write(world.home(".config/dr/config.toml"), settings).unwrap();
+    world.set(&settings);
     world
 }
 
@@ -82,7 +81,7 @@ fn server_with_a_smaller_context_than_is_set_is_named_by_doctor_and_before_each_
         let run = world.dr(["ask", "--fresh", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
         assert!(run.stderr.contains(&said), "{run}");
     }
-    let settings = world.home(".config/dr/config.toml");
+    let settings = world.settings_file();
     let unset = fs::read_to_string(&settings).unwrap();
     let too_small = "a context of 2048 tokens leaves `gpt-4o` no room for passages";
     for (set, expected) in [("window_tokens = 2048\n", too_small), ("", &said)] {

@@ -37,7 +37,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::World;
-use crate::web_server::{Kind, WebServer};
+use crate::web_server::{Kind, Setup, WebServer};
 
 /// A question that the notes answer in part.
 pub(crate) const QUESTION: &str = "How do we water the greenhouse beds, and how do others water greenhouse beds?";
@@ -47,16 +47,14 @@ const KEY: &str = "sk-never-written-down";
 
 /// Returns a world with notes about a greenhouse, indexed as text only.
 pub(crate) fn greenhouse() -> World {
-    let world = World::empty();
-    world.write_on_day(
-        1,
-        "kb/watering.md",
-        "# Watering\n\nWe water the greenhouse beds with drip lines at six in the morning.\n\n\
+    World::of_notes(&[
+        (
+            "watering.md",
+            "# Watering\n\nWe water the greenhouse beds with drip lines at six in the morning.\n\n\
          The beds of the greenhouse take forty litres of water a day.\n",
-    );
-    world.write_on_day(1, "kb/siren.md", "# Siren\n\nThe siren sounds when the boiler of the workshop is too hot.\n");
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
-    world
+        ),
+        ("siren.md", "# Siren\n\nThe siren sounds when the boiler of the workshop is too hot.\n"),
+    ])
 }
 
 /// Configures `server` as the endpoint of all models, and allows its pages, which are on this machine.
@@ -67,12 +65,26 @@ pub(crate) fn models_at(world: World, server: &WebServer) -> World {
     world.with_variable("DR_MODEL", "fixture")
 }
 
+/// Starts a server, and returns it with a greenhouse whose models are there.
+pub(crate) fn greenhouse_at(setup: Setup) -> (WebServer, World) {
+    let server = setup.start();
+    let world = models_at(greenhouse(), &server);
+    (server, world)
+}
+
+/// As [`greenhouse_at`], with the server as the search engine too.
+pub(crate) fn searching(setup: Setup) -> (WebServer, World) {
+    let (server, world) = greenhouse_at(setup);
+    let world = world.with_variable("SEARXNG_URL", server.origin());
+    (server, world)
+}
+
 /// Marks the line of the user settings file that [`set`] keeps.
 const KEPT: &str = "# of the test server";
 
 /// Writes the user settings file. Pages of the test server stay allowed, unless `settings` names hosts.
 pub(crate) fn set(world: &World, settings: &str) {
-    let file = world.home(".config/dr/config.toml");
+    let file = world.settings_file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let before = fs::read_to_string(&file).unwrap_or_default();
     let allowed = before.lines().find(|line| line.ends_with(KEPT) && !settings.contains("allowed_hosts"));

@@ -9,10 +9,11 @@
     reason = "unit tests, integration tests and the benchmark each use a part of it, and a panic is how they fail"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dr::base::clock::Clock;
 use dr::base::id::ContentHash;
 use dr::base::token::CountTokens;
 use dr::llm::message::{Prompt, Reply, Usage};
@@ -21,10 +22,16 @@ use dr::llm::roles::{Models, RoleModel};
 use dr::research::extract::Pick;
 use dr::research::node::NodeId;
 use dr::research::pick::{DocumentHits, Picked};
+use dr::research::plan::TreeLimits;
 use dr::research::question::Question;
+use dr::run::budget::{BudgetLimits, LimitsByPlan};
+use dr::run::event::{InternalText, RunRequest, RunSettings};
+use dr::run::orchestrator::{McpServers, Resources, Sources};
+use dr::run::store::Store;
 use dr::source::{DocumentName, Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 /// Nodes from which a plan is large.
 pub const MANY: usize = 20;
@@ -220,10 +227,17 @@ pub(crate) fn nodes(words: &str) -> Vec<String> {
     words_like(user, |word| word != "n1" && word.parse::<dr::research::node::NodeId>().is_ok())
 }
 
+/// Makes another reply of that of the researcher.
+type Change = fn(&Prompt, String) -> String;
+
 /// The researcher as an in-process model.
 pub struct ScriptedModel {
     researcher: Researcher,
     delay: Duration,
+    /// Changes every reply. The prompts are kept then.
+    change: Option<Change>,
+    /// Prompts received by a model that changes its replies.
+    pub asked: Mutex<Vec<Prompt>>,
     /// Hash of every request received.
     pub sent: Mutex<BTreeMap<String, usize>>,
 }
@@ -231,19 +245,82 @@ pub struct ScriptedModel {
 impl ScriptedModel {
     /// Returns a model that waits `delay` before every reply.
     pub fn new(researcher: Researcher, delay: Duration) -> Arc<Self> {
-        Arc::new(Self { researcher, delay, sent: Mutex::default() })
+        Arc::new(Self { researcher, delay, change: None, asked: Mutex::default(), sent: Mutex::default() })
+    }
+
+    /// Returns a model that changes every reply and keeps its prompts.
+    pub fn changing(researcher: Researcher, change: Change) -> Arc<Self> {
+        let (asked, sent) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { researcher, delay: Duration::ZERO, change: Some(change), asked, sent })
     }
 
     /// Returns a configuration that uses this model for every role.
     pub fn models(self: &Arc<Self>) -> Models {
-        Models::of(|_| RoleModel {
-            model: Arc::clone(self) as Arc<dyn Model>,
-            counter: Arc::new(Words),
-            max_input_tokens: 12_000,
-            max_output_tokens: 1_000,
-            endpoint: "here".into(),
-            is_local: true,
-        })
+        Models::of(|_| role_model(Arc::clone(self) as Arc<dyn Model>))
+    }
+}
+
+/// Returns a model with limits that its replies fit.
+pub fn role_model(model: Arc<dyn Model>) -> RoleModel {
+    RoleModel {
+        model,
+        counter: Arc::new(Words),
+        max_input_tokens: 12_000,
+        max_output_tokens: 1_000,
+        endpoint: "here".into(),
+        is_local: true,
+    }
+}
+
+/// Returns the settings of a run with models.
+pub fn settings(limits: BudgetLimits) -> RunSettings {
+    RunSettings {
+        request: RunRequest::default(),
+        keeps_public_apart: true,
+        is_open: false,
+        has_server_text: false,
+        limits,
+        by_plan: LimitsByPlan::default(),
+        tree: TreeLimits::default(),
+        parallel: 3,
+        summary_tokens: 600,
+        by_rules: false,
+        models: BTreeMap::new(),
+        searched: "many files of kb".into(),
+        source_version: "1".into(),
+        collections: BTreeSet::new(),
+        follows: None,
+        reuse: false,
+        rerank: None,
+        has_own_plan: false,
+        outside: String::new(),
+        servers: Vec::new(),
+        instead: None,
+    }
+}
+
+/// Returns the resources of a run that searches a [`ScriptedSource`].
+pub fn resources(store: Store, clock: Arc<dyn Clock>, models: Models) -> Resources {
+    Resources {
+        store,
+        clock,
+        sources: Sources {
+            internal: Arc::new(ScriptedSource),
+            web: None,
+            can_search: false,
+            is_offline: false,
+            servers: McpServers::default(),
+        },
+        picker: Arc::new(NoPick),
+        embedder: None,
+        recall: None,
+        models: Some(models),
+        listener: Arc::new(|_| {}),
+        stop: CancellationToken::new(),
+        seed: 7,
+        jobs: None,
+        set_aside_nanos: 0,
+        internal_text: InternalText::default(),
     }
 }
 
@@ -282,7 +359,11 @@ impl Model for ScriptedModel {
         *self.sent.lock().unwrap().entry(hash).or_default() += 1;
         let words =
             prompt.messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>().join("\n--- task ---\n");
-        let text = self.researcher.say(prompt.schema.as_ref().map(|form| form.name.as_str()), &words);
+        let mut text = self.researcher.say(prompt.schema.as_ref().map(|form| form.name.as_str()), &words);
+        if let Some(change) = self.change {
+            self.asked.lock().unwrap().push(prompt.clone());
+            text = change(prompt, text);
+        }
         let usage = Usage {
             input_tokens: self.count_input(prompt),
             output_tokens: Words.count(&text) as u64,

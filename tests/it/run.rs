@@ -35,7 +35,6 @@ pub(crate) mod again;
 pub(crate) mod kills;
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use dr::base::token::CountTokens;
 use serde_json::Value;
@@ -83,15 +82,15 @@ fn world_at(server: &ModelServer) -> World {
     at(topics(), &server.url())
 }
 
+/// Returns a server, and a world of topics whose models are there.
+fn topics_at(server: ModelServer) -> (ModelServer, World) {
+    let world = world_at(&server);
+    (server, world)
+}
+
 fn at(world: World, address: &str) -> World {
     let world = world.with_variable("OPENAI_BASE_URL", address).with_variable("OPENAI_API_KEY", KEY);
     world.with_variable("DR_MODEL", "scripted")
-}
-
-/// Writes the user settings file.
-fn set(world: &World, settings: &str) {
-    fs::create_dir_all(world.home(".config/dr")).unwrap();
-    fs::write(world.home(".config/dr/config.toml"), settings).unwrap();
 }
 
 /// Starts an endpoint that replies with `researcher`.
@@ -115,21 +114,9 @@ fn answer(researcher: Researcher, request: &Request) -> Response {
     response.with_text_replaced("\"chatcmpl-1\"", &format!("\"chatcmpl-{}\"", request.number))
 }
 
-/// Returns the stored runs, newest first.
-fn runs(world: &World) -> Vec<String> {
-    let listed = world.dr(["runs", "--json"]).succeeded().json();
-    listed["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
-}
-
-/// Returns the export of the newest run.
-fn export(world: &World) -> Vec<Value> {
-    let lines = world.dr(["export"]).succeeded().stdout;
-    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 /// Returns the calls of the newest run.
 fn calls(world: &World) -> Vec<Value> {
-    export(world).into_iter().filter(|line| line["kind"] == "call").collect()
+    world.export(None).into_iter().filter(|line| line["kind"] == "call").collect()
 }
 
 /// Returns the number of calls with an outcome.
@@ -153,9 +140,8 @@ fn outcome(mut report: Value) -> Value {
 
 /// Returns the report of an uninterrupted run and its number of requests.
 fn undisturbed(researcher: Researcher, settings: &str) -> (Value, usize) {
-    let server = endpoint(researcher);
-    let world = world_at(&server);
-    set(&world, settings);
+    let (server, world) = topics_at(endpoint(researcher));
+    world.set(settings);
     let report = world.dr(["ask", "--json", QUESTION]).succeeded().json();
     (outcome(report), server.count())
 }

@@ -222,9 +222,10 @@ fn is_tame(text: &str) -> bool {
 
 #[test]
 fn output_for_programs_holds_no_character_that_controls_a_terminal() {
-    let world = World::empty();
-    world.write("kb/a.md", "# Siren\n\nThe siren \u{9b}31msounds\u{85} at\u{202e} noon\u{2066}, says the sign.\n");
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[(
+        "a.md",
+        "# Siren\n\nThe siren \u{9b}31msounds\u{85} at\u{202e} noon\u{2066}, says the sign.\n",
+    )]);
     for args in [&["search", "siren", "--jsonl"][..], &["search", "siren", "--json"]] {
         let run = world.dr(args).succeeded();
         assert!(run.json().to_string().contains('\u{9b}'), "the text is whole: {run}");
@@ -272,10 +273,10 @@ fn question_in_another_language_than_the_folder_is_named() {
 
 #[test]
 fn csv_has_a_row_a_hit_and_files_has_each_file_once_where_it_can_be_opened() {
-    let world = World::empty();
-    world.write("kb/a/cells, \"new\".md", "# Cells\n\nLithium cells charge cold.\n\n## More\n\nLithium cells rest.\n");
-    world.write("kb/b.md", "# Packs\n\nOne pack has four lithium cells.\n");
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[
+        ("a/cells, \"new\".md", "# Cells\n\nLithium cells charge cold.\n\n## More\n\nLithium cells rest.\n"),
+        ("b.md", "# Packs\n\nOne pack has four lithium cells.\n"),
+    ]);
     let csv = world.dr(["search", "lithium cells", "--mode", "lexical", "--format", "csv"]).succeeded().stdout;
     let mut rows = csv::Reader::from_reader(csv.as_bytes());
     let header = "path line_start line_end score title heading snippet collection id";
@@ -294,9 +295,7 @@ fn csv_has_a_row_a_hit_and_files_has_each_file_once_where_it_can_be_opened() {
 
 #[test]
 fn csv_has_no_character_that_controls_a_terminal() {
-    let world = World::empty();
-    world.write("kb/siren.md", "# Siren &#27;[2J\n\nThe siren \u{1b}[31m is red.\n");
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[("siren.md", "# Siren &#27;[2J\n\nThe siren \u{1b}[31m is red.\n")]);
     let csv = world.dr(["search", "siren", "--mode", "lexical", "--format", "csv"]).succeeded().stdout;
     assert!(csv.contains("The siren [31m is red.") && !csv.contains('\u{1b}'), "{csv:?}");
 }

@@ -1,15 +1,14 @@
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::common::World;
+use crate::common::{Running, World, lines_of};
 use crate::model_server::{ModelServer, Response};
-use crate::outside::{greenhouse, models_at};
+use crate::outside::{greenhouse, greenhouse_at};
 use crate::reader;
 use crate::run::kills::send;
 use crate::web_server::{Call, Fault, Kind, Setup};
@@ -73,8 +72,8 @@ fn signalled(world: &World, args: &[&str], sign: &Sign<'_>, signal: &str) -> Dur
     let logs = matches!(sign, Sign::Line(STARTED | SAVING));
     let command = if logs { command.env("DR_LOG", "dr=debug") } else { &mut command };
     let mut running = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-    let lines = lines_of(running.0.stderr.take().unwrap());
-    let stdout = running.0.stdout.take().unwrap();
+    let lines = lines_of(running.stderr.take().unwrap());
+    let stdout = running.stdout.take().unwrap();
     let stdout = match sign {
         Sign::Line(wanted) => {
             await_line(&lines, wanted);
@@ -86,9 +85,9 @@ fn signalled(world: &World, args: &[&str], sign: &Sign<'_>, signal: &str) -> Dur
             stdout
         }
     };
-    send(signal, &running.0);
+    send(signal, &running);
     let started = Instant::now();
-    let Some(status) = running.end_within(PATIENCE) else {
+    let Some(status) = end_within(&mut running, PATIENCE) else {
         panic!("`dr {}` still runs {PATIENCE:?} after SIG{signal}", args.join(" "));
     };
     let took = started.elapsed();
@@ -121,39 +120,15 @@ pub(crate) fn deliver_signals() {
     });
 }
 
-/// A command that is killed when the test is done with it or fails.
-struct Running(Child);
-
-impl Running {
-    /// Waits for its end; `None` if that does not come in time.
-    fn end_within(&mut self, limit: Duration) -> Option<ExitStatus> {
-        let started = Instant::now();
-        loop {
-            match self.0.try_wait().unwrap() {
-                None if started.elapsed() < limit => std::thread::sleep(Duration::from_millis(1)),
-                status => return status,
-            }
+/// Waits for the end of a process; `None` if that does not come in time.
+fn end_within(process: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let started = Instant::now();
+    loop {
+        match process.try_wait().unwrap() {
+            None if started.elapsed() < limit => std::thread::sleep(Duration::from_millis(1)),
+            status => return status,
         }
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It has ended, or the test has failed.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Sends the lines of a pipe. It is read to its end in any case, so that the command never waits to write.
-fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, lines) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            let _ = sender.send(line);
-        }
-    });
-    lines
 }
 
 fn await_line(lines: &Receiver<String>, wanted: &str) {
@@ -181,11 +156,6 @@ const STARTED: &str = "command started";
 
 /// The log says so when the rows of a damaged journal are copied.
 const SAVING: &str = "saving what can still be read";
-
-/// Runs SQL on the journal of a world.
-fn alter(world: &World, sql: &str) {
-    Connection::open(world.path(".dr/state.db")).unwrap().execute_batch(sql).unwrap();
-}
 
 /// Numbers from 1 to this one, as a table `n` of SQL.
 fn numbers(last: u32) -> String {
@@ -230,19 +200,18 @@ fn signal_ends_commands_on_a_large_journal() {
     let mut times = Times::default();
     let world = greenhouse();
     world.dr(["ask", "--offline", "--quiet", "When does the siren sound?"]).succeeded();
-    let run = world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["id"].as_str().unwrap().to_owned();
+    let run = world.run_ids().remove(0);
     let of_run = format!("SELECT '{run}', 'n2', 1, 'query', 'the web', printf('gutters of house %d', i) FROM n");
-    alter(&world, &format!("{} INSERT INTO egress (run, node, at, kind, target, text) {of_run}", numbers(20_000)));
+    world.alter(&format!("{} INSERT INTO egress (run, node, at, kind, target, text) {of_run}", numbers(20_000)));
     for command in [&["show", "--egress"][..], &["show", "--json"], &["export"]] {
         times.take(&world, command, &Sign::Output);
     }
     let copies = format!("SELECT printf('%016x', i), seq, at, body FROM n, events WHERE run = '{run}'");
     let numbers = numbers(600);
-    alter(
-        &world,
-        &format!("{numbers} INSERT INTO runs (id, question, started_at) SELECT printf('%016x', i), 'q', 1 FROM n"),
-    );
-    alter(&world, &format!("{numbers} INSERT INTO events (run, seq, at, body) {copies}"));
+    world.alter(&format!(
+        "{numbers} INSERT INTO runs (id, question, started_at) SELECT printf('%016x', i), 'q', 1 FROM n"
+    ));
+    world.alter(&format!("{numbers} INSERT INTO events (run, seq, at, body) {copies}"));
     for command in [&["runs"][..], &["doctor"], &["doctor", "--repair"]] {
         times.take(&world, command, &Sign::Line(STARTED));
     }
@@ -251,7 +220,7 @@ fn signal_ends_commands_on_a_large_journal() {
         let remove: Vec<_> = ["rm"].into_iter().chain(ids.iter().map(String::as_str)).collect();
         times.take_one(&world, &remove, &Sign::Line("removed "), signal);
     }
-    alter(&world, &format!("UPDATE events SET body = '[' WHERE run = '{}' AND seq = 2", ids[300]));
+    world.alter(&format!("UPDATE events SET body = '[' WHERE run = '{}' AND seq = 2", ids[300]));
     times.take(&world, &["doctor", "--repair"], &Sign::Line(SAVING));
     world.dr(["doctor", "--repair"]);
     world.dr(["show", &run]).succeeded();
@@ -285,8 +254,7 @@ fn signal_ends_commands_that_wait_for_a_slow_server() {
                 let _ = sender.send(());
             }
         };
-        let server = Setup::new(reader::say).with_faults(hangs).with_hangs(tells).start();
-        let world = models_at(greenhouse(), &server);
+        let (server, world) = greenhouse_at(Setup::new(reader::say).with_faults(hangs).with_hangs(tells));
         let world = if slow == Kind::AskJob { world } else { world.with_variable("SEARXNG_URL", server.origin()) };
         times.take(&world, &["ask", "--mode", "deep", more, QUESTION], &Sign::Request(&has_come));
     }

@@ -134,9 +134,7 @@ impl Script {
 
 /// Returns a world with a file, whose models are at `server`.
 fn world_at(server: &ModelServer) -> World {
-    let world = World::empty();
-    world.write_on_day(1, "kb/topic-1.md", "Topic 1 is described here in full, as item 1 of many.\n");
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[("topic-1.md", "Topic 1 is described here in full, as item 1 of many.\n")]);
     let world = world.with_variable("OPENAI_BASE_URL", server.url()).with_variable("OPENAI_API_KEY", "sk-test-key");
     world.with_variable("DR_MODEL", "scripted").with_variable("DR_MAX_COST", "inf")
 }
@@ -152,7 +150,12 @@ fn set(world: &World, script: &Script, more: &str) {
 
 /// Returns models that have ticket 7 read, a world at them, and the server that has it, set up with `more`.
 fn reading_ticket(more: &str) -> (ModelServer, World, Script) {
-    let models = caller(read_ticket(&json!({ "number": 7 })));
+    calling(read_ticket(&json!({ "number": 7 })), more)
+}
+
+/// As [`reading_ticket`], with models that make these calls.
+fn calling(calls: Value, more: &str) -> (ModelServer, World, Script) {
+    let models = caller(calls);
     let world = world_at(&models);
     let script = Script::new(&world, "tickets");
     set(&world, &script, more);
@@ -251,9 +254,8 @@ fn result_of_a_tool_is_quoted_checked_and_printed_and_its_server_is_gone_after_t
 
 #[test]
 fn dr_itself_is_a_server_over_stdio_and_over_http_with_a_token() {
-    let other = World::empty();
-    other.write_on_day(1, "kb/sirens.md", "# Sirens\n\nThe siren of the mill is described here: it sounds at noon.\n");
-    other.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let other =
+        World::of_notes(&[("sirens.md", "# Sirens\n\nThe siren of the mill is described here: it sounds at noon.\n")]);
     let other = other.with_variable("DR_MCP_TOKEN", "a-token-that-is-long-enough");
     let http = crate::mcp::HttpServer::start(&other, &["127.0.0.1:0"]);
     let arguments = json!({ "query": "siren of the mill" }).to_string();
@@ -307,10 +309,7 @@ fn call_whose_stored_result_is_missing_is_made_again_once() {
 
 #[test]
 fn run_without_a_model_starts_no_server_and_doctor_lists_what_is_offered_and_why_not() {
-    let models = caller(json!([]));
-    let world = world_at(&models);
-    let script = Script::new(&world, "tickets");
-    set(&world, &script, "");
+    let (_models, world, script) = calling(json!([]), "");
     world.dr(["ask", "--offline", "--json", "How is topic 1 described?"]).succeeded();
     world.dr(["doctor", "--offline"]);
     assert_eq!(script.starts(), 0);

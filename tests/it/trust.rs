@@ -1,11 +1,10 @@
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::common::{Run, World};
-use crate::outside::{greenhouse, models_at, set};
+use crate::common::{Run, World, copy};
+use crate::outside::{greenhouse, greenhouse_at, searching, set};
 use crate::reader;
 use crate::web_server::Setup;
 
@@ -29,18 +28,6 @@ fn world_with_a_run() -> World {
     let world = greenhouse();
     world.dr(["ask", "--offline", "--quiet", QUESTION]).succeeded();
     world
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), &target).unwrap();
-        }
-    }
 }
 
 /// Returns a world whose project came with the `.dr` of another user.
@@ -79,7 +66,7 @@ fn dr_folder_that_came_with_a_folder_is_not_used_until_it_is_trusted() {
     for command in READERS {
         world.dr(command).succeeded();
     }
-    assert_eq!(world.dr(["runs", "--json"]).json()["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(world.runs().len(), 1);
     world.dr(["trust", "--revoke"]).succeeded();
     assert_refused(&world.dr(["runs"]), "not made by your dr");
 }
@@ -164,7 +151,7 @@ fn dr_folder_that_replaces_a_known_one_is_foreign() {
     assert_refused(&world.dr(["runs"]), "not made by your dr");
     fs::remove_dir_all(world.path(".dr")).unwrap();
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
-    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"].as_array().map(Vec::len), Some(0));
+    assert_eq!(world.runs().len(), 0);
 }
 
 #[test]
@@ -343,8 +330,7 @@ fn key_in_the_env_file_is_not_read_because_dr_indexed_the_folder() {
 
 #[test]
 fn settings_of_a_project_do_not_loosen_those_of_the_user() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say));
     set(&world, "offline = true\nmax_tokens = 9000\nmax_time = \"90s\"\nmax_rounds = 2\nmax_depth = 1\n");
     world.write(
         "dr.toml",
@@ -428,19 +414,12 @@ fn folder_that_is_a_link_out_of_the_project_is_indexed_only_by_its_own_name() {
     assert_eq!(found["hits"].as_array().map(Vec::len), Some(1));
 }
 
-/// Runs SQL on the journal of a world, as another program would.
-fn alter(world: &World, sql: &str) {
-    rusqlite::Connection::open(world.path(".dr/state.db")).unwrap().execute_batch(sql).unwrap();
-}
-
 #[test]
 fn trigger_in_a_journal_lets_nothing_leave_and_hides_nothing() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (server, world) = searching(Setup::new(reader::say));
     let plan = ["plan", "--json", "How do we water the greenhouse beds, and how do others water greenhouse beds?"];
     world.dr(plan).succeeded();
-    alter(
-        &world,
+    world.alter(
         "CREATE TRIGGER opens AFTER INSERT ON events WHEN json_extract(NEW.body, '$.type') = 'started' BEGIN
             UPDATE events SET body = json_set(body, '$.settings.allow_egress', json('true'))
             WHERE run = NEW.run AND seq = NEW.seq; END;
@@ -453,7 +432,7 @@ fn trigger_in_a_journal_lets_nothing_leave_and_hides_nothing() {
     }
     assert!(world.dr(["doctor"]).stdout.contains("trigger `forgets`, trigger `opens`"));
     assert_eq!(server.count(), before, "nothing was sent");
-    alter(&world, "DROP TRIGGER opens; DROP TRIGGER forgets;");
+    world.alter("DROP TRIGGER opens; DROP TRIGGER forgets;");
     world.dr(["resume", "--json"]).succeeded();
 }
 
@@ -461,7 +440,7 @@ fn trigger_in_a_journal_lets_nothing_leave_and_hides_nothing() {
 fn journal_with_parts_that_dr_does_not_write_is_refused_by_their_names() {
     let world = world_with_a_run();
     // Closing the database merges its side file.
-    alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
+    world.alter("PRAGMA wal_checkpoint(TRUNCATE)");
     let kept = fs::read(world.path(".dr/state.db")).unwrap();
     for (sql, named) in [
         ("CREATE VIEW seen AS SELECT 1", "view `seen`"),
@@ -470,7 +449,7 @@ fn journal_with_parts_that_dr_does_not_write_is_refused_by_their_names() {
         ("ALTER TABLE runs ADD COLUMN x TEXT", "table `runs` (changed)"),
         ("DROP INDEX egress_by_run", "index `egress_by_run` (missing)"),
     ] {
-        alter(&world, sql);
+        world.alter(sql);
         assert_refused(&world.dr(["runs"]), &format!("journal has unexpected parts: {named}\n"));
         fs::write(world.path(".dr/state.db"), &kept).unwrap();
         world.dr(["runs"]).succeeded();
@@ -479,8 +458,7 @@ fn journal_with_parts_that_dr_does_not_write_is_refused_by_their_names() {
 
 #[test]
 fn record_of_what_left_cannot_be_changed_unnoticed() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (_server, world) = searching(Setup::new(reader::say));
     let ask = ["ask", "--quiet", "--no-deep-research", "--source", "web", "--mode", "quick", "How are beds watered?"];
     world.dr(ask).succeeded();
     let rows = world.dr(["show", "--json"]).succeeded().json()["egress"].as_array().unwrap().len();
@@ -500,7 +478,7 @@ fn record_of_what_left_cannot_be_changed_unnoticed() {
     };
     assert_eq!((&runs(&world)["status"], is_reported(&world)), (&"ok".into(), false));
     // Closing the database merges its side file.
-    alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
+    world.alter("PRAGMA wal_checkpoint(TRUNCATE)");
     let kept = fs::read(world.path(".dr/state.db")).unwrap();
     let one = "(SELECT id FROM egress ORDER BY id LIMIT 1 OFFSET 1)";
     for sql in [
@@ -514,12 +492,12 @@ fn record_of_what_left_cannot_be_changed_unnoticed() {
          LIMIT 1"
             .to_owned(),
     ] {
-        alter(&world, &sql);
+        world.alter(&sql);
         let check = runs(&world);
         assert_eq!(check["status"], "trouble", "{sql}: {check}");
         assert!(check["detail"].as_str().unwrap().starts_with("record of the texts that left was changed"), "{check}");
         assert!(is_reported(&world), "{sql}");
-        alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
+        world.alter("PRAGMA wal_checkpoint(TRUNCATE)");
         fs::write(world.path(".dr/state.db"), &kept).unwrap();
     }
     assert_eq!(runs(&world)["status"], "ok");
@@ -528,11 +506,7 @@ fn record_of_what_left_cannot_be_changed_unnoticed() {
 #[test]
 fn first_commands_in_a_folder_at_the_same_time_make_one_dr_folder() {
     let world = World::with_kb();
-    let spawn = || {
-        let mut command = world.command(["index", "kb", "--no-embed", "--quiet"]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let commands: Vec<_> = (0..4).map(|_| spawn()).collect();
+    let commands: Vec<_> = (0..4).map(|_| world.spawn(["index", "kb", "--no-embed", "--quiet"])).collect();
     let runs = commands.into_iter().map(|child| world.run_of(child.wait_with_output().unwrap()));
     for run in runs {
         assert!(run.exit == Some(0) || run.stderr.starts_with("error: index is being written by "), "{run}");

@@ -1,30 +1,28 @@
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use dr::kb::index::lock_writer;
 use serde_json::{Value, json};
 
-use crate::common::World;
+use crate::common::{Running, World, lines_of};
 use crate::run::kills::send;
 use crate::serve::client::Page;
 
 /// Longest wait for a line.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A `dr` that watches folders, killed when dropped.
+/// A `dr` that watches folders.
 struct Watching {
-    child: Child,
+    child: Running,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
 }
 
 impl Watching {
     fn start(world: &World, args: &[&str]) -> Self {
-        let mut child = world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (stdout, stderr) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+        let mut child = Running(world.spawn(args));
+        let (stdout, stderr) = (lines_of(child.stdout.take().unwrap()), lines_of(child.stderr.take().unwrap()));
         Self { child, stdout, stderr }
     }
 
@@ -51,23 +49,6 @@ impl Watching {
         let exit = self.child.wait().unwrap().code();
         (exit, self.stdout.iter().collect())
     }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        // It has ended already, except in a failed test.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Reads lines on a thread, so that a pipe is never full.
-fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        BufReader::new(pipe).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-    });
-    receiver
 }
 
 /// Returns a world with three notes in `kb`.

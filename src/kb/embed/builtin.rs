@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use rten::{Model, ModelOptions, NodeId, RunOptions, ThreadPool, ValueOrView};
@@ -23,6 +23,7 @@ use super::bert_tokens::BertTokens;
 use super::matches::TokenVectors;
 use super::word_piece::WordPiece;
 use super::{EmbedError, Embedded, Embedder, Matches};
+use crate::base::mutex::locked;
 use crate::base::token::CountTokens;
 
 static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
@@ -85,7 +86,7 @@ impl Slot {
             return Ok(model);
         }
         // `OnceLock` cannot be initialised by a function that fails, and two threads would load the model twice.
-        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _loading = locked(&self.loading);
         if let Some(model) = self.model.get() {
             return Ok(model);
         }

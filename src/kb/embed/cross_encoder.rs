@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ::fastembed::{RerankInitOptionsUserDefined, TextRerank, UserDefinedRerankingModel};
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,7 @@ use super::fastembed::folder_at;
 use super::model_files::ModelFiles;
 use super::store::ModelStore;
 use super::{Cause, ModelFilesError, RuntimeError, onnx_runtime};
+use crate::base::mutex::locked;
 
 /// Prefix that marks a model on this machine in a setting.
 const PREFIX: &str = "fastembed:";
@@ -119,7 +120,7 @@ impl CrossEncoder {
         stop: &CancellationToken,
     ) -> Result<Vec<f32>, CrossEncoderError> {
         // A model keeps no state between texts, so one that panicked may be used again.
-        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut model = locked(&self.model);
         if stop.is_cancelled() {
             return Err(CrossEncoderError::Stopped);
         }

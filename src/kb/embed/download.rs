@@ -148,7 +148,6 @@ impl Hub {
         Ok(Self { address, key, limits: LIMITS })
     }
 
-    /// Returns its address.
     pub(crate) fn address(&self) -> &BaseUrl {
         &self.address
     }

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ::fastembed::{
     InitOptionsUserDefined, OutputKey, Pooling, QuantizationMode, TextEmbedding, UserDefinedEmbeddingModel,
@@ -21,6 +21,7 @@ use super::family::Family;
 use super::model_files::ModelFiles;
 use super::recipe::Recipe;
 use super::{Cause, EmbedError, Embedder, EmbedderOptions, onnx_runtime};
+use crate::base::mutex::locked;
 use crate::base::token::CountTokens;
 
 /// Tokens of the largest batch. Larger ones gain nothing, since ONNX Runtime spreads one batch over all threads, and
@@ -110,7 +111,7 @@ impl Fastembed {
             return Ok(Vec::new());
         }
         // A session keeps no state between batches, so one that panicked may be used again.
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = locked(&self.session);
         let session = match session.as_mut() {
             Some(session) => session,
             None => session.insert(self.load_session()?),

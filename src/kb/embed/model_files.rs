@@ -116,7 +116,6 @@ impl ModelFiles {
         &self.folder
     }
 
-    /// Returns the ONNX graph.
     pub(super) fn graph(&self) -> &Path {
         &self.model
     }

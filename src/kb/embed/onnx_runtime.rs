@@ -8,10 +8,12 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use ort::LoadDynamicError;
 use ort::environment::Environment;
+
+use crate::base::mutex::locked;
 
 /// Oldest release of ONNX Runtime that can be used, the 24 of 1.24.
 const OLDEST_MINOR: u32 = ort::MINOR_VERSION;
@@ -87,7 +89,7 @@ pub(super) fn environment(data_dir: Option<&Path>) -> Result<Environment, Runtim
     // One for all: fastembed refuses to work beside an environment that it was not given.
     static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
     let path = find_runtime(data_dir)?;
-    let mut shared = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = locked(&ENVIRONMENT);
     if let Some(environment) = shared.as_ref() {
         return Ok(environment.clone());
     }

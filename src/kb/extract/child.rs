@@ -13,6 +13,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{ExtractError, Extractable, Extracted, Refusal};
+use crate::base::mutex::locked;
 
 /// Most children at a time, however many threads there are. Each may need [`ChildLimits::memory`].
 const MAX_CHILDREN: usize = 8;
@@ -300,7 +301,7 @@ impl ChildPermit {
     fn take() -> Self {
         let most = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_CHILDREN);
         let (running, ended) = &RUNNING;
-        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = locked(running);
         let mut running = ended.wait_while(running, |running| *running >= most).unwrap_or_else(PoisonError::into_inner);
         *running += 1;
         Self
@@ -310,7 +311,7 @@ impl ChildPermit {
 impl Drop for ChildPermit {
     fn drop(&mut self) {
         let (running, ended) = &RUNNING;
-        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *locked(running) -= 1;
         ended.notify_one();
     }
 }

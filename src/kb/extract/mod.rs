@@ -33,6 +33,7 @@ pub(crate) use limits::{Limited, confine};
 pub(crate) use pages::page_of_heading;
 pub(crate) use pdf::read as read_pdf;
 
+use crate::base::id::as_word;
 use crate::base::line::one_line;
 
 /// A format whose text is extracted by a child. Such files are indexed only if their collection includes them.
@@ -50,6 +51,8 @@ pub enum Extractable {
 #[error("`{0}` is not a format (expected `pdf`, `html`, or `none`)")]
 pub struct ParseIncludeError(String);
 
+as_word!(Extractable);
+
 impl Extractable {
     const ALL: [Self; 2] = [Self::Pdf, Self::Html];
 
@@ -60,14 +63,6 @@ impl Extractable {
             "pdf" => Some(Self::Pdf),
             "html" | "htm" | "xhtml" => Some(Self::Html),
             _ => None,
-        }
-    }
-
-    /// Returns its name in settings.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Pdf => "pdf",
-            Self::Html => "html",
         }
     }
 
@@ -85,7 +80,7 @@ impl FromStr for Extractable {
     type Err = ParseIncludeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let format = Self::ALL.into_iter().find(|format| text.eq_ignore_ascii_case(format.word()));
+        let format = Self::ALL.into_iter().find(|format| text.eq_ignore_ascii_case(&format.to_string()));
         format.ok_or_else(|| ParseIncludeError(text.to_owned()))
     }
 }
@@ -134,7 +129,7 @@ impl fmt::Display for Include {
         if self.0.is_empty() {
             return f.write_str("none");
         }
-        f.write_str(&self.0.iter().map(|format| format.word()).collect::<Vec<_>>().join(","))
+        f.write_str(&self.0.iter().map(Extractable::to_string).collect::<Vec<_>>().join(","))
     }
 }
 

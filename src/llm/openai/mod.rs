@@ -22,7 +22,7 @@ pub(crate) mod failure;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -38,6 +38,7 @@ use super::model::{Effort, Model, ModelError};
 use super::price::Price;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::http::{BaseUrl, Exchange, Secret, exchange};
+use crate::base::mutex::locked;
 use crate::base::token::{CountTokens, TokenCounter};
 
 /// Limit on the size of a response body.
@@ -224,8 +225,8 @@ impl OpenAiModel {
 
     /// Returns how far the endpoint enforces the schema of a prompt, as far as is known.
     fn support(&self, prompt: &Prompt) -> SchemaSupport {
-        // A poisoned lock is used: each change of the map is complete by itself.
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each change of the map is complete by itself.
+        let refused = locked(&self.refused);
         let left = prompt.schema.as_ref().and_then(|form| refused.left.get(&form.schema.to_string()));
         left.copied().unwrap_or(self.settings.schema)
     }
@@ -234,7 +235,7 @@ impl OpenAiModel {
     fn loosen(&self, prompt: &Prompt, looser: SchemaSupport, error: &ModelError) -> SchemaSupport {
         let name = prompt.schema.as_ref().map(|form| form.name.as_str()).unwrap_or_default();
         tracing::info!(schema = name, %error, "the endpoint refuses the schema, which becomes part of the prompt");
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = locked(&self.refused);
         if let Some(form) = &prompt.schema {
             refused.left.insert(form.schema.to_string(), looser);
         }
@@ -368,7 +369,7 @@ impl Model for OpenAiModel {
     }
 
     fn refused_schema(&self) -> Option<String> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).reason.clone()
+        locked(&self.refused).reason.clone()
     }
 
     fn reach(&self) -> BoxFuture<'_, Result<Option<u64>, ModelError>> {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::OnceCell;
 
@@ -21,6 +21,7 @@ use super::request::JobRequest;
 use super::{DeepResearch, Moved};
 use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, JobId, RunId};
+use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy};
 use crate::llm::call::{CallError, CallKey, Limit};
@@ -36,7 +37,6 @@ use crate::run::ledger::{Ledger, Reserving, Ticket};
 use crate::run::tree::RunState;
 use crate::source::Label;
 
-/// A task for a job.
 pub(crate) struct JobTask<'a> {
     pub(crate) node: &'a NodeId,
     pub(crate) task: &'a OutwardTask,
@@ -145,11 +145,7 @@ impl Jobs {
 
     /// Returns whether a job was or may have been started for a node.
     pub(crate) fn has(&self, node: &NodeId) -> bool {
-        self.with_job().contains(node)
-    }
-
-    fn with_job(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
-        self.with_job.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.with_job).contains(node)
     }
 
     /// Returns whether the cap of a job fits the remaining cost limit.
@@ -373,7 +369,7 @@ impl Jobs {
         let error = match self.research.provider.create(request, patience(&self.ledger)).await {
             Ok(job) => {
                 // Before the id is stored: if that fails, the job is running all the same.
-                self.with_job().insert(node.clone());
+                locked(&self.with_job).insert(node.clone());
                 let (kind, endpoint) = (self.research.provider.kind(), self.research.settings.endpoint(&job.id));
                 ticket.attach(&job.id, kind, endpoint).await.map_err(CallError::from)?;
                 return Ok((ticket, job));
@@ -382,7 +378,7 @@ impl Jobs {
         };
         let ended = match &error {
             JobError::OutcomeUnknown { .. } => {
-                self.with_job().insert(node.clone());
+                locked(&self.with_job).insert(node.clone());
                 ticket.unknown(error.to_string()).await
             }
             JobError::SummariesRefused { .. } | JobError::Refused(_) | JobError::NoAnswer { .. } => {

@@ -1,7 +1,7 @@
 //! An in-process provider for tests. Every job completes at the first poll, unless the provider forgets jobs.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, ready};
@@ -13,6 +13,7 @@ use super::provider::{JobError, ModelChoice, Provider};
 use super::report::JobReport;
 use super::request::JobRequest;
 use crate::base::id::JobId;
+use crate::base::mutex::locked;
 
 /// Provider whose reports are one sentence each.
 #[derive(Default)]
@@ -25,7 +26,7 @@ pub(crate) struct ScriptedJobs {
 impl ScriptedJobs {
     /// Returns the requests that started a job, in order.
     pub(crate) fn started(&self) -> Vec<JobRequest> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.started).clone()
     }
 }
 
@@ -54,7 +55,7 @@ impl Provider for ScriptedJobs {
     }
 
     fn create<'a>(&'a self, request: &'a JobRequest, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = locked(&self.started);
         started.push(request.clone());
         let id = format!("scripted_{}", started.len()).parse().unwrap();
         job(&id, JobState::Queued)

@@ -77,7 +77,6 @@ pub enum DeepResearchError {
     /// There is no usable key.
     #[error("no key for Deep Research")]
     Key(#[from] KeyError),
-    /// An address is invalid.
     #[error("invalid address for the {what} of Deep Research")]
     BadAddress {
         /// `endpoint` or `tool server`.
@@ -93,7 +92,6 @@ pub enum DeepResearchError {
         /// Position in the list, from 1.
         place: usize,
     },
-    /// The name of a host is invalid.
     #[error("`{domain}` is not the name of a host")]
     BadDomain {
         /// The invalid text, with anything that looks like a key hidden.
@@ -102,7 +100,6 @@ pub enum DeepResearchError {
     /// There are too many hosts.
     #[error("`{field}` has {count} hosts (expected at most 100)")]
     TooManyDomains { field: &'static str, count: usize },
-    /// The label of a tool server is invalid.
     #[error("`{label}` is not the label of a tool server (expected letters, digits, `_` and `-`)")]
     BadLabel {
         /// The invalid text, with anything that looks like a key hidden.

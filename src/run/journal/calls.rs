@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, Json, LockedRun, Plain, optional_json, plain, read_failed, rows};
 use crate::base::clock::Moment;
-use crate::base::id::{ContentHash, JobId, RunId};
+use crate::base::id::{ContentHash, JobId, RunId, as_word};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
 use crate::run::budget::{CallCost, Purpose};
@@ -48,7 +48,6 @@ pub(crate) enum CallKind {
 /// A call of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PromptCall {
-    /// The role that calls.
     pub(crate) role: Role,
     /// Whether the budget was tight when the call was made, which the prompt mentions.
     pub(crate) is_tight: bool,
@@ -162,18 +161,7 @@ pub(crate) enum CallState {
     Damaged,
 }
 
-impl std::fmt::Display for CallState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Sent => "sent",
-            Self::Replied => "replied",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-            Self::Lost => "lost",
-            Self::Damaged => "damaged",
-        })
-    }
-}
+as_word!(CallState);
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -385,7 +373,7 @@ impl Journal {
 
     /// Returns the calls of a run that started, or tried to start, a background job, oldest first.
     pub(crate) async fn job_calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
-        let params = [run.to_string(), Role::Researcher.name().to_owned()];
+        let params = [run.to_string(), Role::Researcher.to_string()];
         self.calls_where("reply", "run = ?1 AND role = ?2", params).await
     }
 

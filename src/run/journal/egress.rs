@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, LockedRun, Plain, plain, read_failed, rows};
 use crate::base::clock::Moment;
-use crate::base::id::RunId;
+use crate::base::id::{RunId, as_word};
 use crate::research::node::NodeId;
 
 /// The form in which a text leaves.
@@ -28,16 +28,7 @@ pub(crate) enum EgressKind {
     Call,
 }
 
-impl std::fmt::Display for EgressKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Query => "query",
-            Self::Address => "address",
-            Self::Job => "job",
-            Self::Call => "call",
-        })
-    }
-}
+as_word!(EgressKind);
 
 /// A text that left the machine, or was withheld.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

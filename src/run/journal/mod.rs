@@ -31,7 +31,7 @@ mod salvage;
 mod schema;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
@@ -49,6 +49,7 @@ pub(crate) use salvage::Salvaged;
 
 use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
+use crate::base::mutex::locked;
 use salvage::{complete_repair, is_half_repaired};
 use schema::{MIGRATIONS, differences, harden, migrate, version};
 
@@ -113,7 +114,6 @@ impl LockedRun {
         Self { run, journal, _lock: Arc::new(lock) }
     }
 
-    /// Returns the id of the run.
     pub(crate) fn id(&self) -> &RunId {
         &self.run
     }
@@ -340,7 +340,7 @@ impl Journal {
         work: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let database = Arc::clone(&self.database);
-        tokio::task::spawn_blocking(move || work(&database.connection())).await?
+        tokio::task::spawn_blocking(move || work(&locked(&database.connection))).await?
     }
 
     /// Runs `work` with a connection that may write. [`LockedRun`] is the way to get here.
@@ -363,13 +363,9 @@ impl Journal {
 }
 
 impl Database {
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs `work` with a connection that may write.
     fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, JournalError> {
-        let connection = self.connection();
+        let connection = locked(&self.connection);
         let failed = |source| JournalError::Database { action: "write to", source };
         connection.pragma_update(None, QUERY_ONLY, false).map_err(failed)?;
         let _read_only = ReadOnly(&connection);
@@ -526,25 +522,23 @@ fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::base::clock::Moment;
     use crate::base::id::ContentHash;
     use crate::base::line::with_causes;
     use crate::llm::call::CallKey;
     use crate::llm::message::{Reply, Role, Usage};
+    use crate::researcher::settings;
     use crate::run::budget::{BudgetLimits, Purpose};
-    use crate::run::event::{Event, Record};
+    use crate::run::event::{Event, Record, RunSettings};
     use crate::run::store::{Store, StoreError};
     use crate::source::Label;
 
-    pub(super) fn started() -> Record {
-        let settings = serde_json::from_value(serde_json::json!({
-            "mode": "quick", "limits": BudgetLimits::default(),
-            "tree": {"max_depth": 3, "max_nodes": 9}, "parallel": 2, "summary_tokens": 100, "by_rules": true,
-            "scope": {}, "searched": "1 file of kb", "source_version": "v"
-        }));
-        let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings.unwrap()) };
+    /// Returns the first event of a run.
+    pub(crate) fn started() -> Record {
+        let settings = RunSettings { by_rules: true, ..settings(BudgetLimits::default()) };
+        let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(settings) };
         Record { seq: 1, at: Moment(7), event }
     }
 
@@ -751,7 +745,7 @@ pub(super) mod tests {
         old.execute("INSERT INTO runs VALUES ('0000000000000005', 'why?', 7)", []).unwrap();
         drop(old);
         let journal = Journal::open(&path).unwrap();
-        let connection = journal.database.connection();
+        let connection = locked(&journal.database.connection);
         assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
         let question: String = connection.query_row("SELECT question FROM runs", [], |row| row.get(0)).unwrap();
         assert_eq!(question, "why?");

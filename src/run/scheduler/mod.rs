@@ -29,7 +29,6 @@ use crate::research::node::{NodeId, NodeStatus, Tree};
 /// A worker ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Lost {
-    /// The worker panicked.
     #[error("worker panicked: {message}")]
     Panicked { message: String },
     /// The worker was aborted.

@@ -12,8 +12,8 @@ use super::*;
 use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
-use crate::llm::roles::{Models, RoleModel};
-use crate::researcher::Words;
+use crate::llm::roles::Models;
+use crate::researcher::role_model;
 
 /// A model that replies with the number of the request, or never replies while the clock advances by an hour.
 struct Numbered {
@@ -81,14 +81,7 @@ pub(super) async fn ledger(world: &World) -> Arc<Ledger> {
 
 /// Returns a desk with one model for all roles.
 fn desk(ledger: &Arc<Ledger>, model: &Arc<Numbered>) -> Desk {
-    let models = Models::of(|_| RoleModel {
-        model: Arc::clone(model) as Arc<dyn Model>,
-        counter: Arc::new(Words),
-        max_input_tokens: 12_000,
-        max_output_tokens: 1_000,
-        endpoint: "here".into(),
-        is_local: true,
-    });
+    let models = Models::of(|_| role_model(Arc::clone(model) as Arc<dyn Model>));
     Desk::open(Arc::clone(ledger), models, CancellationToken::new(), &[])
 }
 

@@ -4,10 +4,12 @@ use futures::future::BoxFuture;
 use tempfile::TempDir;
 
 use super::super::journal::CallState;
+use super::super::orchestrator::Sources;
 use super::*;
 use crate::kb::embed::builtin_for_tests;
 use crate::llm::call::CallKey;
 use crate::research::skim::SkimPassage;
+use crate::researcher::ScriptedSource;
 use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile};
 
 /// The topics, of which one file has changed, and another is not searched.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::event::{Event, InternalText, Record};
+use super::super::event::{Event, InternalText, Record, RunRequest};
 use super::super::orchestrator::RunNotice;
 use super::super::outward::UserWords;
 use super::*;
@@ -21,8 +21,7 @@ async fn lived(world: &World) -> Vec<(Record, RunState)> {
         }
     };
     let resources = Resources { listener: Arc::new(listener), ..world.resources() };
-    let question = "What is known of the topics?".parse().unwrap();
-    let run = Orchestrator::start(World::run(), question, world.settings(), resources).await;
+    let run = world.started(world.settings(), resources).await;
     run.unwrap().conduct().await.unwrap();
     std::mem::take(&mut *lived.lock().unwrap())
 }

@@ -1,6 +1,6 @@
 //! Every limit ends a run with a report on what was found, which names the limit.
 
-use super::super::budget::PlanShare;
+use super::super::budget::{LimitsByPlan, PlanShare};
 use super::*;
 
 async fn stopped_by(limits: impl FnOnce(&mut BudgetLimits)) -> (World, StopReason) {
@@ -48,17 +48,14 @@ async fn time_limit_ends_a_run() {
             clock.advance(Duration::from_secs(30));
         }
     });
-    let question = "What is known of the topics?".parse().unwrap();
-    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    let mut run = world.started(world.settings(), resources).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::TimeExceeded);
 }
 
 /// Starts a run whose token limit depends on its plan.
 async fn started_by_plan(world: &World) -> Orchestrator {
     let by_plan = LimitsByPlan { tokens: Some(PlanShare { base: 20_000, each: 500 }), time: None };
-    let question = "What is known of the topics?".parse().unwrap();
-    let settings = RunSettings { by_plan, ..world.settings() };
-    Orchestrator::start(World::run(), question, settings, world.resources()).await.unwrap()
+    world.started(RunSettings { by_plan, ..world.settings() }, world.resources()).await.unwrap()
 }
 
 #[tokio::test]
@@ -107,8 +104,7 @@ async fn stopped_run_keeps_its_work_and_can_be_resumed() {
             stop.cancel();
         }
     });
-    let question = "What is known of the topics?".parse().unwrap();
-    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    let mut run = world.started(world.settings(), resources).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::Cancelled);
     drop(run);
     assert!(!world.report().await.is_refusal());

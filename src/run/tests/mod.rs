@@ -31,9 +31,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::budget::{BudgetLimits, LimitsByPlan};
-use super::event::{InternalText, RunRequest, RunSettings};
-use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
+use super::budget::BudgetLimits;
+use super::event::RunSettings;
+use super::orchestrator::{Orchestrator, Resources, RunError};
 use super::phase::Phase;
 use super::recall::Recall;
 use super::store::Store;
@@ -41,10 +41,8 @@ use super::tree::RunState;
 use super::usage::usage_of;
 use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::id::RunId;
-use crate::research::plan::TreeLimits;
 use crate::research::report::{Report, ReportInput, StopReason, UsageTable};
-use crate::researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
-use crate::source::mcp::McpServers;
+use crate::researcher::{Researcher, ScriptedModel, resources, settings};
 
 /// The environment of a run, independent of the machine it runs on.
 struct World {
@@ -72,27 +70,9 @@ impl World {
     }
 
     fn resources(&self) -> Resources {
-        Resources {
-            store: self.store.clone(),
-            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            sources: Sources {
-                internal: Arc::new(ScriptedSource),
-                web: None,
-                can_search: false,
-                is_offline: false,
-                servers: McpServers::default(),
-            },
-            picker: Arc::new(NoPick),
-            embedder: None,
-            recall: self.recall.clone(),
-            models: Some(self.model.models()),
-            listener: Arc::new(|_| {}),
-            stop: self.stop.clone(),
-            seed: 7,
-            jobs: None,
-            set_aside_nanos: 0,
-            internal_text: InternalText::default(),
-        }
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let (recall, stop) = (self.recall.clone(), self.stop.clone());
+        Resources { recall, stop, ..resources(self.store.clone(), clock, self.model.models()) }
     }
 
     fn settings(&self) -> RunSettings {
@@ -104,8 +84,12 @@ impl World {
     }
 
     async fn ask(&self) -> Result<StopReason, RunError> {
-        let question = "What is known of the topics?".parse().unwrap();
-        Orchestrator::start(Self::run(), question, self.settings(), self.resources()).await?.conduct().await
+        self.started(self.settings(), self.resources()).await?.conduct().await
+    }
+
+    /// Starts a run on the question of this world.
+    async fn started(&self, settings: RunSettings, resources: Resources) -> Result<Orchestrator, RunError> {
+        Orchestrator::start(Self::run(), "What is known of the topics?".parse().unwrap(), settings, resources).await
     }
 
     async fn resume(&self, limits: Option<BudgetLimits>) -> Result<StopReason, RunError> {
@@ -119,33 +103,6 @@ impl World {
 
     async fn usage(&self) -> UsageTable {
         usage_of(self.store.journal(), &Self::run()).await.unwrap()
-    }
-}
-
-/// Returns the settings of a run with these limits.
-fn settings(limits: BudgetLimits) -> RunSettings {
-    RunSettings {
-        request: RunRequest::default(),
-        keeps_public_apart: true,
-        is_open: false,
-        has_server_text: false,
-        limits,
-        by_plan: LimitsByPlan::default(),
-        tree: TreeLimits::default(),
-        parallel: 3,
-        summary_tokens: 600,
-        by_rules: false,
-        models: std::collections::BTreeMap::new(),
-        searched: "many files of kb".into(),
-        source_version: "1".into(),
-        collections: std::collections::BTreeSet::new(),
-        follows: None,
-        reuse: false,
-        rerank: None,
-        has_own_plan: false,
-        outside: String::new(),
-        servers: Vec::new(),
-        instead: None,
     }
 }
 

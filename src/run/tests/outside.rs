@@ -7,29 +7,26 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 use super::super::budget::BudgetLimits;
-use super::super::event::InternalText;
 use super::super::journal::CallRow;
 use super::super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::super::store::Store;
 use super::super::tree::RunState;
+use super::World;
 use super::hangs::Hangs;
-use super::{World, settings};
 use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::environment::Environment;
 use crate::base::http::client_for;
 use crate::base::token::{Encoding, TokenCounter};
 use crate::llm::openai::{Api, OpenAiModel, OpenAiSettings, SchemaSupport};
 use crate::llm::price::{Price, PriceOptions, PriceTable};
-use crate::llm::roles::{Models, RoleModel};
+use crate::llm::roles::Models;
 use crate::research::node::NodeId;
 use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
-use crate::researcher::{NoPick, ScriptedSource, Words};
+use crate::researcher::{resources, role_model, settings};
 use crate::run::background::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
-use crate::source::mcp::McpServers;
 use crate::source::web::{EngineClient, FetchOptions, Fetcher, PageStore, SearchEngine, WebSource};
 use crate::web_server::WebServer;
 
@@ -135,27 +132,10 @@ impl<'a> Outside<'a> {
         let pages = PageStore::new(self.pages.path().join("pages"), self.pages.path().join("key"));
         let web = WebSource::new(vec![Arc::new(engine)], Some(Arc::new(fetcher)), pages, Arc::clone(&clock));
         let web = Some(Arc::new(web));
-        Resources {
-            store: self.store.clone(),
-            clock,
-            sources: Sources {
-                internal: Arc::new(ScriptedSource),
-                web,
-                can_search: self.can_search,
-                is_offline: false,
-                servers: McpServers::default(),
-            },
-            picker: Arc::new(NoPick),
-            embedder: None,
-            recall: None,
-            models: Some(self.models.clone().unwrap_or_else(|| self.models_there())),
-            listener: Arc::new(|_| {}),
-            stop: CancellationToken::new(),
-            seed: 7,
-            jobs: Some(Arc::new(self.jobs(retry_unknown))),
-            set_aside_nanos: 0,
-            internal_text: InternalText::default(),
-        }
+        let models = self.models.clone().unwrap_or_else(|| self.models_there());
+        let base = resources(self.store.clone(), clock, models);
+        let sources = Sources { web, can_search: self.can_search, ..base.sources };
+        Resources { sources, jobs: Some(Arc::new(self.jobs(retry_unknown))), ..base }
     }
 
     fn models_there(&self) -> Models {
@@ -177,14 +157,7 @@ impl<'a> Outside<'a> {
                 counter: TokenCounter::of(Encoding::Cl100k),
                 price: Some(Price::of(&PRICE)),
             };
-            RoleModel {
-                model: Arc::new(OpenAiModel::new(settings, client.clone()).on(self.hangs.models.on(&self.clock))),
-                counter: Arc::new(Words),
-                max_input_tokens: 12_000,
-                max_output_tokens: 1_000,
-                endpoint: "here".into(),
-                is_local: true,
-            }
+            role_model(Arc::new(OpenAiModel::new(settings, client.clone()).on(self.hangs.models.on(&self.clock))))
         })
     }
 

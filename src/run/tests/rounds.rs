@@ -1,82 +1,18 @@
 //! Rounds without new evidence repeat no call, and the web is asked nothing twice.
 
-use std::sync::Mutex;
-
-use futures::future::BoxFuture;
-
 use super::super::event::{Event, Record};
 use super::super::journal::CallRow;
 use super::super::orchestrator::RunNotice;
 use super::outside::{LIMITS, Outside};
 use super::*;
-use crate::base::token::CountTokens;
-use crate::llm::message::{Prompt, Reply, Speaker, Usage};
-use crate::llm::model::{Model, ModelError};
+use crate::llm::message::{Prompt, Speaker};
 use crate::llm::openai::Api;
-use crate::llm::roles::{Models, RoleModel};
-use crate::researcher::Words;
 use crate::web_server::Setup;
 
-/// The scripted model, whose replies are changed.
-struct Repeating {
-    model: Arc<ScriptedModel>,
-    asked: Mutex<Vec<Prompt>>,
-    changed: fn(&Prompt, String) -> String,
-}
-
-impl Repeating {
-    fn of(model: &Arc<ScriptedModel>, changed: fn(&Prompt, String) -> String) -> Arc<Self> {
-        Arc::new(Self { model: Arc::clone(model), asked: Mutex::default(), changed })
-    }
-
-    fn models(self: &Arc<Self>) -> Models {
-        Models::of(|_| RoleModel {
-            model: Arc::clone(self) as Arc<dyn Model>,
-            counter: Arc::new(Words) as Arc<dyn CountTokens>,
-            max_input_tokens: 12_000,
-            max_output_tokens: 1_000,
-            endpoint: "here".into(),
-            is_local: true,
-        })
-    }
-}
-
-impl Model for Repeating {
-    fn name(&self) -> &'static str {
-        "repeating"
-    }
-
-    fn window_tokens(&self) -> u64 {
-        self.model.window_tokens()
-    }
-
-    fn count_input(&self, prompt: &Prompt) -> u64 {
-        self.model.count_input(prompt)
-    }
-
-    fn max_output(&self, prompt: &Prompt) -> u64 {
-        self.model.max_output(prompt)
-    }
-
-    fn cost_nanos(&self, usage: &Usage) -> Option<u64> {
-        self.model.cost_nanos(usage)
-    }
-
-    fn send<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        self.asked.lock().unwrap().push(prompt.clone());
-        Box::pin(async move {
-            let mut reply = self.model.send(prompt).await?;
-            reply.text = (self.changed)(prompt, reply.text);
-            Ok(reply)
-        })
-    }
-}
-
 /// Carries a run out with a model until it is complete, and returns its calls.
-async fn completed(world: &World, model: &Arc<Repeating>) -> Vec<CallRow> {
+async fn completed(world: &World, model: &Arc<ScriptedModel>) -> Vec<CallRow> {
     let resources = Resources { models: Some(model.models()), ..world.resources() };
-    let question = "What is known of the topics?".parse().unwrap();
-    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    let mut run = world.started(world.settings(), resources).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
     world.store.journal().calls(&World::run()).await.unwrap()
 }
@@ -85,8 +21,9 @@ async fn completed(world: &World, model: &Arc<Repeating>) -> Vec<CallRow> {
 async fn round_without_new_evidence_keeps_the_draft_it_has() {
     let world = World::new(TWO_ROUNDS);
     // The second plan repeats topics of the first.
-    let model =
-        Repeating::of(&world.model, |_, text| text.replace("topic 10?", "topic 1?").replace("topic 11?", "topic 2?"));
+    let model = ScriptedModel::changing(TWO_ROUNDS, |_, text| {
+        text.replace("topic 10?", "topic 1?").replace("topic 11?", "topic 2?")
+    });
     let calls = completed(&world, &model).await;
     let made = |part: &str| calls.iter().filter(|call| call.key.as_str().starts_with(part)).count();
     assert!(made("draft/1") > 0 && made("judge/2") > 0 && made("plan/2") > 0);
@@ -122,8 +59,8 @@ fn compares(prompt: &Prompt, text: String) -> String {
 
 #[tokio::test]
 async fn round_that_only_concludes_something_new_is_progress_and_gets_a_draft() {
-    let world = World::new(Researcher { nodes: 9, more_nodes: 1 });
-    let model = Repeating::of(&world.model, compares);
+    let researcher = Researcher { nodes: 9, more_nodes: 1 };
+    let (world, model) = (World::new(researcher), ScriptedModel::changing(researcher, compares));
     let calls = completed(&world, &model).await;
     let made = |part: &str| calls.iter().filter(|call| call.key.as_str().starts_with(part)).count();
     let state = world.store.read(&World::run()).await.unwrap().1;
@@ -149,8 +86,7 @@ async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_ro
             }
         };
         let resources = Resources { listener: Arc::new(listener), ..world.resources() };
-        let question = "What is known of the topics?".parse().unwrap();
-        let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+        let mut run = world.started(world.settings(), resources).await.unwrap();
         assert_eq!(run.conduct().await.unwrap(), ends);
         let calls = world.store.journal().calls(&World::run()).await.unwrap();
         let bought: Vec<_> = calls.iter().filter(|call| call.key.as_str().starts_with("write")).collect();
@@ -165,10 +101,9 @@ async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_ro
 #[tokio::test]
 async fn worker_and_compressor_are_told_the_aspects_of_their_node_alone() {
     let world = World::new(TWO_ROUNDS);
-    let model = Repeating::of(&world.model, |_, text| text);
+    let model = ScriptedModel::changing(TWO_ROUNDS, |_, text| text);
     let resources = Resources { models: Some(model.models()), ..world.resources() };
-    let question = "What is known of the topics?".parse().unwrap();
-    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    let mut run = world.started(world.settings(), resources).await.unwrap();
     run.conduct().await.unwrap();
     let asked = model.asked.lock().unwrap();
     let mut seen = 0;
@@ -188,7 +123,7 @@ async fn later_round_pays_for_one_of_two_web_nodes_that_are_worded_from_the_same
     // The second plan has nodes 11 to 13 for the web, of which the last has the aspect of the first. The planner leaves
     // it out when it is told.
     let researcher = Researcher { nodes: 9, more_nodes: 3 };
-    let model = Repeating::of(&ScriptedModel::new(researcher, Duration::ZERO), |prompt, text| {
+    let model = ScriptedModel::changing(researcher, |prompt, text| {
         if !prompt.messages[0].text.starts_with("You continue the plan") {
             return text;
         }

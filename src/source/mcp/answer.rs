@@ -23,7 +23,6 @@ const KIND: &str = "answers";
 #[derive(Clone, Debug)]
 pub(crate) struct Answers(SealedFolder);
 
-/// A result as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredResult {
     /// The server, the tool and its arguments, for a reader of the file.

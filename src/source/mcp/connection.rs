@@ -7,9 +7,9 @@ use std::error::Error;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
-use std::sync::{Arc, OnceLock};
 #[cfg(unix)]
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use super::settings::{Reach, ServerSettings};
 use crate::base::folder::create_private;
 use crate::base::http::{HttpError, client_for};
 use crate::base::line::{counted, shortened};
+use crate::base::mutex::locked;
 
 /// Largest message of a server, in bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
@@ -54,20 +55,16 @@ const MAX_LOG_LINE: u64 = 2_000;
 /// A server did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
-    /// The program cannot be started.
     #[error("program cannot be started")]
     Start(#[source] std::io::Error),
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error("no reply in {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The handshake failed.
     #[error("connection failed: {0}")]
     Handshake(String),
-    /// The request was not answered.
     #[error("{0}")]
     Request(String),
-    /// The server refused the request.
     #[error("server refuses the request: {0}")]
     Refused(String),
 }
@@ -296,7 +293,7 @@ impl Process {
         command.process_group(0);
         // Held until the program is on the list, so that none starts beside the end of this process.
         #[cfg(unix)]
-        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = locked(&GROUPS);
         #[cfg(unix)]
         let groups = groups.as_mut().ok_or_else(|| ConnectionError::Start(std::io::ErrorKind::Interrupted.into()))?;
         let mut child = command.spawn().map_err(ConnectionError::Start)?;
@@ -320,7 +317,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The program may have started others, and may have ended before them.
         if let Some(group) = self.group {
-            if let Some(groups) = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            if let Some(groups) = locked(&GROUPS).as_mut() {
                 groups.remove(&group);
             }
             kill(group);
@@ -341,7 +338,7 @@ fn kill(group: nix::unistd::Pid) {
 /// is not dropped.
 pub(crate) fn kill_programs() {
     #[cfg(unix)]
-    for group in GROUPS.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().flatten() {
+    for group in locked(&GROUPS).take().into_iter().flatten() {
         kill(group);
     }
 }

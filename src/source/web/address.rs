@@ -69,7 +69,6 @@ pub(crate) enum AllowedHost {
 /// The text is not a host or network that can be allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseAllowedHostError {
-    /// Neither a host nor a network.
     #[error(
         "`{0}` is neither a host nor a network (expected for example `wiki.corp`, `127.0.0.1:8080` or `10.1.0.0/16`)"
     )]

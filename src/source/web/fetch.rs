@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
@@ -22,6 +22,7 @@ use crate::base::clock::Clock;
 use crate::base::http::{BodyError, CONNECT_TIMEOUT, HttpError, USER_AGENT, read_capped, retry_after};
 use crate::base::id::ContentHash;
 use crate::base::line::{shortened, with_causes};
+use crate::base::mutex::locked;
 use crate::base::retry::{Again, Failure, Policy, retry};
 use crate::kb::extract::{Extractable, Extracted, extract};
 
@@ -64,7 +65,6 @@ pub(crate) enum FetchError {
     /// The target of a redirect is not a web address.
     #[error("page redirects to an invalid address: {0}")]
     BadRedirect(ParseWebUrlError),
-    /// More than [`MAX_REDIRECTS`] redirects.
     #[error("page redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
     /// The site disallows the page for programs.
@@ -73,7 +73,6 @@ pub(crate) enum FetchError {
     /// The rules of the site are unknown, so the page is not fetched.
     #[error("`robots.txt` of `{origin}` cannot be read")]
     RobotsUnknown { origin: String },
-    /// The server returned an error.
     #[error("server returned status {status}")]
     Status {
         status: u16,
@@ -89,7 +88,6 @@ pub(crate) enum FetchError {
     /// The page exceeds the size limit.
     #[error("page is larger than {max_bytes} bytes")]
     TooLarge { max_bytes: usize },
-    /// The page is not text.
     #[error("page has type `{found}`, which is not supported")]
     ContentType { found: String },
     /// The content encoding is not supported, or the compressed data is invalid.
@@ -155,7 +153,6 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// Returns a fetcher.
     pub(crate) fn new(options: FetchOptions, clock: Arc<dyn Clock>) -> Result<Self, HttpError> {
         // Fails if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -248,7 +245,7 @@ impl Fetcher {
     async fn ask_robots(&self, url: &WebUrl) -> Result<(), FetchError> {
         let origin = url.origin();
         let cell = {
-            let mut robots = self.robots.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut robots = locked(&self.robots);
             Arc::clone(robots.entry(origin.clone()).or_default())
         };
         let robots = cell.get_or_try_init(|| self.robots_of(url)).await?;
@@ -329,7 +326,6 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim().to_owned()
 }
 
-/// Format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageFormat {
     Html,

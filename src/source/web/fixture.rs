@@ -24,7 +24,6 @@ pub(crate) struct FixtureProvider {
 /// The file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum FixtureError {
-    /// The file could not be read.
     #[error("failed to read `{path}`")]
     File {
         path: PathBuf,

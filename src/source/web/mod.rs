@@ -70,7 +70,7 @@ mod settings;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -93,6 +93,7 @@ use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
 use crate::base::breaker::{Breaker, Guarded, Health};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::with_causes;
+use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
 use crate::base::word::WordSplitter;
 
@@ -332,7 +333,7 @@ impl WebSource {
         let notes = errors.iter().map(|error| format!("a search engine was left out: {}", said(error))).collect();
         let hits = merged(rankings);
         {
-            let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut given = locked(&self.given);
             for hit in &hits {
                 let published = hit.published.as_deref().and_then(provider::day).map(|day| day.to_string());
                 let hit = Given { url: hit.url.clone(), published };
@@ -353,7 +354,7 @@ impl WebSource {
     pub(crate) async fn open(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
+        let given = locked(&self.given).get(&url.canonical()).cloned();
         // A page that no engine has found is requested as it was named.
         let Given { url, published } = given.unwrap_or(Given { url, published: None });
         let mut page = self.page(&url).await.map_err(|unread| failed(unread.reason))?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderValue;
@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::base::clock::Clock;
 use crate::base::http::USER_AGENT;
+use crate::base::mutex::locked;
 
 /// Longest contact, in bytes.
 const MAX_CONTACT: usize = 200;
@@ -80,14 +81,14 @@ impl Pace {
     /// Waits until a request may be sent. The next one waits until the permit is dropped.
     pub(super) async fn turn(&self, clock: &dyn Clock) -> SemaphorePermit<'_> {
         let turn = self.turn.acquire().await.expect("the semaphore is never closed");
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *locked(&self.last);
         if let Some(last) = last {
             let wait = self.apart.saturating_sub(clock.instant().duration_since(last));
             if !wait.is_zero() {
                 clock.sleep(wait).await;
             }
         }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock.instant());
+        *locked(&self.last) = Some(clock.instant());
         turn
     }
 }

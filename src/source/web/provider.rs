@@ -83,13 +83,10 @@ pub(crate) enum WebError {
         /// The wait the engine asks for before a retry.
         retry_after: Option<Duration>,
     },
-    /// The engine rejected the key.
     #[error("`{provider}` rejected the key")]
     Authentication { provider: &'static str },
-    /// The quota of the account is exhausted.
     #[error("quota of the `{provider}` account is exhausted")]
     Quota { provider: &'static str },
-    /// The answer cannot be parsed.
     #[error("answer of `{provider}` cannot be parsed: {reason}")]
     BadReply {
         provider: &'static str,

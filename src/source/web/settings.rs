@@ -49,7 +49,6 @@ enum Choice {
 /// Settings in `[web]` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WebSettingsError {
-    /// The search engine is unknown.
     #[error("`{name}` is not a search engine")]
     UnknownProvider { name: String },
     /// The engine needs a key, and no usable one is set.

@@ -1,11 +1,8 @@
 //! Engines and pages on loopback: real servers that do as a test says.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flate2::Compression;
@@ -20,97 +17,53 @@ use super::*;
 use crate::base::clock::{ManualClock, Moment, SystemClock};
 use crate::base::http::{BaseUrl, Secret};
 use crate::base::id::ContentHash;
+use crate::model_server::{ModelServer, Request, Response};
 
-/// What was asked.
-#[derive(Clone, Debug)]
-struct Request {
-    line: String,
-    headers: BTreeMap<String, String>,
-    body: Value,
+fn answer(status: u16, content_type: &str, body: impl AsRef<[u8]>) -> Response {
+    let headers = vec![("Content-Type", content_type.to_owned())];
+    Response::Bytes { status, headers, body: body.as_ref().to_vec() }
 }
 
-/// An answer: bytes, and whether the connection is then kept open without another.
-#[derive(Clone)]
-struct Answer {
-    bytes: Vec<u8>,
-    hangs: bool,
+fn html(body: &str) -> Response {
+    answer(200, "text/html; charset=utf-8", body)
 }
 
-impl Answer {
-    fn new(status: u16, content_type: &str, body: impl AsRef<[u8]>) -> Self {
-        Self::with(status, &format!("Content-Type: {content_type}\r\n"), body)
-    }
-
-    fn with(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Self {
-        let body = body.as_ref();
-        let head =
-            format!("HTTP/1.1 {status} S\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n", body.len());
-        Self { bytes: [head.as_bytes(), body].concat(), hangs: false }
-    }
-
-    fn html(body: &str) -> Self {
-        Self::new(200, "text/html; charset=utf-8", body)
-    }
-
-    fn json(status: u16, body: &Value) -> Self {
-        Self::new(status, "application/json", body.to_string())
-    }
-
-    fn redirect(to: &str) -> Self {
-        Self::with(302, &format!("Location: {to}\r\n"), "")
-    }
+fn redirect(to: &str) -> Response {
+    Response::text(302, "").with_header("Location", to)
 }
 
-type Script = dyn Fn(&str) -> Answer + Send + Sync;
-
-/// A server; it ends when it is dropped.
-struct Server {
-    address: SocketAddr,
-    requests: Arc<Mutex<Vec<Request>>>,
-    is_over: Arc<AtomicBool>,
-    listening: Option<JoinHandle<()>>,
+fn busy(status: u16, body: &str) -> Response {
+    Response::text(status, body).with_header("Retry-After", "7")
 }
+
+/// A server of search results or pages.
+struct Server(ModelServer);
 
 impl Server {
     /// Starts a server that answers for a path as `script` says.
-    fn start(script: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let (requests, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let script: Arc<Script> = Arc::new(script);
-        let (kept, over): (Arc<Mutex<Vec<Request>>>, _) = (Arc::clone(&requests), Arc::clone(&is_over));
-        let listening = std::thread::spawn(move || {
-            let mut open = Vec::new();
-            for stream in listener.incoming().map_while(Result::ok) {
-                if over.load(Ordering::SeqCst) {
-                    return;
-                }
-                // A client that has gone away is no failure of the server.
-                open.extend(serve(stream, &*script, &kept).ok().flatten());
-            }
-        });
-        Self { address, requests, is_over, listening: Some(listening) }
+    fn start(script: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
+        Self(ModelServer::start(move |request| script(&request.path)))
     }
 
     /// Starts a site of one page that has no `robots.txt`.
-    fn page(answer: Answer) -> Self {
-        Self::start(move |path| if path == "/robots.txt" { Answer::html("").missing() } else { answer.clone() })
+    fn page(answer: Response) -> Self {
+        Self::start(move |path| if path == "/robots.txt" { Response::text(404, "") } else { answer.clone() })
     }
 
     fn base(&self) -> BaseUrl {
-        format!("http://{}", self.address).parse().unwrap()
+        format!("http://{}", self.0.address()).parse().unwrap()
     }
 
     fn url(&self, path: &str) -> WebUrl {
-        format!("http://{}{path}", self.address).parse().unwrap()
+        format!("http://{}{path}", self.0.address()).parse().unwrap()
     }
 
     fn lines(&self) -> Vec<String> {
-        self.requests.lock().unwrap().iter().map(|request| request.line.clone()).collect()
+        self.0.requests().iter().map(line).collect()
     }
 
     fn first(&self) -> Request {
-        self.requests.lock().unwrap()[0].clone()
+        self.0.requests().remove(0)
     }
 
     /// Returns a fetcher that may ask this server, and no other machine around here.
@@ -119,54 +72,13 @@ impl Server {
     }
 
     fn fetcher_with(&self, options: &FetchOptions) -> Fetcher {
-        let allowed_hosts = vec![self.address.to_string().parse().unwrap()];
+        let allowed_hosts = vec![self.0.address().to_string().parse().unwrap()];
         Fetcher::new(FetchOptions { allowed_hosts, ..options.clone() }, Arc::new(ManualClock::at(Moment(7)))).unwrap()
     }
 }
 
-impl Answer {
-    fn missing(self) -> Self {
-        Self::with(404, "", self.bytes)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees that it is over.
-        let _ = TcpStream::connect(self.address);
-        if let Some(listening) = self.listening.take() {
-            let _ = listening.join();
-        }
-    }
-}
-
-fn serve(stream: TcpStream, script: &Script, log: &Mutex<Vec<Request>>) -> std::io::Result<Option<TcpStream>> {
-    let mut reader = BufReader::new(&stream);
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(None);
-        }
-        match line.trim_end() {
-            "" => break,
-            line => lines.push(line.to_owned()),
-        }
-    }
-    let pairs = lines[1..].iter().filter_map(|line| line.split_once(':'));
-    let headers: BTreeMap<_, _> =
-        pairs.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-    let mut body = Vec::new();
-    reader.take(length).read_to_end(&mut body)?;
-    let line = lines[0].trim_end_matches(" HTTP/1.1").to_owned();
-    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-    let body = serde_json::from_slice(&body).unwrap_or_default();
-    log.lock().unwrap().push(Request { line, headers, body });
-    let answer = script(&path);
-    (&stream).write_all(&answer.bytes)?;
-    Ok(answer.hangs.then_some(stream))
+fn line(request: &Request) -> String {
+    format!("{} {}", request.method, request.path)
 }
 
 fn key() -> Secret {
@@ -202,7 +114,7 @@ async fn exchange(engine: usize, reply: &Value) -> (Request, Result<Vec<WebHit>,
 }
 
 async fn exchange_text(engine: usize, reply: &str) -> (Request, Result<Vec<WebHit>, WebError>) {
-    let answer = Answer::new(200, "application/json", reply);
+    let answer = Response::text(200, reply);
     let server = Server::start(move |_| answer.clone());
     let hits = engines(&server.base())[engine].search(&query("beds & valves")).await;
     (server.first(), hits)
@@ -226,7 +138,7 @@ async fn searxng_is_asked_and_read() {
         { "url": "https://d.example/x", "content": "No title.", "publishedDate": null },
     ] });
     let (request, hits) = exchange(0, &reply).await;
-    assert_eq!(request.line, "GET /search?q=beds+%26+valves&format=json");
+    assert_eq!(line(&request), "GET /search?q=beds+%26+valves&format=json");
     assert!(request.headers["user-agent"].starts_with("dr/"));
     let hits = hits.unwrap();
     let expected = [
@@ -244,14 +156,14 @@ async fn tavily_is_asked_and_read() {
     ] });
     let (request, hits) = exchange(1, &reply).await;
     assert_eq!(
-        (request.line.as_str(), request.headers["authorization"].as_str()),
+        (line(&request).as_str(), request.headers["authorization"].as_str()),
         ("POST /search", "Bearer tok-very-secret")
     );
     let expected = json!({
         "query": "beds & valves", "max_results": 5, "search_depth": "basic", "include_answer": false,
         "start_date": "2026-01-02", "end_date": "2026-02-03",
     });
-    assert_eq!(request.body, expected);
+    assert_eq!(request.json, expected);
     assert_eq!(shown(&hits.unwrap()), [("https://a.example/", "A", "Valves.", None)]);
 }
 
@@ -264,7 +176,7 @@ async fn brave_is_asked_and_read() {
     let expected =
         "GET /res/v1/web/search?q=beds+%26+valves&count=5&text_decorations=false&freshness=2026-01-02to2026-02-03";
     assert_eq!(
-        (request.line.as_str(), request.headers["x-subscription-token"].as_str()),
+        (line(&request).as_str(), request.headers["x-subscription-token"].as_str()),
         (expected, "tok-very-secret")
     );
     let expected = [("https://a.example/", "A", "Valves & beds", Some("2026-01-05T10:00:00"))];
@@ -279,13 +191,13 @@ async fn exa_is_asked_and_read() {
         { "url": "https://b.example/", "title": "B", "text": "The beginning." },
     ] });
     let (request, hits) = exchange(3, &reply).await;
-    assert_eq!((request.line.as_str(), request.headers["x-api-key"].as_str()), ("POST /search", "tok-very-secret"));
+    assert_eq!((line(&request).as_str(), request.headers["x-api-key"].as_str()), ("POST /search", "tok-very-secret"));
     let expected = json!({
         "query": "beds & valves", "numResults": 5,
         "contents": { "highlights": true, "text": { "maxCharacters": 1000 } },
         "startPublishedDate": "2026-01-02T00:00:00.000Z", "endPublishedDate": "2026-02-03T23:59:59.999Z",
     });
-    assert_eq!(request.body, expected);
+    assert_eq!(request.json, expected);
     let expected = [
         ("https://a.example/", "A", "Valves. … Beds.", Some("2026-01-05T10:00:00.000Z")),
         ("https://b.example/", "B", "The beginning.", None),
@@ -301,7 +213,7 @@ async fn wikipedia_is_asked_and_read() {
         { "id": 2, "key": "", "title": "No key" }, "no entry",
     ] });
     let (request, hits) = exchange(4, &reply).await;
-    assert_eq!(request.line, "GET /w/rest.php/v1/search/page?q=beds+%26+valves&limit=5");
+    assert_eq!(line(&request), "GET /w/rest.php/v1/search/page?q=beds+%26+valves&limit=5");
     assert!(request.headers["user-agent"].ends_with(" (mailto:ada@example.org)"));
     let hits = hits.unwrap();
     let [hit] = &hits[..] else { panic!("{hits:?}") };
@@ -320,7 +232,7 @@ async fn arxiv_is_asked_and_read() {
     let (request, hits) = exchange_text(5, reply).await;
     let expected = "GET /api/query?search_query=%28all%3Abeds+OR+all%3Avalves%29+AND+submittedDate%3A%5B202601020000+TO+\
                     202602032359%5D&max_results=5&sortBy=relevance";
-    assert_eq!(request.line, expected);
+    assert_eq!(line(&request), expected);
     let title = "On valves. Ada Lovelace, arXiv, 2026, doi:10.1/v";
     let expected = [("https://arxiv.org/abs/2401.00001v2", title, "Valves < beds.", Some("2026-01-05T17:00:00Z"))];
     assert_eq!(shown(&hits.unwrap()), expected);
@@ -339,8 +251,8 @@ async fn openalex_is_asked_and_read() {
         "abstract_inverted_index": { "open": [1], "Valves": [0], "often.": [2] },
     }, { "display_name": null }, { "display_name": "Closed", "doi": "https://doi.org/10.1/c", "best_oa_location": null } ] });
     let (request, hits) = exchange(6, &reply).await;
-    assert!(request.line.starts_with("GET /works?search=beds+%26+valves&per_page=5&select="), "{}", request.line);
-    assert!(request.line.ends_with("&filter=from_publication_date%3A2026-01-02%2Cto_publication_date%3A2026-02-03"));
+    assert!(line(&request).starts_with("GET /works?search=beds+%26+valves&per_page=5&select="), "{}", line(&request));
+    assert!(line(&request).ends_with("&filter=from_publication_date%3A2026-01-02%2Cto_publication_date%3A2026-02-03"));
     assert_eq!(request.headers["authorization"], "Bearer tok-very-secret");
     let title = "On valves. Ada Lovelace, Memoirs, 2026, doi:10.1/v";
     let expected = [
@@ -358,9 +270,9 @@ async fn crossref_is_asked_and_read() {
         "issued": { "date-parts": [[2026, 1, 5]] }, "abstract": "<jats:p>Valves &amp; beds.</jats:p>",
     }, { "DOI": "10.1/n" }, { "DOI": "10.1/y", "title": ["Year"], "issued": { "date-parts": [[null]] } } ] } });
     let (request, hits) = exchange(7, &reply).await;
-    assert!(request.line.starts_with("GET /works?query=beds+%26+valves&rows=5&select="), "{}", request.line);
+    assert!(line(&request).starts_with("GET /works?query=beds+%26+valves&rows=5&select="), "{}", line(&request));
     let expected = "&filter=from-pub-date%3A2026-01-02%2Cuntil-pub-date%3A2026-02-03&mailto=ada%40example.org";
-    assert!(request.line.ends_with(expected), "{}", request.line);
+    assert!(line(&request).ends_with(expected), "{}", line(&request));
     let title = "On valves. Ada Lovelace, The Valve Group, Memoirs, 2026, doi:10.1/v";
     let expected = [
         ("https://doi.org/10.1/v", title, "Valves & beds.", Some("2026-01-05")),
@@ -379,7 +291,7 @@ async fn europe_pmc_is_asked_and_read() {
     let (request, hits) = exchange(8, &reply).await;
     let expected = "GET /europepmc/webservices/rest/search?query=beds+valves+AND+%28FIRST_PDATE%3A%5B2026-01-02+TO+\
                     2026-02-03%5D%29&format=json&resultType=core&pageSize=5";
-    assert_eq!(request.line, expected);
+    assert_eq!(line(&request), expected);
     let title = "On valves. Lovelace A, Babbage C, Memoirs, 2026, doi:10.1/v";
     let expected = [
         ("https://doi.org/10.1/v", title, "AimValves.", Some("2026-01-05")),
@@ -394,7 +306,7 @@ async fn several_engines_are_merged_by_page_and_place_and_one_that_fails_is_note
     let list = |urls: &[&str]| json!({ "valves": urls.iter().map(|url| hit(url)).collect::<Vec<_>>() });
     let folder = tempfile::tempdir().unwrap();
     let fixture = |urls: &[&str]| -> Arc<dyn SearchProvider> { Arc::new(FixtureProvider::read(&list(urls)).unwrap()) };
-    let server = Server::start(|_| Answer::json(403, &json!({ "error": "no" })));
+    let server = Server::start(|_| Response::json(403, &json!({ "error": "no" })));
     let down = || -> Arc<dyn SearchProvider> { Arc::new(set_up(SearchEngine::Wikipedia, server.base())) };
     let source = |providers| {
         let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
@@ -457,7 +369,7 @@ async fn engine_that_is_down_beside_another_is_not_asked_after_three_searches() 
     let counted = Arc::clone(&asked);
     let server = Server::start(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
-        Answer::json(403, &json!({ "error": "no" }))
+        Response::json(403, &json!({ "error": "no" }))
     });
     let providers: Vec<Arc<dyn SearchProvider>> =
         vec![Arc::new(FixtureProvider::read(&hits).unwrap()), Arc::new(set_up(SearchEngine::Wikipedia, server.base()))];
@@ -478,47 +390,46 @@ async fn engine_that_is_down_beside_another_is_not_asked_after_three_searches() 
 async fn failure_of_an_engine_says_what_can_be_done_and_never_the_key() {
     let said = json!({ "detail": { "error": "bad key tok-very-secret" } }).to_string();
     let seconds = |seconds| Some(Duration::from_secs(seconds));
-    for (status, headers, body, is_expected) in [
+    let elsewhere = "https://elsewhere.example/?k=tok-very-secret";
+    for (answer, is_expected) in [
         (
-            429,
-            "Retry-After: 7\r\n",
-            said.as_str(),
+            busy(429, &said),
             (|error, wait| matches!(error, WebError::RateLimited { retry_after, .. } if retry_after == wait))
                 as fn(WebError, Option<Duration>) -> bool,
         ),
         (
-            500,
-            "Retry-After: 7\r\n",
-            said.as_str(),
+            busy(500, &said),
             |error, wait| matches!(error, WebError::Transient { retry_after, .. } if retry_after == wait),
         ),
         (
-            502,
-            "Retry-After: 7\r\n",
-            "<html>Bad gateway</html>",
+            busy(502, "<html>Bad gateway</html>"),
             |error, _| matches!(&error, WebError::Transient { reason, .. } if reason == "status 502"),
         ),
-        (402, "", "{}", |error, _| matches!(error, WebError::Quota { .. })),
-        (432, "", "{}", |error, _| matches!(error, WebError::Quota { .. })),
-        (429, "", "{\"error\":\"monthly quota reached\"}", |error, _| matches!(error, WebError::Quota { .. })),
-        (400, "", said.as_str(), |error, _| matches!(error, WebError::BadQuery { .. })),
-        (404, "", said.as_str(), |error, _| matches!(error, WebError::Refused { .. })),
-        (301, "Location: https://elsewhere.example/?k=tok-very-secret\r\n", "", |error, _| {
-            matches!(error, WebError::Refused { .. })
+        (Response::text(402, "{}"), |error, _| matches!(error, WebError::Quota { .. })),
+        (Response::text(432, "{}"), |error, _| matches!(error, WebError::Quota { .. })),
+        (Response::text(429, "{\"error\":\"monthly quota reached\"}"), |error, _| {
+            matches!(error, WebError::Quota { .. })
         }),
-        (200, "", "<html>Sign in, tok-very-secret</html>", |error, _| matches!(error, WebError::BadReply { .. })),
-        (200, "", "{\"results\": {\"a\": 1}, \"web\": []}", |error, _| matches!(error, WebError::BadReply { .. })),
-        (200, "", "[]", |error, _| matches!(error, WebError::BadReply { .. })),
+        (Response::text(400, &said), |error, _| matches!(error, WebError::BadQuery { .. })),
+        (Response::text(404, &said), |error, _| matches!(error, WebError::Refused { .. })),
+        (redirect(elsewhere).with_status(301), |error, _| matches!(error, WebError::Refused { .. })),
+        (Response::text(200, "<html>Sign in, tok-very-secret</html>"), |error, _| {
+            matches!(error, WebError::BadReply { .. })
+        }),
+        (Response::text(200, "{\"results\": {\"a\": 1}, \"web\": []}"), |error, _| {
+            matches!(error, WebError::BadReply { .. })
+        }),
+        (Response::text(200, "[]"), |error, _| matches!(error, WebError::BadReply { .. })),
     ] {
-        let answer = Answer::with(status, headers, body);
-        let server = Server::start(move |_| answer.clone());
+        let said = answer.clone();
+        let server = Server::start(move |_| said.clone());
         for engine in engines(&server.base()) {
             let error = engine.search(&query("beds")).await.unwrap_err();
             let text = format!("{error} {error:?} {:?}", error.hint());
             // An engine that has no key was not given this one.
             assert!(!has_key(&*engine) || !text.contains("very-secret"), "{text}");
             assert!(text.len() < 1_000 && !text.contains("<html>"), "{text}");
-            assert!(is_expected(error, seconds(7)), "{} {status}: {text}", engine.name());
+            assert!(is_expected(error, seconds(7)), "{} {answer:?}: {text}", engine.name());
         }
         assert_eq!(server.lines().len(), engines(&server.base()).len(), "each is asked once");
     }
@@ -526,7 +437,7 @@ async fn failure_of_an_engine_says_what_can_be_done_and_never_the_key() {
 
 #[tokio::test]
 async fn key_that_is_not_taken_is_told_from_an_engine_that_answers_no_programs() {
-    let server = Server::start(|_| Answer::json(403, &json!({ "error": "no" })));
+    let server = Server::start(|_| Response::json(403, &json!({ "error": "no" })));
     for engine in engines(&server.base()) {
         let error = engine.search(&query("beds")).await.unwrap_err();
         if engine.name() == "searxng" {
@@ -538,9 +449,8 @@ async fn key_that_is_not_taken_is_told_from_an_engine_that_answers_no_programs()
 
 #[tokio::test]
 async fn answer_that_is_too_large_or_breaks_off_is_no_answer() {
-    let large = Answer::new(200, "application/json", format!("\"{}\"", "a".repeat(5 << 20)));
-    let mut broken = Answer::new(200, "application/json", "{\"results\": []}");
-    broken.bytes.truncate(broken.bytes.len() - 3);
+    let large = answer(200, "application/json", format!("\"{}\"", "a".repeat(5 << 20)));
+    let broken = Response::Truncated { body: "{\"results\": []".into() };
     for (answer, is_bad) in [(large, true), (broken, false)] {
         let server = Server::start(move |_| answer.clone());
         let error = engines(&server.base())[0].search(&query("beds")).await.unwrap_err();
@@ -563,9 +473,9 @@ async fn search_is_repeated_while_that_can_help_and_leaves_out_other_days() {
             hit("https://b.example/", "soon"),
         ];
         match *count {
-            1 => Answer::with(429, "Retry-After: 7\r\n", ""),
-            2 => Answer::with(503, "", ""),
-            _ => Answer::json(200, &json!({ "results": hits })),
+            1 => busy(429, ""),
+            2 => Response::text(503, ""),
+            _ => Response::json(200, &json!({ "results": hits })),
         }
     });
     let clock = ManualClock::at(Moment(0));
@@ -574,7 +484,7 @@ async fn search_is_repeated_while_that_can_help_and_leaves_out_other_days() {
     assert_eq!(hits.iter().map(|hit| hit.url.host()).collect::<Vec<_>>(), ["a.example", "b.example"]);
     assert_eq!(clock.now(), Moment(9_000));
 
-    let server = Server::start(|_| Answer::with(401, "", ""));
+    let server = Server::start(|_| Response::text(401, ""));
     let engine = set_up(SearchEngine::Tavily, server.base());
     search_patiently(&engine, &query("beds"), &clock, || 1.0).await.unwrap_err();
     assert_eq!((server.lines().len(), clock.now()), (1, Moment(9_000)));
@@ -586,15 +496,11 @@ async fn page_of_a_busy_server_is_asked_for_once_more_when_the_server_says() {
         let count = Arc::new(Mutex::new(0));
         Server::start(move |path| {
             if path == "/robots.txt" {
-                return Answer::html("").missing();
+                return Response::text(404, "");
             }
             let mut count = count.lock().unwrap();
             *count += 1;
-            if always || *count == 1 {
-                Answer::with(503, "Retry-After: 7\r\n", "")
-            } else {
-                Answer::html("<title>Beds</title><p>Valves open at six.</p>")
-            }
+            if always || *count == 1 { busy(503, "") } else { html("<title>Beds</title><p>Valves open at six.</p>") }
         })
     };
     let recovers = server(false);
@@ -609,7 +515,7 @@ async fn page_of_a_busy_server_is_asked_for_once_more_when_the_server_says() {
 
 #[tokio::test]
 async fn page_is_fetched_as_text() {
-    let server = Server::page(Answer::html("<title>Beds</title><p>Valves open at six.</p>"));
+    let server = Server::page(html("<title>Beds</title><p>Valves open at six.</p>"));
     let page = server.fetcher().fetch(&server.url("/a/?utm_source=x#top")).await.unwrap();
     assert_eq!((page.title.as_str(), page.text.as_str()), ("Beds", "Valves open at six."));
     assert_eq!((page.content_type.as_str(), page.fetched_at), ("text/html", Moment(7)));
@@ -625,9 +531,9 @@ async fn page_is_fetched_as_text() {
 
 #[tokio::test]
 async fn page_on_this_machine_is_refused_by_number_and_by_name() {
-    let server = Server::page(Answer::html("<p>secret</p>"));
+    let server = Server::page(html("<p>secret</p>"));
     let fetcher = Fetcher::new(FetchOptions::default(), Arc::new(ManualClock::default())).unwrap();
-    let port = server.address.port();
+    let port = server.0.address().port();
     for host in ["127.0.0.1", "localhost", "LOCALHOST", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0"] {
         let error = fetcher.fetch(&format!("http://{host}:{port}/").parse().unwrap()).await.unwrap_err();
         assert!(matches!(&error, FetchError::Closed { .. }), "{host}: {error}");
@@ -637,18 +543,18 @@ async fn page_on_this_machine_is_refused_by_number_and_by_name() {
 
 #[tokio::test]
 async fn name_that_was_allowed_is_fetched() {
-    let server = Server::page(Answer::html("<p>Beds.</p>"));
-    let allowed = format!("localhost:{}", server.address.port());
+    let server = Server::page(html("<p>Beds.</p>"));
+    let allowed = format!("localhost:{}", server.0.address().port());
     let options = FetchOptions { allowed_hosts: vec![allowed.parse().unwrap()], ..FetchOptions::default() };
     let fetcher = Fetcher::new(options, Arc::new(ManualClock::default())).unwrap();
     assert_eq!(fetcher.fetch(&format!("http://{allowed}/").parse().unwrap()).await.unwrap().text, "Beds.");
-    let other = format!("http://localhost:{}/", if server.address.port() == 80 { 81 } else { 80 });
+    let other = format!("http://localhost:{}/", if server.0.address().port() == 80 { 81 } else { 80 });
     assert!(matches!(fetcher.fetch(&other.parse().unwrap()).await, Err(FetchError::Closed { .. })));
 }
 
 #[tokio::test]
 async fn redirect_is_followed_where_it_may_lead_and_nowhere_else() {
-    let inner = Server::page(Answer::html("<p>secret</p>"));
+    let inner = Server::page(html("<p>secret</p>"));
     let inside = inner.url("/").to_string();
     for (target, expected) in [
         (inside.as_str(), FetchError::Closed { host: "127.0.0.1".into() }),
@@ -661,16 +567,16 @@ async fn redirect_is_followed_where_it_may_lead_and_nowhere_else() {
         ("http://[", FetchError::BadRedirect(ParseWebUrlError::NotAnAddress)),
         ("/loop", FetchError::TooManyRedirects),
     ] {
-        let server = Server::page(Answer::redirect(target));
+        let server = Server::page(redirect(target));
         assert_eq!(server.fetcher().fetch(&server.url("/a")).await.unwrap_err(), expected, "{target}");
         assert!(server.lines().len() <= 7, "{target}");
     }
     assert_eq!(inner.lines(), [""; 0]);
 
     let server = Server::start(|path| match path {
-        "/robots.txt" => Answer::with(404, "", ""),
-        "/a" => Answer::redirect("b?x=1"),
-        _ => Answer::html("<p>Here.</p>"),
+        "/robots.txt" => Response::text(404, ""),
+        "/a" => redirect("b?x=1"),
+        _ => html("<p>Here.</p>"),
     });
     let page = server.fetcher().fetch(&server.url("/a")).await.unwrap();
     assert_eq!((page.requested, page.url), (server.url("/a"), server.url("/b?x=1")));
@@ -679,9 +585,9 @@ async fn redirect_is_followed_where_it_may_lead_and_nowhere_else() {
 #[tokio::test]
 async fn owner_of_a_site_is_asked_once_and_obeyed() {
     let server = Server::start(|path| match path {
-        "/robots.txt" => Answer::new(200, "text/plain", "user-agent: *\ndisallow: /private"),
-        "/a" => Answer::redirect("/private/b"),
-        _ => Answer::html("<p>Open.</p>"),
+        "/robots.txt" => answer(200, "text/plain", "user-agent: *\ndisallow: /private"),
+        "/a" => redirect("/private/b"),
+        _ => html("<p>Open.</p>"),
     });
     let fetcher = server.fetcher();
     let origin = server.url("/").origin();
@@ -696,10 +602,10 @@ async fn owner_of_a_site_is_asked_once_and_obeyed() {
 #[tokio::test]
 async fn site_that_cannot_be_asked_is_left_alone() {
     for answer in [
-        Answer::with(503, "", ""),
-        Answer::with(429, "", ""),
-        Answer { bytes: Vec::new(), hangs: false },
-        Answer::new(200, "text/plain", "#".repeat(600 << 10)),
+        Response::text(503, ""),
+        Response::text(429, ""),
+        Response::Drop,
+        answer(200, "text/plain", "#".repeat(600 << 10)),
     ] {
         let server = Server::start(move |_| answer.clone());
         let fetcher = server.fetcher();
@@ -719,19 +625,16 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn page_is_decompressed_only_up_to_the_size_limit() {
-    let gzip = "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n";
+    let encoded = |with: &str, body: &[u8]| answer(200, "text/plain", body).with_header("Content-Encoding", with);
     let bomb = packed(&vec![b'a'; 64 << 20]);
     assert!(bomb.len() < 100 << 10);
     let max_bytes = FetchOptions::default().max_bytes;
     for (answer, expected) in [
-        (Answer::with(200, gzip, packed(b"Valves open.")), Ok("Valves open.")),
-        (Answer::with(200, gzip, bomb), Err(FetchError::TooLarge { max_bytes })),
-        (Answer::with(200, gzip, b"no gzip"), Err(FetchError::Packed { found: "gzip".into() })),
-        (
-            Answer::with(200, "Content-Type: text/plain\r\nContent-Encoding: br\r\n", b"x"),
-            Err(FetchError::Packed { found: "br".into() }),
-        ),
-        (Answer::new(200, "text/plain", vec![b'a'; max_bytes + 1]), Err(FetchError::TooLarge { max_bytes })),
+        (encoded("gzip", &packed(b"Valves open.")), Ok("Valves open.")),
+        (encoded("gzip", &bomb), Err(FetchError::TooLarge { max_bytes })),
+        (encoded("gzip", b"no gzip"), Err(FetchError::Packed { found: "gzip".into() })),
+        (encoded("br", b"x"), Err(FetchError::Packed { found: "br".into() })),
+        (answer(200, "text/plain", vec![b'a'; max_bytes + 1]), Err(FetchError::TooLarge { max_bytes })),
     ] {
         let server = Server::page(answer);
         let page = server.fetcher().fetch(&server.url("/")).await;
@@ -742,13 +645,11 @@ async fn page_is_decompressed_only_up_to_the_size_limit() {
 
 #[tokio::test]
 async fn page_that_never_ends_is_given_up() {
-    let mut hanging = Answer::html("<p>Beginning …</p>");
-    hanging.bytes.pop();
-    hanging.hangs = true;
-    let silent = Answer { bytes: Vec::new(), hangs: true };
-    for answer in [hanging, silent] {
+    let headers = vec![("Content-Type", "text/html; charset=utf-8".to_owned())];
+    let slow = Response::Drip { headers, body: "<p>Beginning …</p>".into(), pause: Duration::from_millis(100) };
+    for answer in [slow, Response::Hang] {
         let server = Server::page(answer);
-        let allowed_hosts = vec![server.address.to_string().parse().unwrap()];
+        let allowed_hosts = vec![server.0.address().to_string().parse().unwrap()];
         let options = FetchOptions { timeout: Duration::from_millis(300), allowed_hosts, ..FetchOptions::default() };
         let fetcher = Fetcher::new(options, Arc::new(SystemClock)).unwrap();
         let error = fetcher.fetch(&server.url("/")).await.unwrap_err();
@@ -781,12 +682,12 @@ async fn page_is_read_as_what_it_is_or_refused() {
         ("text/plain", b"a\0b", refused("application/octet-stream")),
         ("text/html", b"<script>x</script>", Err(FetchError::Empty)),
     ] {
-        let server = Server::page(Answer::new(200, content_type, body));
+        let server = Server::page(answer(200, content_type, body));
         let page = server.fetcher().fetch(&server.url("/")).await;
         let found = page.as_ref().map(|page| (page.text.as_str(), page.content_type.as_str()));
         assert_eq!(found, expected.as_ref().map(|found| *found), "{content_type}: {body:?}");
     }
-    let server = Server::page(Answer::new(404, "text/html", "<p>not here</p>"));
+    let server = Server::page(answer(404, "text/html", "<p>not here</p>"));
     assert_eq!(
         server.fetcher().fetch(&server.url("/")).await.unwrap_err(),
         FetchError::Status { status: 404, retry_after: None }
@@ -801,7 +702,7 @@ struct Web {
 }
 
 fn web() -> Web {
-    let server = Server::page(Answer::html("<title>Beds</title><p>Valves open at six.</p><p>They close at nine.</p>"));
+    let server = Server::page(html("<title>Beds</title><p>Valves open at six.</p><p>They close at nine.</p>"));
     let site = server.url("/beds").to_string();
     let hit = |url: &str, snippet: &str| json!({ "url": url, "title": "Beds", "snippet": snippet });
     let hits = json!({ "when do the valves open": [

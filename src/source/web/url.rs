@@ -34,7 +34,6 @@ pub(crate) enum ParseWebUrlError {
     /// A scheme other than `http` and `https`.
     #[error("address is neither `http` nor `https`")]
     WrongScheme,
-    /// A user name or a password.
     #[error("address has a user name or a password")]
     HasUser,
 }
@@ -45,7 +44,6 @@ impl WebUrl {
         self.0.as_str()
     }
 
-    /// Returns the parsed address.
     pub(super) fn url(&self) -> &Url {
         &self.0
     }

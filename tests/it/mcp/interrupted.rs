@@ -1,10 +1,9 @@
 use std::time::{Duration, Instant};
 
-use rmcp::model::{CallToolRequestParams, ClientRequest, Request};
-use rmcp::service::{ClientLifecycleMode, PeerRequestOptions};
+use rmcp::service::ClientLifecycleMode;
 use serde_json::{Value, json};
 
-use super::{HttpServer, PATIENCE, QUESTION, Server, done, eras, hanging, runs, world_at};
+use super::{HttpServer, PATIENCE, QUESTION, Server, begun, done, eras, hanging, is_asked, refused, session};
 use crate::common::{World, block_on};
 use crate::model_server::ModelServer;
 use crate::run::kills::send;
@@ -14,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 
 /// Returns whether the newest run was stopped in order: no process works on it, and it can be resumed.
 fn was_stopped(world: &World) -> bool {
-    let runs = runs(world);
+    let runs = world.runs();
     runs.len() == 1 && ["cancelled", "open"].contains(&runs[0]["state"].as_str().unwrap())
 }
 
@@ -23,16 +22,12 @@ fn ended_in_the_middle(
     tool: &'static str,
     end: impl AsyncFnOnce(&mut Server, rmcp::service::RunningService<rmcp::RoleClient, ()>),
 ) -> (World, ModelServer, Option<i32>) {
-    let (model, asked) = hanging();
-    let world = world_at(&model);
+    let (model, asked, world) = hanging();
     let exit = block_on(async {
         let mut server = Server::start(&world, &[]);
         let client = server.connect((), ClientLifecycleMode::Initialize).await;
-        let args = json!({ "question": QUESTION }).as_object().unwrap().clone();
-        let request = CallToolRequestParams::new(tool).with_arguments(args);
-        let request = ClientRequest::CallToolRequest(Request::new(request));
-        let sent = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
-        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
+        let sent = begun(&client, tool, json!({ "question": QUESTION })).await;
+        is_asked(asked).await;
         let started = Instant::now();
         end(&mut server, client).await;
         drop(sent);
@@ -50,7 +45,7 @@ fn end_of_input_in_the_middle_of_a_question_stops_its_run_in_order() {
             client.cancel().await.unwrap();
         });
         assert_eq!(exit, Some(0), "{tool}");
-        assert!(was_stopped(&world), "{tool}: {:?}", runs(&world));
+        assert!(was_stopped(&world), "{tool}: {:?}", world.runs());
     }
 }
 
@@ -62,27 +57,23 @@ fn signal_in_the_middle_of_a_question_stops_its_run_in_order() {
             drop(client);
         });
         assert_eq!(exit, Some(0), "{signal}");
-        assert!(was_stopped(&world), "{signal}: {:?}", runs(&world));
+        assert!(was_stopped(&world), "{signal}: {:?}", world.runs());
     }
 }
 
 #[test]
 fn http_client_that_goes_away_in_the_middle_of_a_question_stops_its_run() {
-    let (model, asked) = hanging();
-    let world = world_at(&model);
+    let (_model, asked, world) = hanging();
     let mut server = HttpServer::start(&world, &["127.0.0.1:0"]);
     block_on(async {
         let client = super::http::connect(&server, None, eras()[1].clone()).await;
-        let args = json!({ "question": QUESTION }).as_object().unwrap().clone();
-        let request =
-            ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("ask").with_arguments(args)));
-        let sent = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
-        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
+        let sent = begun(&client, "ask", json!({ "question": QUESTION })).await;
+        is_asked(asked).await;
         drop(sent);
         client.cancel().await.unwrap();
         let started = Instant::now();
         while !was_stopped(&world) {
-            assert!(started.elapsed() < PATIENCE, "{:?}", runs(&world));
+            assert!(started.elapsed() < PATIENCE, "{:?}", world.runs());
         }
     });
     send("TERM", &server.child);
@@ -91,38 +82,31 @@ fn http_client_that_goes_away_in_the_middle_of_a_question_stops_its_run() {
 
 #[test]
 fn signal_in_the_middle_of_a_question_over_http_stops_its_run_in_order() {
-    let (model, asked) = hanging();
-    let world = world_at(&model);
+    let (_model, asked, world) = hanging();
     let mut server = HttpServer::start(&world, &["127.0.0.1:0"]);
     block_on(async {
         let client = super::http::connect(&server, None, ClientLifecycleMode::Initialize).await;
         done(&client, "research_start", json!({ "question": QUESTION })).await;
-        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
+        is_asked(asked).await;
         send("TERM", &server.child);
         let started = Instant::now();
         assert_eq!(server.child.wait().unwrap().code(), Some(0));
         assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
     });
-    assert!(was_stopped(&world), "{:?}", runs(&world));
+    assert!(was_stopped(&world), "{:?}", world.runs());
 }
 
 #[test]
 fn cancelled_request_stops_its_run_and_not_the_server() {
     for era in eras() {
-        let (model, asked) = hanging();
-        let world = world_at(&model);
+        let (_model, asked, world) = hanging();
         block_on(async {
             let mut server = Server::start(&world, &[]);
             let client = server.connect((), era).await;
-            let args = json!({ "question": QUESTION }).as_object().unwrap().clone();
-            let request = CallToolRequestParams::new("ask").with_arguments(args);
-            let request = ClientRequest::CallToolRequest(Request::new(request));
-            let sent = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
-            tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked"))
-                .await
-                .unwrap();
+            let sent = begun(&client, "ask", json!({ "question": QUESTION })).await;
+            is_asked(asked).await;
             sent.cancel(Some("no longer wanted".to_owned())).await.unwrap();
-            let run = runs(&world)[0]["id"].clone();
+            let run = world.runs()[0]["id"].clone();
             let started = Instant::now();
             let state = loop {
                 let status = done(&client, "research_status", json!({ "run_id": run })).await;
@@ -135,26 +119,22 @@ fn cancelled_request_stops_its_run_and_not_the_server() {
             client.cancel().await.unwrap();
             assert_eq!(server.ended(), Some(0));
         });
-        assert!(was_stopped(&world), "{:?}", runs(&world));
+        assert!(was_stopped(&world), "{:?}", world.runs());
     }
 }
 
 #[test]
 fn run_in_the_background_is_cancelled_by_its_id() {
-    let (model, asked) = hanging();
-    let world = world_at(&model);
-    block_on(async {
-        let mut server = Server::start(&world, &[]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
-        let run = done(&client, "research_start", json!({ "question": QUESTION })).await["run_id"].clone();
-        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
-        let told = super::refused(&client, "research_result", json!({ "run_id": run })).await;
+    let (_model, asked, world) = hanging();
+    session(&world, &[], async |client| {
+        let run = done(client, "research_start", json!({ "question": QUESTION })).await["run_id"].clone();
+        is_asked(asked).await;
+        let told = refused(client, "research_result", json!({ "run_id": run })).await;
         assert!(told.contains("is being worked on"), "{told}");
-        let status = done(&client, "research_cancel", json!({ "run_id": run })).await;
+        let status = done(client, "research_cancel", json!({ "run_id": run })).await;
         assert_ne!(status["state"], "running", "{status}");
-        let result = done(&client, "research_result", json!({ "run_id": run })).await;
+        let result = done(client, "research_result", json!({ "run_id": run })).await;
         assert_eq!((&result["stop_reason"], &result["resumable"]), (&json!("cancelled"), &json!(true)), "{result}");
-        client.cancel().await.unwrap();
     });
     assert!(was_stopped(&world));
     let resumed = world.dr(["resume", "--offline"]);
@@ -163,19 +143,16 @@ fn run_in_the_background_is_cancelled_by_its_id() {
 
 #[test]
 fn run_that_was_stopped_is_resumed_with_its_limits_or_with_higher_ones_up_to_those_of_the_server() {
-    let (model, asked) = hanging();
-    let world = world_at(&model);
+    let (_model, asked, world) = hanging();
     let asked = &asked;
-    block_on(async {
-        let mut server = Server::start(&world, &["--max-tokens", "90000"]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+    session(&world, &["--max-tokens", "90000"], async |client| {
         let is_asked = || tokio::task::block_in_place(|| asked.recv_timeout(PATIENCE).expect("the model is asked"));
         let args = json!({ "question": QUESTION, "max_tokens": 50_000, "max_rounds": 2, "max_seconds": 60 });
-        let run = done(&client, "research_start", args).await["run_id"].clone();
+        let run = done(client, "research_start", args).await["run_id"].clone();
         is_asked();
-        let told = super::refused(&client, "research_resume", json!({ "run_id": run })).await;
+        let told = refused(client, "research_resume", json!({ "run_id": run })).await;
         assert!(told.contains("is being worked on"), "{told}");
-        done(&client, "research_cancel", json!({ "run_id": run })).await;
+        done(client, "research_cancel", json!({ "run_id": run })).await;
 
         for (more, said) in [
             (json!({ "max_tokens": 90_001 }), "`max_tokens` is 90001, and the limit is 90000"),
@@ -187,7 +164,7 @@ fn run_that_was_stopped_is_resumed_with_its_limits_or_with_higher_ones_up_to_tho
         ] {
             let mut args = more.as_object().unwrap().clone();
             args.insert("run_id".into(), run.clone());
-            let told = super::refused(&client, "research_resume", json!(args)).await;
+            let told = refused(client, "research_resume", json!(args)).await;
             assert!(told.contains(said), "{told}");
         }
         let limits = || {
@@ -201,31 +178,29 @@ fn run_that_was_stopped_is_resumed_with_its_limits_or_with_higher_ones_up_to_tho
             (json!({ "run_id": run, "max_tokens": 60_000, "max_rounds": 1 }), (60_000, 2, 60)),
             (json!({ "run_id": run, "max_seconds": 3_600 }), (60_000, 2, 3_600)),
         ] {
-            assert_eq!(done(&client, "research_resume", args).await["run_id"], run);
+            assert_eq!(done(client, "research_resume", args).await["run_id"], run);
             is_asked();
-            assert_eq!(done(&client, "research_status", json!({ "run_id": run })).await["state"], "running");
+            assert_eq!(done(client, "research_status", json!({ "run_id": run })).await["state"], "running");
             assert_eq!(limits(), expected);
-            done(&client, "research_cancel", json!({ "run_id": run })).await;
+            done(client, "research_cancel", json!({ "run_id": run })).await;
         }
-        client.cancel().await.unwrap();
     });
-    assert!(was_stopped(&world), "{:?}", runs(&world));
+    assert!(was_stopped(&world), "{:?}", world.runs());
 }
 
 #[test]
 fn no_more_runs_are_started_than_the_server_works_on() {
-    let (model, _asked) = hanging();
-    let world = world_at(&model);
+    let (_model, _asked, world) = hanging();
     block_on(async {
         let mut server = Server::start(&world, &[]);
         let client = server.connect((), ClientLifecycleMode::Initialize).await;
         for number in 1..=4 {
             done(&client, "research_start", json!({ "question": format!("{QUESTION} ({number})") })).await;
         }
-        let told = super::refused(&client, "research_start", json!({ "question": QUESTION })).await;
+        let told = refused(&client, "research_start", json!({ "question": QUESTION })).await;
         assert!(told.contains("4 runs are being worked on"), "{told}");
         client.cancel().await.unwrap();
         assert_eq!(server.ended(), Some(0));
     });
-    assert_eq!(runs(&world).len(), 4);
+    assert_eq!(world.runs().len(), 4);
 }

@@ -1,16 +1,16 @@
 use std::collections::BTreeSet;
 
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, GetPromptRequestParams, Implementation,
-    ProgressNotificationParam, ReadResourceRequestParams, Request, ServerResult,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, GetPromptRequestParams, Implementation,
+    ProgressNotificationParam, ReadResourceRequestParams, ServerResult,
 };
-use rmcp::service::{ClientLifecycleMode, NotificationContext, PeerRequestOptions};
+use rmcp::service::{ClientLifecycleMode, NotificationContext};
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::{QUESTION, Server, call, done, eras, hello, refused, runs};
-use crate::common::{World, block_on, write_notes};
+use super::{QUESTION, Server, begun, call, done, eras, hello, refused, session};
+use crate::common::{Running, World, block_on, write_notes};
 use crate::links::linked;
 use crate::run::traces::Collector;
 
@@ -48,9 +48,7 @@ fn search_and_fetch_keep_the_contract_in_both_eras() {
 #[test]
 fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
     let world = World::indexed_text();
-    block_on(async {
-        let mut server = Server::start(&world, &["--offline"]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+    session(&world, &["--offline"], async |client| {
         let tools = client.list_all_tools().await.unwrap();
         let reading = ["search", "fetch", "read", "links", "list_collections", "research_status", "research_result"];
         for tool in &tools {
@@ -62,7 +60,7 @@ fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
             let schema = Value::Object((**tool.output_schema.as_ref().unwrap()).clone());
             jsonschema::validator_for(&schema).unwrap()
         };
-        let run = done(&client, "research_start", json!({ "question": QUESTION })).await;
+        let run = done(client, "research_start", json!({ "question": QUESTION })).await;
         let id = &run["run_id"];
         for (tool, args) in [
             ("search", json!({ "query": "water", "collections": ["kb"], "limit": 3 })),
@@ -81,11 +79,10 @@ fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
             ("research_result", json!({ "run_id": id })),
             ("research_resume", json!({ "run_id": id })),
         ] {
-            let result = done(&client, tool, args.clone()).await;
+            let result = done(client, tool, args.clone()).await;
             let errors: Vec<_> = schema(tool).iter_errors(&result).map(|error| error.to_string()).collect();
             assert!(errors.is_empty(), "{tool} {args}: {errors:?}");
         }
-        client.cancel().await.unwrap();
     });
 }
 
@@ -111,10 +108,7 @@ fn question_is_answered_with_citations_and_progress_in_both_eras() {
             let (sender, mut progress) = unbounded_channel();
             let mut server = Server::start(&world, &[]);
             let client = server.connect(Told(sender), era).await;
-            let args = json!({ "question": QUESTION, "offline": true });
-            let request = CallToolRequestParams::new("ask").with_arguments(args.as_object().unwrap().clone());
-            let request = ClientRequest::CallToolRequest(Request::new(request));
-            let sent = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+            let sent = begun(&client, "ask", json!({ "question": QUESTION, "offline": true })).await;
             let token = sent.progress_token.clone();
             let ServerResult::CallToolResult(result) = sent.await_response().await.unwrap() else { panic!("a result") };
             let answer = result.structured_content.unwrap();
@@ -149,14 +143,12 @@ fn question_is_answered_with_citations_and_progress_in_both_eras() {
 #[test]
 fn research_goes_on_in_the_background_and_tells_its_events_once() {
     let world = World::indexed_text();
-    block_on(async {
-        let mut server = Server::start(&world, &["--offline"]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
-        let run = done(&client, "research_start", json!({ "question": QUESTION })).await["run_id"].clone();
+    session(&world, &["--offline"], async |client| {
+        let run = done(client, "research_start", json!({ "question": QUESTION })).await["run_id"].clone();
         let mut events: Vec<u64> = Vec::new();
         let mut since = json!(0);
         let last = loop {
-            let status = done(&client, "research_status", json!({ "run_id": run, "since": since })).await;
+            let status = done(client, "research_status", json!({ "run_id": run, "since": since })).await;
             let new = status["events"].as_array().unwrap();
             events.extend(new.iter().map(|event| event["number"].as_u64().unwrap()));
             since = status["last_event"].clone();
@@ -166,16 +158,15 @@ fn research_goes_on_in_the_background_and_tells_its_events_once() {
         };
         assert_eq!((&last["state"], &last["nodes"][0]["status"]), (&json!("ended"), &json!("done")), "{last}");
         assert_eq!(events, (1..=last["last_event"].as_u64().unwrap()).collect::<Vec<_>>());
-        let result = done(&client, "research_result", json!({ "run_id": run })).await;
+        let result = done(client, "research_result", json!({ "run_id": run })).await;
         assert_eq!((&result["outcome"], &result["run_id"]), (&json!("answered"), &run));
-        assert_eq!(runs(&world)[0]["id"], run);
+        assert_eq!(world.runs()[0]["id"], run);
         // Ids of other projects, prefixes and things that are no id name no run.
         for wrong in ["0123456789abcdef", &run.as_str().unwrap()[..6], "../state.db", ""] {
             for tool in ["research_status", "research_result", "research_cancel", "research_resume"] {
-                refused(&client, tool, json!({ "run_id": wrong })).await;
+                refused(client, tool, json!({ "run_id": wrong })).await;
             }
         }
-        client.cancel().await.unwrap();
     });
 }
 
@@ -200,9 +191,7 @@ fn each_run_of_an_assistant_is_a_trace_of_its_own() {
 #[test]
 fn caller_lowers_limits_and_cannot_raise_them() {
     let world = World::indexed_text();
-    block_on(async {
-        let mut server = Server::start(&world, &["--offline", "--max-cost", "2", "--max-tokens", "9000"]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+    session(&world, &["--offline", "--max-cost", "2", "--max-tokens", "9000"], async |client| {
         let ask = |more: Value| {
             let mut args = json!({ "question": QUESTION, "fresh": true });
             args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -215,13 +204,12 @@ fn caller_lowers_limits_and_cannot_raise_them() {
                 (json!({ "max_seconds": 1801 }), "`max_seconds` is 1801 seconds, and the limit is 1800 seconds"),
                 (json!({ "max_rounds": 7 }), "`max_rounds` is 7, and the limit is 6"),
             ] {
-                let told = refused(&client, tool, ask(more)).await;
+                let told = refused(client, tool, ask(more)).await;
                 assert!(told.contains(said), "{tool}: {told}");
             }
         }
-        assert!(runs(&world).is_empty(), "nothing was started");
-        done(&client, "ask", ask(json!({ "max_cost": 0.5, "max_tokens": 8000, "max_seconds": 60 }))).await;
-        client.cancel().await.unwrap();
+        assert!(world.runs().is_empty(), "nothing was started");
+        done(client, "ask", ask(json!({ "max_cost": 0.5, "max_tokens": 8000, "max_seconds": 60 }))).await;
     });
     let settings = world.dr(["show", "--json"]).succeeded().json()["settings"].clone();
     assert_eq!(settings["limits"]["cost_nanos"], 500_000_000);
@@ -236,13 +224,11 @@ fn long_texts_are_cut_and_the_rest_can_be_had() {
     world.write("kb/long.md", &format!("# Long\n\n{}", lines.join("\n")));
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     let whole = world.read("kb/long.md");
-    block_on(async {
-        let mut server = Server::start(&world, &[]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+    session(&world, &[], async |client| {
         for (tool, place) in [("read", ""), ("fetch", "/metadata")] {
             let (mut id, mut read) = (json!("kb/long.md"), String::new());
             for step in 0.. {
-                let part = done(&client, tool, json!({ "id": id })).await;
+                let part = done(client, tool, json!({ "id": id })).await;
                 let text = part["text"].as_str().unwrap();
                 assert!(text.len() < 60_000, "{}", text.len());
                 read.push_str(text);
@@ -256,19 +242,16 @@ fn long_texts_are_cut_and_the_rest_can_be_had() {
             }
             assert!(read == whole, "{tool}: the parts are the document");
         }
-        client.cancel().await.unwrap();
     });
 }
 
 #[test]
 fn notes_around_a_result_are_named_once_and_read_by_their_ids() {
     let world = linked();
-    block_on(async {
-        let mut server = Server::start(&world, &[]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
-        let plain = done(&client, "search", json!({ "query": "gravel" })).await;
+    session(&world, &[], async |client| {
+        let plain = done(client, "search", json!({ "query": "gravel" })).await;
         assert!(plain["results"][0]["context"].is_null(), "{plain}");
-        let found = done(&client, "search", json!({ "query": "garden gravel pump tools", "expand": true })).await;
+        let found = done(client, "search", json!({ "query": "garden gravel pump tools", "expand": true })).await;
         let results = found["results"].as_array().unwrap();
         let document = |result: &Value| result["url"].as_str().unwrap().split('#').next().unwrap().to_owned();
         for (at, result) in results.iter().enumerate() {
@@ -284,20 +267,19 @@ fn notes_around_a_result_are_named_once_and_read_by_their_ids() {
         assert_eq!(around["backlinks"].as_array().unwrap().len(), 2, "{around:#}");
         let water = &around["links"][0];
         assert_eq!(water["path"], "sub/water.md");
-        let read = done(&client, "read", json!({ "id": water["id"], "expand": true })).await;
+        let read = done(client, "read", json!({ "id": water["id"], "expand": true })).await;
         assert_eq!(read["text"], world.read("notes/sub/water.md"));
         assert_eq!(read["context"]["backlinks"][0]["path"], "Garden.md");
 
-        let links = done(&client, "links", json!({ "id": "Garden.md" })).await["document"].clone();
+        let links = done(client, "links", json!({ "id": "Garden.md" })).await["document"].clone();
         let states: Vec<_> =
             links["links"].as_array().unwrap().iter().map(|link| link["state"].as_str().unwrap()).collect();
         assert_eq!(states, ["found", "found", "missing", "missing", "not_indexed", "outside"]);
         assert_eq!(links["backlinks"].as_array().unwrap().len(), 3);
-        let check = done(&client, "links", json!({ "collections": ["notes"] })).await["check"].clone();
+        let check = done(client, "links", json!({ "collections": ["notes"] })).await["check"].clone();
         let broken: Vec<_> =
             check["broken"].as_array().unwrap().iter().map(|link| link["written"].as_str().unwrap()).collect();
         assert_eq!(broken, ["old plan.md", "[[Ferreira]]"]);
-        client.cancel().await.unwrap();
     });
 }
 
@@ -308,10 +290,8 @@ fn long_sections_and_lists_of_links_are_cut_and_the_rest_can_be_had() {
     let text = format!("# Long\n\n{}\nThe probe is at the end.\n", links.collect::<String>());
     world.write("kb/long.md", &text);
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
-    block_on(async {
-        let mut server = Server::start(&world, &[]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
-        let found = done(&client, "search", json!({ "query": "probe", "expand": true })).await;
+    session(&world, &[], async |client| {
+        let found = done(client, "search", json!({ "query": "probe", "expand": true })).await;
         let around = &found["results"][0]["context"];
         let section = around["section"]["text"].as_str().unwrap();
         assert!(section.contains("The probe is at the end.") && section.len() < 40_000, "{} bytes", section.len());
@@ -320,7 +300,7 @@ fn long_sections_and_lists_of_links_are_cut_and_the_rest_can_be_had() {
         for (args, list) in [(json!({ "id": "long.md" }), "/document/links"), (json!({}), "/check/broken")] {
             let (mut args, mut read, mut pages) = (args, Vec::new(), 0);
             loop {
-                let page = done(&client, "links", args.clone()).await;
+                let page = done(client, "links", args.clone()).await;
                 assert!(page.to_string().len() < 60_000, "{} bytes", page.to_string().len());
                 read.extend(page.pointer(list).unwrap().as_array().unwrap().iter().map(|link| link["line"].clone()));
                 pages += 1;
@@ -331,20 +311,17 @@ fn long_sections_and_lists_of_links_are_cut_and_the_rest_can_be_had() {
             assert_eq!(read, (3..1_503).map(Value::from).collect::<Vec<_>>());
             assert!(pages > 2, "{pages} pages");
         }
-        client.cancel().await.unwrap();
     });
 }
 
 #[test]
 fn index_that_changes_appears_or_is_made_again_is_seen_by_the_next_call() {
     let world = World::with_kb();
-    block_on(async {
-        let mut server = Server::start(&world, &[]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
-        let told = refused(&client, "search", json!({ "query": "siren" })).await;
+    session(&world, &[], async |client| {
+        let told = refused(client, "search", json!({ "query": "siren" })).await;
         assert!(told.contains("no index at") && told.contains("hint: run `dr index"), "{told}");
         let hits = async |query: &str| {
-            let found = done(&client, "search", json!({ "query": query })).await;
+            let found = done(client, "search", json!({ "query": query })).await;
             found["results"].as_array().unwrap().len()
         };
         world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
@@ -359,10 +336,9 @@ fn index_that_changes_appears_or_is_made_again_is_seen_by_the_next_call() {
         world.dr(["index", "--rebuild", "--quiet"]).succeeded();
         assert!(hits("siren").await > 0, "an index that is rebuilt, with vectors");
         std::fs::remove_dir_all(world.path(".dr/index")).unwrap();
-        refused(&client, "search", json!({ "query": "siren" })).await;
+        refused(client, "search", json!({ "query": "siren" })).await;
         world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
         assert!(hits("siren").await > 0, "an index that is removed and made again");
-        client.cancel().await.unwrap();
     });
 }
 
@@ -397,11 +373,9 @@ fn documents_and_prompts_are_listed_and_read() {
     write_notes(&world, 230, 1);
     world.write("notes/a b/50% #1.md", "# Odd\n\nA file with an odd name.\n");
     world.dr(["index", "notes", "--no-embed", "--quiet"]).succeeded();
-    block_on(async {
-        let mut server = Server::start(&world, &[]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+    session(&world, &[], async |client| {
         assert_eq!(client.list_all_resource_templates().await.unwrap().len(), 2);
-        let run = done(&client, "ask", json!({ "question": QUESTION, "offline": true })).await["run_id"].clone();
+        let run = done(client, "ask", json!({ "question": QUESTION, "offline": true })).await["run_id"].clone();
         let resources = client.list_all_resources().await.unwrap();
         assert_eq!(resources.len(), 232, "all pages of the list");
         let report = &resources[231];
@@ -427,7 +401,6 @@ fn documents_and_prompts_are_listed_and_read() {
         let prompt = client.get_prompt(GetPromptRequestParams::new("research").with_arguments(args)).await.unwrap();
         assert!(json!(prompt.messages)[0]["content"]["text"].as_str().unwrap().contains(QUESTION));
         client.get_prompt(GetPromptRequestParams::new("research")).await.unwrap_err();
-        client.cancel().await.unwrap();
     });
 }
 
@@ -438,9 +411,7 @@ fn names_from_a_client_never_become_paths() {
     world.write("kb/unindexed.md", "# Later\n\nNot in the index either.\n");
     let outside = world.path("secret.md").display().to_string();
     let long = "a/".repeat(5_000);
-    block_on(async {
-        let mut server = Server::start(&world, &[]);
-        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+    session(&world, &[], async |client| {
         for id in [
             "../secret.md",
             "kb/../../secret.md",
@@ -461,7 +432,7 @@ fn names_from_a_client_never_become_paths() {
             &long,
         ] {
             for tool in ["read", "fetch", "links"] {
-                let told = refused(&client, tool, json!({ "id": id })).await;
+                let told = refused(client, tool, json!({ "id": id })).await;
                 assert!(!told.contains("Not in the index"), "{told}");
                 assert!(told.len() < 6_000, "{} bytes", told.len());
             }
@@ -480,18 +451,17 @@ fn names_from_a_client_never_become_paths() {
             ("ask", json!({ "question": QUESTION, "allow_egress": true })),
             ("ask", json!({ "question": QUESTION, "max_cost": -1 })),
         ] {
-            refused(&client, tool, args).await;
+            refused(client, tool, args).await;
         }
         let unknown = client.call_tool(CallToolRequestParams::new("shell")).await.unwrap_err();
         assert!(unknown.to_string().contains("no such tool"), "{unknown}");
         // After all that the server still answers, also two at once.
         let (one, two) = tokio::join!(
-            done(&client, "search", json!({ "query": "siren" })),
-            done(&client, "search", json!({ "query": "water" })),
+            done(client, "search", json!({ "query": "siren" })),
+            done(client, "search", json!({ "query": "water" })),
         );
         assert_ne!(one["results"][0]["id"], two["results"][0]["id"]);
-        assert_eq!(call(&client, "list_collections", json!({})).await.is_error, Some(false));
-        client.cancel().await.unwrap();
+        assert_eq!(call(client, "list_collections", json!({})).await.is_error, Some(false));
     });
 }
 
@@ -538,7 +508,7 @@ fn settings_for_assistants_start_a_server_from_anywhere() {
             let command = command.current_dir("/").stdin(std::process::Stdio::piped());
             let child =
                 command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-            let mut server = Server { child };
+            let mut server = Server { child: Running(child) };
             let client = server.connect((), ClientLifecycleMode::Initialize).await;
             assert_eq!(done(&client, "list_collections", json!({})).await["collections"][0]["name"], "kb");
             client.cancel().await.unwrap();

@@ -1,4 +1,4 @@
-use super::{KEY, QUESTION, count, greenhouse, is_stored, models_at, nodes, quotes, set};
+use super::{KEY, QUESTION, count, greenhouse_at, is_stored, nodes, quotes, searching, set};
 use crate::common::World;
 use crate::reader;
 use crate::run::again::a_day_ago;
@@ -9,8 +9,7 @@ const ENGINE_KEY: &str = "tvly-never-written-down";
 
 #[test]
 fn question_about_both_is_answered_from_both_with_only_a_key_set() {
-    let server = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
     let asked = world.dr(["ask", "--quiet", "--mode", "deep", QUESTION]).succeeded();
     let origin = server.origin().to_owned();
     assert!(asked.stdout.contains(&format!("{origin}/articles/")), "{asked}");
@@ -48,8 +47,7 @@ fn question_about_both_is_answered_from_both_with_only_a_key_set() {
 
 #[test]
 fn web_worker_searches_opens_and_cites_without_jobs() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (server, world) = searching(Setup::new(reader::say));
     let report = world.dr(["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "deep", QUESTION]);
     let report = report.succeeded().json();
     assert!(count(&server, Kind::SearxNg) > 0 && count(&server, Kind::Page) > 0);
@@ -62,8 +60,7 @@ fn web_worker_searches_opens_and_cites_without_jobs() {
 
 #[test]
 fn answer_from_the_web_serves_the_same_question_on_its_day_and_with_the_same_engine_only() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say));
     let paid = |world: &World, args: &[&str]| {
         let before = server.count();
         let ask = ["ask", "--json", "--no-deep-research", "--mode", "quick", QUESTION];
@@ -84,8 +81,7 @@ fn answer_from_the_web_serves_the_same_question_on_its_day_and_with_the_same_eng
 
 #[test]
 fn mixed_node_searches_the_web_only_for_open_aspects() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (server, world) = searching(Setup::new(reader::say));
     let ask = ["ask", "--json", "--no-deep-research", "--source", "mixed", "--mode", "quick"];
     let known = world.dr(ask.iter().chain(&["When does the siren sound?"])).succeeded().json();
     assert!(!quotes(&known, "internal").is_empty(), "{known:#}");
@@ -96,8 +92,7 @@ fn mixed_node_searches_the_web_only_for_open_aspects() {
 
 #[test]
 fn web_node_without_an_engine_is_blocked_with_a_reason() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say));
     let run = world.dr(["ask", "--json", "--no-deep-research", "--mode", "deep", QUESTION]);
     let report = run.json();
     let (blocked, rest): (Vec<_>, Vec<_>) = nodes(&report).into_iter().partition(|node| node["source_hint"] == "web");
@@ -115,8 +110,8 @@ fn web_node_without_an_engine_is_blocked_with_a_reason() {
 
 #[test]
 fn key_of_an_engine_is_sent_to_it_only_and_stored_nowhere() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server).with_variable("TAVILY_API_KEY", ENGINE_KEY);
+    let (server, world) = greenhouse_at(Setup::new(reader::say));
+    let world = world.with_variable("TAVILY_API_KEY", ENGINE_KEY);
     set(&world, &format!("[web]\nbase_url = \"{}\"\nprovider = \"tavily\"\n", server.origin()));
     let report = world.dr(["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "quick", QUESTION]);
     assert!(!quotes(&report.succeeded().json(), "public").is_empty());
@@ -133,8 +128,7 @@ fn key_of_an_engine_is_sent_to_it_only_and_stored_nowhere() {
 fn page_named_in_the_question_is_read_even_if_the_engine_fails() {
     let page = "<title>Gutters</title><p>Copper gutters are polished with lemon in May and in October.</p>";
     let down = |call: &Call<'_>| (call.kind == Kind::SearxNg).then_some(Fault::ServerError);
-    let server = Setup::new(reader::say).with_page("/notes/gutters", page).with_faults(down).start();
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (server, world) = searching(Setup::new(reader::say).with_page("/notes/gutters", page).with_faults(down));
     let url = format!("{}/notes/gutters", server.origin());
     let question = format!("When are copper gutters polished, as {url} has it?");
     let ask = ["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "quick", question.as_str()];
@@ -149,8 +143,7 @@ fn page_named_in_the_question_is_read_even_if_the_engine_fails() {
 #[test]
 fn page_named_in_a_required_topic_is_read_although_no_search_finds_it() {
     let page = "<title>Gutters</title><p>Copper gutters are polished with lemon in May and in October.</p>";
-    let server = Setup::new(reader::say).with_page("/notes/gutters", page).start();
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (server, world) = searching(Setup::new(reader::say).with_page("/notes/gutters", page));
     let url = format!("{}/notes/gutters", server.origin());
     let cover = format!("when gutters are polished, as {url} has it");
     let ask = ["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "quick", "--cover", &cover];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{models_at, set};
-use crate::common::{Run, World};
+use crate::common::{Run, World, kill};
 use crate::model_server::Request;
 use crate::reader;
 use crate::researcher::{nodes, task};
@@ -90,25 +90,22 @@ fn arrived(server: &WebServer) -> Vec<String> {
 
 /// Makes a world with two notes that have all secrets.
 fn heron() -> World {
-    let world = World::empty();
-    world.write_on_day(
-        1,
-        "kb/heron.md",
-        &format!(
-            "# Heron\n\nThe code name of project Heron is {} to {}.\n\nWhoever asks about project Heron writes to {} first.\n",
-            SECRETS[0], SECRETS[4], SECRETS[1]
+    World::of_notes(&[
+        (
+            "heron.md",
+            &format!(
+                "# Heron\n\nThe code name of project Heron is {} to {}.\n\nWhoever asks about project Heron writes to {} first.\n",
+                SECRETS[0], SECRETS[4], SECRETS[1]
+            ),
         ),
-    );
-    world.write_on_day(
-        1,
-        "kb/minutes.md",
-        &format!(
-            "# Minutes\n\nFor project Heron {} at the latest.\n\nThe vault of project Heron opens with {} alone.\n",
-            SECRETS[2], SECRETS[3]
+        (
+            "minutes.md",
+            &format!(
+                "# Minutes\n\nFor project Heron {} at the latest.\n\nThe vault of project Heron opens with {} alone.\n",
+                SECRETS[2], SECRETS[3]
+            ),
         ),
-    );
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
-    world
+    ])
 }
 
 /// Starts the world outside, which has engine, pages and jobs, and no models.
@@ -133,6 +130,14 @@ fn between(models: &WebServer, outside: &WebServer) -> World {
 /// Starts models that do what they can to send every secret they are shown to `collector`.
 fn traitor(collector: String) -> WebServer {
     Setup::new(move |request| betray(request, &known(&request.said()), &collector)).start()
+}
+
+/// Returns the world outside, models that betray every secret, and a world between them.
+fn betrayed() -> (WebServer, WebServer, World) {
+    let outside = outside();
+    let models = traitor(outside.origin().to_owned());
+    let world = between(&models, &outside);
+    (outside, models, world)
 }
 
 /// Returns the secrets that a prompt shows.
@@ -252,8 +257,7 @@ fn assert_outward_prompts_are_clean(models: &WebServer, world: &World) {
     let requests = models.requests();
     let shown: BTreeSet<_> = requests.iter().flat_map(|request| known(&request.said())).collect();
     assert_eq!(shown.len(), SECRETS.len(), "the models were told");
-    let lines = world.dr(["export"]).succeeded().stdout;
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = world.export(None);
     let is_public = |line: &&Value| line["kind"] == "call" && line["label"] == "public";
     // The server numbers its replies.
     let reply =
@@ -361,9 +365,7 @@ fn secret_that_a_model_knows_without_being_shown_trips_the_wire_and_the_report_s
 
 #[test]
 fn secrets_arrive_by_queries_where_the_user_lets_them() {
-    let outside = outside();
-    let models = traitor(outside.origin().to_owned());
-    let world = between(&models, &outside);
+    let (outside, _models, world) = betrayed();
     let run = report(&world, &["--no-deep-research", "--allow-egress"]);
     let arrived = arrived(&outside);
     let lost = attempts(&SECRETS).into_iter().filter(|attempt| !arrived.contains(&attempt.trace));
@@ -393,9 +395,7 @@ fn no_secret_arrives_in_what_a_job_is_told_unless_the_user_lets_it() {
 
 #[test]
 fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_user_lets_it() {
-    let outside = outside();
-    let models = traitor(outside.origin().to_owned());
-    let world = between(&models, &outside);
+    let (outside, models, world) = betrayed();
     let first =
         world.dr(["ask", "--json", "--source", "internal", "--mode", "quick", "What is known of project Heron?"]);
     let first = first.succeeded().json();
@@ -430,10 +430,9 @@ fn no_secret_of_an_answer_arrives_by_a_run_that_follows_it_up_and_gets_a_search_
     let first = ["ask", "--json", "--source", "internal", "--mode", "quick", "What is known of project Heron?"];
     let first = world.dr(first).succeeded().json();
     let follow = ["ask", "--quiet", "--mode", "deep", "--follow", first["run_id"].as_str().unwrap(), QUESTION];
-    let mut child = world.command(follow).spawn().unwrap();
+    let child = world.command(follow).spawn().unwrap();
     has_come.recv_timeout(Duration::from_mins(1)).expect("it is planned");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill(child);
     let world = world.with_variable("SEARXNG_URL", outside.origin());
     let run = world.dr(["resume", "--quiet"]);
     assert!(matches!(run.exit, Some(0 | 4)) && outside.count() > 0, "{run}");
@@ -452,16 +451,12 @@ fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other_nor_of_a_server
         (&[], "", false),
         (&["--collection", "kb"], server, false),
     ] {
-        let outside = outside();
-        let models = traitor(outside.origin().to_owned());
-        let world = between(&models, &outside);
+        let (outside, _models, world) = betrayed();
         for note in ["heron.md", "minutes.md"] {
             world.write_on_day(1, &format!("other/{note}"), &world.read(&format!("kb/{note}")));
         }
         world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
-        let file = world.home(".config/dr/config.toml");
-        let settings = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(&file, settings + "[collections.kb]\nallow_egress = true\n" + more).unwrap();
+        world.set_more(&format!("[collections.kb]\nallow_egress = true\n{more}"));
         let run = report(&world, &[&["--no-deep-research"], searched].concat());
         assert_eq!(!arrived(&outside).is_empty(), is_open, "{searched:?}: {:?}, {run}", arrived(&outside));
         let egress = world.dr(["show", "--egress"]).succeeded().stdout;
@@ -473,9 +468,8 @@ fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other_nor_of_a_server
 fn run_that_is_resumed_obeys_the_collections_and_settings_of_now() {
     type Change = fn(&World);
     let withdrawn: Change = |world| {
-        let file = world.home(".config/dr/config.toml");
-        let settings = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(&file, settings.replace("allow_egress = true", "allow_egress = false")).unwrap();
+        let settings = std::fs::read_to_string(world.settings_file()).unwrap();
+        world.set(&settings.replace("allow_egress = true", "allow_egress = false"));
     };
     let joined: Change = |world| {
         world.write_on_day(1, "other/mill.md", "# Mill\n\nThe mill of project Heron is old.\n");
@@ -490,12 +484,8 @@ fn run_that_is_resumed_obeys_the_collections_and_settings_of_now() {
         (flag, withdrawn, true),
         (flag, joined, true),
     ] {
-        let outside = outside();
-        let models = traitor(outside.origin().to_owned());
-        let world = between(&models, &outside);
-        let file = world.home(".config/dr/config.toml");
-        let settings = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(&file, settings + "[collections.kb]\nallow_egress = true\n").unwrap();
+        let (outside, _models, world) = betrayed();
+        world.set_more("[collections.kb]\nallow_egress = true\n");
         world.dr([&["plan", "--quiet", "--no-deep-research"], flags, &[QUESTION]].concat()).succeeded();
         change(&world);
         let run = world.dr(["resume", "--quiet"]);
@@ -527,9 +517,7 @@ fn mixed_worker_asks_whole_questions_and_tells_the_engine_nothing_of_a_note_it_h
         json!({ "thought": "", "actions": searches, "done": true }).to_string()
     })
     .start();
-    let world = World::empty();
-    world.write_on_day(1, "kb/acme.md", RENEWAL);
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[("acme.md", RENEWAL)]);
     let world = models_at(world, &models).with_variable("SEARXNG_URL", outside.origin());
     let question = "Why is the renewal of the customer at risk, and how do others keep such customers?";
     let ask = ["ask", "--quiet", "--no-deep-research", "--source", "mixed", "--mode", "deep", question];
@@ -544,14 +532,10 @@ fn mixed_worker_asks_whole_questions_and_tells_the_engine_nothing_of_a_note_it_h
 
 #[test]
 fn no_secret_of_a_closed_collection_arrives_by_following_its_answer_in_an_open_one() {
-    let outside = outside();
-    let models = traitor(outside.origin().to_owned());
-    let world = between(&models, &outside);
+    let (outside, _models, world) = betrayed();
     world.write_on_day(1, "open/large.md", "# Large projects\n\nLarge projects are run in steps.\n");
     world.dr(["index", "open", "--no-embed", "--quiet"]).succeeded();
-    let file = world.home(".config/dr/config.toml");
-    let settings = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, settings + "[collections.open]\nallow_egress = true\n").unwrap();
+    world.set_more("[collections.open]\nallow_egress = true\n");
     let quick = ["ask", "--json", "--source", "internal", "--mode", "quick", "--collection", "kb"];
     let first = world.dr(quick.iter().chain(&["What is known of project Heron?"])).succeeded().json();
     let answer = first["answer"].as_str().unwrap();
@@ -707,10 +691,9 @@ fn text_that_was_read_and_not_quoted_before_a_run_was_resumed_still_trips_the_wi
     let models = models.start();
     let world = models_at(vault(), &models).with_variable("SEARXNG_URL", outside.origin());
     set(&world, "[deep_research]\nmax_jobs = 0\n");
-    let mut child = world.command(ASK_OF_VAULT.iter().chain(&[VAULT])).spawn().unwrap();
+    let child = world.command(ASK_OF_VAULT.iter().chain(&[VAULT])).spawn().unwrap();
     has_come.recv_timeout(Duration::from_mins(1)).expect("a worker faces outward");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill(child);
     let run = world.dr(["resume"]);
     assert!(matches!(run.exit, Some(0 | 4)), "{run}");
     assert_eq!(of_queries(&outside, &world, &OF_VAULT), (vec![OF_VAULT[0]], vec![OF_VAULT[1]]), "{run}");
@@ -722,9 +705,7 @@ fn words_of_a_job_that_had_a_server_of_the_user_are_not_shown_outside() {
     for (server, is_shown) in
         [("", true), ("[deep_research.mcp]\nlabel = \"notes\"\nurl = \"https://notes.example/mcp\"\n", false)]
     {
-        let outside = outside();
-        let models = traitor(outside.origin().to_owned());
-        let world = between(&models, &outside);
+        let (outside, models, world) = betrayed();
         let host = outside.origin().trim_start_matches("http://");
         let jobs = format!("[deep_research]\nbase_url = \"{}\"\nmodels = [\"fixture\"]\n", outside.url());
         set(&world, &format!("[web]\nallowed_hosts = [\"{host}\"]\n{jobs}{server}"));

@@ -1,11 +1,10 @@
 use std::collections::BTreeSet;
-use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{QUESTION, greenhouse, models_at};
+use super::{QUESTION, searching};
 use crate::common::{Run, World};
 use crate::reader;
 use crate::web_server::{Fault, Kind, Setup, WebServer};
@@ -16,8 +15,8 @@ const PATIENCE: Duration = Duration::from_mins(5);
 /// Number of the model call that gets the fault. Of the other kinds it is the first call.
 const MODEL_CALL: usize = 4;
 
-/// Starts a server where `fault` happens once to each kind of call.
-fn faulty(fault: Fault) -> WebServer {
+/// Starts a server where `fault` happens once to each kind of call, and returns it with a greenhouse.
+fn faulty(fault: Fault) -> (WebServer, World) {
     let setup = Setup::new(reader::say).with_polls(0).with_faults(move |call| {
         let due = match call.kind {
             Kind::Reply => MODEL_CALL,
@@ -27,11 +26,12 @@ fn faulty(fault: Fault) -> WebServer {
         };
         (call.number == due).then(|| fault.clone())
     });
-    setup.start()
+    searching(setup)
 }
+
 /// Runs `dr` and fails if it hangs.
 fn ended(world: &World, args: &[&str]) -> Run {
-    let child = world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = world.spawn(args);
     let pid = child.id();
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
@@ -45,17 +45,14 @@ fn ended(world: &World, args: &[&str]) -> Run {
 
 /// Returns the request numbers of all stored replies.
 fn stored(world: &World) -> BTreeSet<usize> {
-    let lines = world.dr(["export"]).succeeded().stdout;
-    let calls = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let number = |call: Value| call.pointer("/reply/raw/id")?.as_str()?.strip_prefix("chatcmpl-")?.parse().ok();
-    calls.filter_map(number).collect()
+    world.export(None).into_iter().filter_map(number).collect()
 }
 
 /// Runs with `fault` on every kind of call, then resumes. Both must end with the exit code that fits their report,
 /// without repeating a stored call. The full matrix of faults and calls runs in-process, see `src/run/tests`.
 fn survives(fault: &Fault) {
-    let server = faulty(fault.clone());
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (server, world) = faulty(fault.clone());
     let mut ask = vec!["ask", "--json", "--quiet", "--mode", "deep", "--deep-research-max", "1", QUESTION];
     if *fault == Fault::TimeOut {
         // Only a time limit ends a request that hangs. Where the run stands by then depends on the machine, so the checks

@@ -9,7 +9,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag};
 use serde_json::{Value, json};
 
 use super::injections::{HARMLESS, MARK, TEXTS};
-use super::{QUESTION, greenhouse, models_at};
+use super::{QUESTION, greenhouse, greenhouse_at, models_at};
 use crate::common::World;
 use crate::reader;
 use crate::web_server::{Kind, Setup, WebServer};
@@ -175,8 +175,7 @@ fn hostile_report(report: &Value, text: &str) -> Report {
 
 #[test]
 fn only_web_addresses_are_rendered_as_links_and_control_characters_are_removed() {
-    let server = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (_server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
     let known = world.dr(["ask", "--json", "--quiet", "--mode", "deep", QUESTION]).succeeded().json();
     for text in TEXTS {
         let hostile = hostile_report(&known, text);

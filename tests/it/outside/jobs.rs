@@ -1,12 +1,12 @@
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::{QUESTION, count, greenhouse, models_at, nodes, quotes, set};
-use crate::common::World;
+use super::{QUESTION, count, greenhouse, greenhouse_at, models_at, nodes, quotes, set};
+use crate::common::{World, kill};
 use crate::model_server::Request;
 use crate::reader;
 use crate::run::kills::send;
@@ -19,14 +19,14 @@ const PRICED: &str =
 /// A new run with one node for a job and others for the knowledge base.
 const ASK: [&str; 7] = ["ask", "--fresh", "--json", "--quiet", "--mode", "deep", QUESTION];
 
-/// Starts a server on which the first call of a kind has a fault.
-fn faulty(kind: Kind, fault: Fault) -> WebServer {
+/// Starts a server on which the first call of a kind has a fault, and returns it with a greenhouse.
+fn faulty(kind: Kind, fault: Fault) -> (WebServer, World) {
     let first = move |call: &Call<'_>| (call.kind == kind && call.number == 1).then(|| fault.clone());
-    Setup::new(reader::say).with_polls(0).with_faults(first).start()
+    greenhouse_at(Setup::new(reader::say).with_polls(0).with_faults(first))
 }
 
-/// Starts a server that signals the first call of a kind and gives it `fault`.
-fn telling(kind: Kind, fault: Option<Fault>, polls: usize) -> (WebServer, Receiver<()>) {
+/// Starts a server that signals the first call of a kind and gives it `fault`, and returns it with a greenhouse.
+fn telling(kind: Kind, fault: Option<Fault>, polls: usize) -> (WebServer, World, Receiver<()>) {
     let (sender, receiver) = channel();
     let setup = Setup::new(reader::say).with_polls(polls).with_faults(move |call| {
         if call.kind != kind || call.number != 1 {
@@ -36,28 +36,27 @@ fn telling(kind: Kind, fault: Option<Fault>, polls: usize) -> (WebServer, Receiv
         let _ = sender.send(());
         fault.clone()
     });
-    (setup.start(), receiver)
+    let (server, world) = greenhouse_at(setup);
+    (server, world, receiver)
 }
 
 /// Starts `dr ask` and returns once the signalled call has arrived.
 fn started(world: &World, has_come: &Receiver<()>) -> Child {
-    let child = world.command(ASK).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = world.spawn(ASK);
     has_come.recv_timeout(Duration::from_mins(1)).expect("the call comes");
     child
 }
 
-/// Returns the id of the newest run.
-fn newest(world: &World) -> String {
-    world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["id"].as_str().unwrap().to_owned()
+/// Starts a server and a run that is killed at its first call of a kind, which is not answered.
+fn killed_at(kind: Kind) -> (WebServer, World) {
+    let (server, world, has_come) = telling(kind, Some(Fault::TimeOut), 0);
+    kill(started(&world, &has_come));
+    (server, world)
 }
 
 #[test]
 fn run_killed_while_polling_reattaches_to_its_job() {
-    let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
-    let world = models_at(greenhouse(), &server);
-    let mut child = started(&world, &has_come);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let (server, world) = killed_at(Kind::AskJob);
     let report = world.dr(["resume", "--json"]).succeeded().json();
     assert_eq!((count(&server, Kind::StartJob), server.jobs().len()), (1, 1));
     assert!(!quotes(&report, "public").is_empty(), "{report:#}");
@@ -66,12 +65,8 @@ fn run_killed_while_polling_reattaches_to_its_job() {
 
 #[test]
 fn job_in_flight_is_kept_while_the_settings_lead_to_another_server() {
-    let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
+    let (server, world) = killed_at(Kind::AskJob);
     let other = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
-    let mut child = started(&world, &has_come);
-    child.kill().unwrap();
-    child.wait().unwrap();
     set(&world, &format!("[deep_research]\nbase_url = \"{}\"\n", other.url()));
     let elsewhere = world.dr(["resume", "--json"]);
     assert_eq!(elsewhere.exit, Some(4), "{elsewhere}");
@@ -79,25 +74,20 @@ fn job_in_flight_is_kept_while_the_settings_lead_to_another_server() {
     assert!(elsewhere.stdout.contains(&said), "{elsewhere}");
     assert_eq!((other.jobs().len(), count(&other, Kind::AskJob)), (0, 0), "nothing was asked there");
     set(&world, "");
-    let report = world.dr(["resume", "--json", &newest(&world)]).succeeded().json();
+    let report = world.dr(["resume", "--json", &world.run_ids()[0]]).succeeded().json();
     assert_eq!((count(&server, Kind::StartJob), server.jobs().len()), (1, 1));
     assert!(!quotes(&report, "public").is_empty() && report["degraded"] == false, "{report:#}");
 }
 
 #[test]
 fn run_killed_while_starting_a_job_starts_another_only_with_retry_unknown() {
-    let (server, has_come) = telling(Kind::StartJob, Some(Fault::TimeOut), 0);
-    let world = models_at(greenhouse(), &server);
-    let mut child = started(&world, &has_come);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let (server, world) = killed_at(Kind::StartJob);
     starts_again_only_when_told(&server, &world);
 }
 
 #[test]
 fn job_with_unknown_start_is_started_again_only_with_retry_unknown() {
-    let server = faulty(Kind::StartJob, Fault::ResetAfter);
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = faulty(Kind::StartJob, Fault::ResetAfter);
     let run = world.dr(ASK);
     assert_eq!(run.exit, Some(4), "{run}");
     assert!(run.stdout.contains("--retry-unknown"), "{run}");
@@ -107,7 +97,7 @@ fn job_with_unknown_start_is_started_again_only_with_retry_unknown() {
 
 fn starts_again_only_when_told(server: &WebServer, world: &World) {
     assert_eq!(server.jobs().len(), 1);
-    let run = newest(world);
+    let run = world.run_ids().remove(0);
     let without = world.dr(["resume", "--json", &run]);
     assert_eq!((without.exit, server.jobs().len()), (Some(4), 1), "{without}");
     let report = without.json();
@@ -127,8 +117,7 @@ fn starts_again_only_when_told(server: &WebServer, world: &World) {
 #[test]
 fn node_that_depends_on_a_job_runs_after_the_job_is_retried() {
     let first = |call: &Call<'_>| (call.kind == Kind::StartJob && call.number == 1).then_some(Fault::ResetAfter);
-    let server = Setup::new(say_one_after_the_other).with_polls(0).with_faults(first).start();
-    let world = models_at(greenhouse(), &server);
+    let (_server, world) = greenhouse_at(Setup::new(say_one_after_the_other).with_polls(0).with_faults(first));
     let status = |report: &Value| {
         let nodes = nodes(report);
         nodes.iter().map(|node| node["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -164,8 +153,7 @@ fn say_one_after_the_other(request: &Request) -> String {
 
 #[test]
 fn report_of_a_job_is_reused_for_the_same_question_on_the_same_day() {
-    let server = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
     let first = world.dr(ASK).succeeded().json();
     let started = server.jobs().len();
     let second = world.dr(ASK).succeeded();
@@ -197,11 +185,7 @@ fn report_of_a_job_is_reused_for_the_same_question_on_the_same_day() {
 fn report_of_a_job_that_a_resumed_run_polled_to_its_end_is_reused() {
     // Killed while the job is polled, and when its report is on record and the pages it cites are fetched.
     for kind in [Kind::AskJob, Kind::Page] {
-        let (server, has_come) = telling(kind, Some(Fault::TimeOut), 0);
-        let world = models_at(greenhouse(), &server);
-        let mut child = started(&world, &has_come);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let (server, world) = killed_at(kind);
         let resumed = world.dr(["resume", "--json"]).succeeded().json();
         let run = resumed["run_id"].as_str().unwrap();
         for _ in 0..2 {
@@ -215,8 +199,7 @@ fn report_of_a_job_that_a_resumed_run_polled_to_its_end_is_reused() {
 
 #[test]
 fn plan_that_is_carried_out_after_another_run_has_paid_for_its_job_reuses_the_report() {
-    let server = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
     let planned = world.dr(ASK.iter().chain(&["--dry-run"])).succeeded().json();
     let paid = world.dr(ASK).succeeded().json();
     assert_eq!(server.jobs().len(), 1);
@@ -236,8 +219,7 @@ fn job_that_a_node_did_not_need_is_left_to_the_next() {
             ],
         )
     };
-    let server = Setup::new(say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(say).with_polls(0));
     let report = world.dr(ASK.iter().chain(&["--deep-research-max", "1"])).succeeded().json();
     let jobs = server.jobs();
     assert_eq!((jobs.len(), jobs[0].body["metadata"]["dr_node"].as_str()), (1, Some("n3")), "{report:#}");
@@ -246,8 +228,7 @@ fn job_that_a_node_did_not_need_is_left_to_the_next() {
 
 #[test]
 fn mixed_node_without_its_job_gets_it_with_retry_unknown() {
-    let server = faulty(Kind::StartJob, Fault::ResetAfter);
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = faulty(Kind::StartJob, Fault::ResetAfter);
     let ask = [
         "ask",
         "--json",
@@ -262,7 +243,7 @@ fn mixed_node_without_its_job_gets_it_with_retry_unknown() {
     let report = inside.json();
     assert!(inside.stdout.contains("the web was not searched for the rest"), "{inside}");
     assert!(quotes(&report, "public").is_empty() && !quotes(&report, "internal").is_empty(), "{report:#}");
-    assert_eq!((world.dr(["resume", "--json", &newest(&world)]).exit, server.jobs().len()), (inside.exit, 1));
+    assert_eq!((world.dr(["resume", "--json", &world.run_ids()[0]]).exit, server.jobs().len()), (inside.exit, 1));
     let whole = world.dr(["resume", "--json", "--retry-unknown"]).succeeded().json();
     assert_eq!(server.jobs().len(), 2);
     assert!(!quotes(&whole, "public").is_empty() && !quotes(&whole, "internal").is_empty(), "{whole:#}");
@@ -275,8 +256,7 @@ fn failed_job_is_reported_with_the_rest_of_the_run() {
         (Kind::AskJob, Fault::LostJob, "the provider no longer has job `resp_"),
         (Kind::StartJob, Fault::FailedJob, "The job ran into an error"),
     ] {
-        let server = faulty(kind, fault);
-        let world = models_at(greenhouse(), &server);
+        let (server, world) = faulty(kind, fault);
         let run = world.dr(ASK);
         assert_eq!((run.exit, server.jobs().len()), (Some(4), 1), "{run}");
         let report = run.json();
@@ -286,14 +266,13 @@ fn failed_job_is_reported_with_the_rest_of_the_run() {
         assert!(summary.starts_with("Deep Research gave no result: ") && summary.contains(why), "{node:#}");
         assert!(!quotes(&report, "internal").is_empty(), "{run}");
         // A failed job is not started again.
-        assert_eq!((world.dr(["resume", "--json", &newest(&world)]).exit, server.jobs().len()), (Some(4), 1));
+        assert_eq!((world.dr(["resume", "--json", &world.run_ids()[0]]).exit, server.jobs().len()), (Some(4), 1));
     }
 }
 
 #[test]
 fn pages_of_an_incomplete_job_are_used() {
-    let server = faulty(Kind::StartJob, Fault::IncompleteJob);
-    let world = models_at(greenhouse(), &server);
+    let (_server, world) = faulty(Kind::StartJob, Fault::IncompleteJob);
     let report = world.dr(ASK).json();
     assert!(quotes(&report, "public").iter().any(|quote| quote["checked"] == true), "{report:#}");
     assert_eq!(report["usage"]["by_role"]["researcher"]["calls"], 1);
@@ -301,8 +280,7 @@ fn pages_of_an_incomplete_job_are_used() {
 
 #[test]
 fn interrupted_run_cancels_its_job() {
-    let (server, has_come) = telling(Kind::AskJob, None, usize::MAX);
-    let world = models_at(greenhouse(), &server);
+    let (server, world, has_come) = telling(Kind::AskJob, None, usize::MAX);
     let child = started(&world, &has_come);
     send("INT", &child);
     let run = world.run_of(child.wait_with_output().unwrap());
@@ -313,8 +291,7 @@ fn interrupted_run_cancels_its_job() {
 
 #[test]
 fn missing_and_retired_models_are_skipped() {
-    let server = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
     set(&world, "[deep_research]\nmodels = [\"gone-1\", \"retired-2\", \"fresh-3\", \"fresh-4\"]\n");
     world.dr(ASK).succeeded();
     assert_eq!(server.jobs()[0].body["model"], "fresh-3");
@@ -328,8 +305,7 @@ fn missing_and_retired_models_are_skipped() {
 #[test]
 fn job_report_is_not_reused_for_another_question_with_the_same_node() {
     let say = |request: &Request| say_for(request, &[("outside", "What are the main risks and costs?", "web", &[])]);
-    let server = Setup::new(say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(say).with_polls(0));
     let ask = |question| world.dr(["ask", "--json", "--quiet", "--mode", "deep", question]).succeeded();
     ask("What do others say of copper gutters?");
     ask("What do others say of electric buses?");
@@ -340,12 +316,8 @@ fn job_report_is_not_reused_for_another_question_with_the_same_node() {
 
 #[test]
 fn resumed_run_uses_its_own_job_even_if_another_run_has_a_report() {
-    let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
-    let world = models_at(greenhouse(), &server);
-    let mut child = started(&world, &has_come);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let killed = newest(&world);
+    let (server, world) = killed_at(Kind::AskJob);
+    let killed = world.run_ids().remove(0);
     world.dr(ASK).succeeded();
     assert_eq!(server.jobs().len(), 2, "nothing was on record yet");
     let resumed = world.dr(["resume", "--json", &killed]).succeeded().json();
@@ -385,8 +357,7 @@ fn node_whose_job_exceeds_the_budget_is_searched_or_blocked() {
 
 #[test]
 fn time_limit_is_longer_only_if_jobs_are_allowed() {
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server);
+    let (_server, world) = greenhouse_at(Setup::new(reader::say));
     let most = || world.dr(["ask", "--dry-run", QUESTION]).succeeded().stdout;
     assert!(most().contains(", 60 min\n"), "{}", most());
     set(&world, "[deep_research]\nmax_jobs = 0\n");
@@ -396,8 +367,7 @@ fn time_limit_is_longer_only_if_jobs_are_allowed() {
 
 #[test]
 fn retried_job_that_exceeds_the_budget_fails_with_the_reason() {
-    let server = faulty(Kind::StartJob, Fault::ResetAfter);
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = faulty(Kind::StartJob, Fault::ResetAfter);
     set(&world, PRICED);
     let run = world.dr(ASK.iter().chain(&["--max-cost", "4"]));
     assert_eq!((run.exit, server.jobs().len()), (Some(4), 1), "{run}");
@@ -418,8 +388,7 @@ fn job_that_could_not_be_cancelled_is_polled_by_the_resumed_run() {
         (Kind::CancelJob, _) => Some(Fault::ServerError),
         _ => None,
     });
-    let server = setup.start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(setup);
     let child = started(&world, &has_come);
     send("INT", &child);
     let run = world.run_of(child.wait_with_output().unwrap());
@@ -449,11 +418,7 @@ const DAMAGES: [&str; 5] = [
 fn job_whose_record_cannot_be_read_is_polled_again_if_its_report_is_lost_and_never_bought_again() {
     for sql in DAMAGES {
         // Killed when the report is on record and the pages it cites are fetched.
-        let (server, has_come) = telling(Kind::Page, Some(Fault::TimeOut), 0);
-        let world = models_at(greenhouse(), &server);
-        let mut child = started(&world, &has_come);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let (server, world) = killed_at(Kind::Page);
         damage(&world, sql);
         let polls = || server.worked_on().iter().filter(|(kind, _)| *kind == Kind::AskJob).count();
         let before = polls();
@@ -481,10 +446,9 @@ fn job_whose_record_cannot_be_read_is_polled_again_if_its_report_is_lost_and_nev
 
 #[test]
 fn damaged_report_of_another_run_is_a_named_failure_until_its_run_gets_it_again() {
-    let server = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
     world.dr(ASK).succeeded();
-    let paid = newest(&world);
+    let paid = world.run_ids().remove(0);
     damage(&world, DAMAGES[0]);
     let said = "its report is on record and cannot be read";
     let ask = |exit: i32| {
@@ -506,8 +470,7 @@ fn damaged_report_of_another_run_is_a_named_failure_until_its_run_gets_it_again(
 #[test]
 fn damaged_record_of_a_job_stops_other_runs_until_it_is_repaired() {
     for broken in ["'{'", "CAST(x'31ff' AS TEXT)", "'1.5'"] {
-        let server = Setup::new(reader::say).with_polls(0).start();
-        let world = models_at(greenhouse(), &server);
+        let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
         world.dr(ASK).succeeded();
         damage(&world, &format!("UPDATE lookups SET result = {broken} WHERE tool = 'deep_research'"));
         let asked = world.dr(ASK);

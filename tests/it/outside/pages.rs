@@ -5,7 +5,7 @@ use dr::research::digest::{SUMMARY, VERBATIM};
 use serde_json::{Value, json};
 
 use super::{KEY, count, greenhouse, models_at, quotes, set};
-use crate::common::World;
+use crate::common::{World, files};
 use crate::extract::pdf;
 use crate::model_server::Request;
 use crate::reader;
@@ -274,12 +274,6 @@ fn refusal_without_a_model_and_without_pages_has_a_reason() {
 fn set_allowed(world: &World, server: &WebServer) {
     let host = server.origin().trim_start_matches("http://");
     set(world, &format!("[web]\nallowed_hosts = [\"{host}\"]\n"));
-}
-
-/// Returns every file below a folder.
-fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 #[test]

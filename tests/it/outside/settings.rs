@@ -14,7 +14,7 @@ fn with(world: &World, settings: &str, args: &[&str]) -> Run {
 
 /// Returns the path of the user settings file as errors print it.
 fn file(world: &World) -> String {
-    world.home(".config/dr/config.toml").display().to_string()
+    world.settings_file().display().to_string()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use super::{QUESTION, greenhouse, models_at, set};
+use super::{QUESTION, greenhouse, greenhouse_at, models_at, set};
 use crate::common::World;
 use crate::reader;
 use crate::web_server::{Setup, WebServer};
@@ -56,16 +56,10 @@ fn other_collections_of_the_same_index_are_allowed() {
 
 #[test]
 fn local_only_collection_is_allowed_for_a_loopback_model() {
-    let server = server();
-    let world = models_at(greenhouse(), &server);
+    let (_server, world) = greenhouse_at(Setup::new(reader::say));
     set(&world, LOCAL_ONLY);
     let report = world.dr(["ask", "--json", "--quiet", "--source", "internal", "--mode", "quick", QUESTION]);
     assert!(!report.succeeded().json()["evidence"].as_array().unwrap().is_empty());
-}
-
-/// Returns the id of the newest run.
-fn newest(world: &World) -> String {
-    world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -78,9 +72,9 @@ fn answer_over_a_local_only_collection_is_followed_up_by_local_models_alone_howe
     let ask = ["ask", "--quiet", "--source", "internal", "--mode", "quick", "--max-cost", "inf"];
     let of = |more: &[&str]| world.dr(ask.iter().chain(more));
     of(&["--collection", "kb", "How much water do the beds take?"]).succeeded();
-    let first = newest(&world);
+    let first = world.run_ids()[0].clone();
     of(&["--collection", "other", "--follow", &first, "Are the beds raised?"]).succeeded();
-    let second = newest(&world);
+    let second = world.run_ids()[0].clone();
     assert_ne!(first, second);
     assert!(here.received().contains("forty litres"), "the answer is shown to the local model");
 

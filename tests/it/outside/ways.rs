@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{QUESTION, greenhouse, models_at, set};
+use super::{QUESTION, greenhouse, greenhouse_at, models_at, set};
 use crate::common::World;
 use crate::model_server::{ModelServer, Request, Response};
 use crate::reader;
@@ -34,8 +34,7 @@ fn unavailable_web_is_an_error_before_the_run_starts() {
         assert!(run.stderr.contains(said), "{run}");
         assert!(!world.path(".dr/state.db").exists(), "nothing is stored");
     }
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say));
     let run = world.dr(ON_THE_WEB.iter().chain(&["--no-deep-research", QUESTION]));
     assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
 }
@@ -84,8 +83,7 @@ fn nodes_without_a_source_are_lost_if_nothing_else_was_searched() {
         _ => reader::say(request),
     }
     };
-    let server = Setup::new(only_web).start();
-    let world = models_at(greenhouse(), &server);
+    let (_server, world) = greenhouse_at(Setup::new(only_web));
     let run = world.dr(["ask", "--json", "--quiet", "--no-deep-research", "--mode", "deep", QUESTION]);
     let report = run.json();
     assert_eq!(run.exit, Some(1), "{report:#}");
@@ -118,8 +116,7 @@ fn unwritable_folder_is_an_error_before_a_model_is_called() {
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
 
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(reader::say));
     let folder = world.path(".dr");
     set_permissions(&folder, Permissions::from_mode(0o555)).unwrap();
     let is_closed = write(folder.join("probe"), "").is_err();
@@ -216,8 +213,7 @@ fn nodes_whose_aspects_differ_in_order_alone_share_one_job() {
         };
         value.to_string()
     };
-    let server = Setup::new(speak).with_polls(0).start();
-    let world = models_at(greenhouse(), &server);
+    let (server, world) = greenhouse_at(Setup::new(speak).with_polls(0));
     let run = world.dr(["ask", "--quiet", "--mode", "deep", "--max-rounds", "2", QUESTION]);
     assert_eq!(server.jobs().len(), 1, "{run}");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;

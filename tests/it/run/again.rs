@@ -2,7 +2,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{ONE_ROUND, QUESTION, TWO_ROUNDS, endpoint, faulty, runs, topics, world_at};
+use super::{ONE_ROUND, QUESTION, TWO_ROUNDS, endpoint, faulty, topics, topics_at};
 use crate::common::{Run, World};
 use crate::model_server::{ModelServer, Response};
 
@@ -24,8 +24,7 @@ pub(crate) fn a_day_ago(world: &World) {
 
 #[test]
 fn question_asked_twice_costs_once() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let (first, paid) = asked(&world, &server, &[QUESTION]);
     let run = first.succeeded().json()["run_id"].as_str().unwrap().to_owned();
     let report = world.dr(["replay", "--json"]).succeeded().stdout;
@@ -37,7 +36,7 @@ fn question_asked_twice_costs_once() {
         assert!(again.stderr.starts_with(&note), "{again}");
         assert!(again.stderr.ends_with(", against the same index; --fresh asks again\n"), "{again}");
     }
-    assert_eq!(runs(&world), [run.as_str()], "no run is recorded");
+    assert_eq!(world.run_ids(), [run.as_str()], "no run is recorded");
     let events = world.dr(["ask", "--events", "jsonl", QUESTION]).succeeded().stderr;
     let event: Value = serde_json::from_str(&events).unwrap();
     assert!(event["kind"] == "note" && event["text"].as_str().unwrap().contains(&run), "{event}");
@@ -45,20 +44,19 @@ fn question_asked_twice_costs_once() {
     assert_eq!(asked(&world, &server, &[QUESTION]).1, 0, "what files say is the same on the next day");
     let (fresh, requests) = asked(&world, &server, &["--fresh", QUESTION]);
     assert_eq!((requests, fresh.stderr.contains("asked before")), (paid, false), "{fresh}");
-    assert_eq!(runs(&world).len(), 2);
+    assert_eq!(world.run_ids().len(), 2);
     drop(server);
     let again = world.dr(["ask", "--json", QUESTION]).succeeded();
-    assert_eq!(again.json()["run_id"], runs(&world)[0].as_str(), "the newest run, and no model is needed");
+    assert_eq!(again.json()["run_id"], world.run_ids()[0].as_str(), "the newest run, and no model is needed");
 }
 
 #[test]
 fn other_request_or_model_is_asked() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let schema = r#"{"type": "object", "properties": {"topics": {"type": "integer"}}, "required": ["topics"]}"#;
     world.write("form.json", schema);
     asked(&world, &server, &[QUESTION]).0.succeeded();
-    let run = runs(&world)[0].clone();
+    let run = world.run_ids()[0].clone();
     world.dr(["plan", "--save", "plan.json", QUESTION]).succeeded();
     let mut known = 0;
     for args in [
@@ -85,8 +83,7 @@ fn other_request_or_model_is_asked() {
 
 #[test]
 fn changed_file_or_index_is_asked_about() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     asked(&world, &server, &[QUESTION]).0.succeeded();
     let text = world.read("kb/topic-1.md");
     world.write("kb/topic-1.md", "Topic 1 is described here anew.\n");
@@ -103,8 +100,7 @@ fn changed_file_or_index_is_asked_about() {
 
 #[test]
 fn unchanged_folder_may_be_looked_through_again() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     for is_first in [true, false] {
         let (run, requests) = asked(&world, &server, &["--kb", "kb", QUESTION]);
         assert_eq!(requests > 0, is_first, "{run}");
@@ -114,19 +110,17 @@ fn unchanged_folder_may_be_looked_through_again() {
 #[test]
 fn run_that_has_not_ended_well_does_not_count() {
     // The judge's replies have no form, so rules judge.
-    let server =
-        faulty(ONE_ROUND, |request| (request.form() == Some("verdict")).then(|| request.reply("no form", 10, 5)));
-    let world = world_at(&server);
+    let (server, world) = topics_at(faulty(ONE_ROUND, |request| {
+        (request.form() == Some("verdict")).then(|| request.reply("no form", 10, 5))
+    }));
     for _ in 0..2 {
         let (degraded, requests) = asked(&world, &server, &[QUESTION]);
         assert_eq!((degraded.exit, requests > 0), (Some(4), true), "{degraded}");
     }
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     world.dr(["plan", QUESTION]).succeeded();
     assert!(asked(&world, &server, &[QUESTION]).1 > 0, "a plan is no answer");
-    let server = endpoint(TWO_ROUNDS);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(TWO_ROUNDS));
     for _ in 0..2 {
         let (limited, requests) = asked(&world, &server, &["--max-rounds", "1", QUESTION]);
         assert_eq!((limited.exit, requests > 0), (Some(4), true), "{limited}");
@@ -140,13 +134,12 @@ fn question_without_a_model_is_answered_anew() {
         let run = world.dr(["ask", "--offline", "How is topic 3 described?"]);
         assert!(!run.stderr.contains("asked before"), "{run}");
     }
-    assert_eq!(runs(&world).len(), 2);
+    assert_eq!(world.run_ids().len(), 2);
 }
 
 #[test]
 fn run_in_place_of_a_model_does_not_count() {
-    let down = ModelServer::always(Response::text(503, "{}"));
-    let world = world_at(&down);
+    let (_down, world) = topics_at(ModelServer::always(Response::text(503, "{}")));
     world.dr(["ask", "--quiet", QUESTION]);
     let server = endpoint(ONE_ROUND);
     let world = world.with_variable("OPENAI_BASE_URL", server.url());

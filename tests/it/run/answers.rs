@@ -2,14 +2,13 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{KEY, ONE_ROUND, QUESTION, endpoint, outcome, runs, set, topics, undisturbed, world_at};
+use super::{KEY, ONE_ROUND, QUESTION, endpoint, outcome, topics, topics_at, undisturbed};
 use crate::ask::assert_quotes_stand_in_their_files;
 use crate::common::World;
 
 #[test]
 fn answer_of_a_model_is_a_cited_report() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     dr_snapshot!(world.dr(["ask", "--quiet", QUESTION]));
     assert!(server.received().contains(KEY), "the key goes to its endpoint");
     assert!(server.requests().iter().all(|request| request.path == "/v1/chat/completions"));
@@ -17,9 +16,8 @@ fn answer_of_a_model_is_a_cited_report() {
 
 #[test]
 fn answer_over_the_responses_api_is_the_same() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
-    set(&world, "[models]\napi = \"responses\"\n");
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
+    world.set("[models]\napi = \"responses\"\n");
     let by_responses = world.dr(["ask", "--json", QUESTION]).succeeded().json();
     assert!(server.requests().iter().all(|request| request.path == "/v1/responses"));
     assert_eq!(outcome(by_responses), undisturbed(ONE_ROUND, "").0);
@@ -27,11 +25,10 @@ fn answer_over_the_responses_api_is_the_same() {
 
 #[test]
 fn report_lists_usage_by_role_and_node_and_its_quotes_are_verbatim() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let report = world.dr(["ask", "--json", QUESTION]).succeeded().json();
     assert_eq!(report["stop_reason"], "complete");
-    assert_eq!(report["run_id"], *runs(&world)[0]);
+    assert_eq!(report["run_id"], *world.run_ids()[0]);
     assert_eq!(report["tree"]["nodes"].as_array().unwrap().len(), 5);
     assert!(report["evidence"].as_array().unwrap().len() >= 4, "{:#}", report["evidence"]);
     assert_quotes_stand_in_their_files(&world, &report);
@@ -53,8 +50,7 @@ fn report_lists_usage_by_role_and_node_and_its_quotes_are_verbatim() {
 
 #[test]
 fn user_schema_is_filled_in_addition_to_the_report() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let schema = json!({
         "type": "object",
         "properties": { "topics": { "type": "integer" } },
@@ -71,23 +67,21 @@ fn user_schema_is_filled_in_addition_to_the_report() {
 
 #[test]
 fn invalid_schema_is_refused_before_the_first_request() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     world.write("form.json", r#"{"type": "nonsense"}"#);
     let run = world.dr(["ask", "--schema", "form.json", QUESTION]);
     assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
     assert!(run.stderr.starts_with("error: `form.json` is not a JSON Schema"), "{run}");
     fs::write(world.path("form.json"), "no JSON").unwrap();
     assert_eq!(world.dr(["ask", "--schema", "form.json", QUESTION]).exit, Some(2));
-    assert_eq!((server.count(), runs(&world).len()), (0, 0));
+    assert_eq!((server.count(), world.run_ids().len()), (0, 0));
 }
 
 #[test]
 fn follow_up_question_includes_the_earlier_answer() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     world.dr(["ask", QUESTION]).succeeded();
-    let first = runs(&world)[0].clone();
+    let first = world.run_ids()[0].clone();
     let before = server.count();
     world.dr(["ask", "--follow", &first[..8], "And how do they work?"]).succeeded();
     let requests = server.requests();
@@ -96,13 +90,12 @@ fn follow_up_question_includes_the_earlier_answer() {
     let unknown = world.dr(["ask", "--follow", "nothing", "And how?"]);
     assert_eq!(unknown.exit, Some(1));
     assert!(unknown.stderr.contains("no run `nothing`") && unknown.stderr.contains("hint: "), "{unknown}");
-    assert_eq!(runs(&world).len(), 2);
+    assert_eq!(world.run_ids().len(), 2);
 }
 
 #[test]
 fn json_events_are_json_only() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let told = |args: &[&str]| {
         let run = world.dr(args);
         let lines: Result<Vec<Value>, _> = run.stderr.lines().map(serde_json::from_str).collect();
@@ -121,18 +114,10 @@ fn json_events_are_json_only() {
 
 #[test]
 fn comparison_without_a_model_has_a_section_per_item() {
-    let world = World::empty();
-    world.write_on_day(
-        1,
-        "kb/heron.md",
-        "# Heron\n\nHeron keeps its log on one disk.\n\nA write to Heron takes 4 ms.\n",
-    );
-    world.write_on_day(
-        1,
-        "kb/osprey.md",
-        "# Osprey\n\nOsprey copies its log to three disks.\n\nA write to Osprey takes 11 ms.\n",
-    );
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[
+        ("heron.md", "# Heron\n\nHeron keeps its log on one disk.\n\nA write to Heron takes 4 ms.\n"),
+        ("osprey.md", "# Osprey\n\nOsprey copies its log to three disks.\n\nA write to Osprey takes 11 ms.\n"),
+    ]);
     let report = world.dr(["ask", "--offline", "--json", "Compare Heron and Osprey"]).succeeded().json();
     let nodes = report["tree"]["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 4, "the question, one for each, and one for both: {nodes:#?}");

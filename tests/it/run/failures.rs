@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
-use super::{ABOUT_ONE, KEY, ONE_ROUND, QUESTION, calls, count, faulty, outcome, stored, undisturbed, world_at};
+use super::{
+    ABOUT_ONE, KEY, ONE_ROUND, QUESTION, calls, count, faulty, outcome, stored, topics_at, undisturbed, world_at,
+};
 use crate::ask::assert_quotes_stand_in_their_files;
 use crate::model_server::{ModelServer, Response};
 
@@ -12,8 +14,8 @@ fn busy(status: u16) -> Response {
 fn busy_endpoint_is_retried_and_the_report_is_the_same() {
     let (expected, requests) = undisturbed(ONE_ROUND, "");
     for (status, times) in [(429, 1), (500, 3)] {
-        let server = faulty(ONE_ROUND, move |request| (2..2 + times).contains(&request.number).then(|| busy(status)));
-        let world = world_at(&server);
+        let (server, world) =
+            topics_at(faulty(ONE_ROUND, move |request| (2..2 + times).contains(&request.number).then(|| busy(status))));
         let run = world.dr(["ask", "--json", QUESTION]).succeeded();
         assert_eq!(outcome(run.json()), expected, "{status}");
         assert_eq!(server.count(), requests + times, "{status}");
@@ -25,8 +27,7 @@ fn busy_endpoint_is_retried_and_the_report_is_the_same() {
 
 #[test]
 fn persistently_busy_endpoint_is_given_up() {
-    let server = ModelServer::always(busy(503));
-    let world = world_at(&server);
+    let (server, world) = topics_at(ModelServer::always(busy(503)));
     let run = world.dr(["ask", ABOUT_ONE]);
     assert_eq!((run.exit, server.count()), (Some(4), 5), "{run}");
     assert!(
@@ -37,8 +38,7 @@ fn persistently_busy_endpoint_is_given_up() {
 
 #[test]
 fn rejected_key_is_reported_at_once_and_not_printed() {
-    let server = ModelServer::always(Response::text(401, r#"{"error": {"message": "bad key"}}"#));
-    let world = world_at(&server);
+    let (server, world) = topics_at(ModelServer::always(Response::text(401, r#"{"error": {"message": "bad key"}}"#)));
     let run = world.dr(["ask", ABOUT_ONE]);
     assert_eq!((run.exit, server.count()), (Some(4), 1), "{run}");
     assert!(run.stderr.contains("failed to make a brief: model endpoint refused the key"), "{run}");
@@ -48,9 +48,9 @@ fn rejected_key_is_reported_at_once_and_not_printed() {
 #[test]
 fn invalid_json_reply_is_repaired_in_one_turn() {
     let (expected, requests) = undisturbed(ONE_ROUND, "");
-    let server =
-        faulty(ONE_ROUND, |request| (request.number == 1).then(|| request.reply("Of course! Here it comes:", 10, 5)));
-    let world = world_at(&server);
+    let (server, world) = topics_at(faulty(ONE_ROUND, |request| {
+        (request.number == 1).then(|| request.reply("Of course! Here it comes:", 10, 5))
+    }));
     let report = world.dr(["ask", "--json", QUESTION]).succeeded().json();
     assert_eq!(outcome(report), expected);
     let received = server.requests();
@@ -65,8 +65,7 @@ fn invalid_json_reply_is_repaired_in_one_turn() {
 #[test]
 fn lost_connection_stays_charged_and_the_run_continues() {
     let (expected, requests) = undisturbed(ONE_ROUND, "");
-    let server = faulty(ONE_ROUND, |request| (request.number == 4).then_some(Response::Drop));
-    let world = world_at(&server);
+    let (server, world) = topics_at(faulty(ONE_ROUND, |request| (request.number == 4).then_some(Response::Drop)));
     let report = world.dr(["ask", "--json", QUESTION]).succeeded().json();
     assert_eq!(outcome(report.clone()), expected);
     assert_eq!(server.count(), requests + 1);
@@ -82,10 +81,9 @@ fn lost_connection_stays_charged_and_the_run_continues() {
 
 #[test]
 fn run_whose_workers_all_fail_reports_it_without_an_answer() {
-    let server = faulty(ONE_ROUND, |request| {
+    let (_server, world) = topics_at(faulty(ONE_ROUND, |request| {
         (request.form() == Some("step")).then(|| Response::json(400, &json!({ "error": { "message": "no steps" } })))
-    });
-    let world = world_at(&server);
+    }));
     // Neither do the passages answer it.
     let run = world.dr(["ask", "--json", "Who won the parliamentary election in Portugal?"]);
     assert_eq!(run.exit, Some(1), "{run}");

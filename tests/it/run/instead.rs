@@ -2,7 +2,7 @@ use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
-use super::{ABOUT_ONE, ONE_ROUND, at, endpoint, faulty, runs, set, topics, world_at};
+use super::{ABOUT_ONE, ONE_ROUND, at, endpoint, faulty, topics, topics_at, world_at};
 use crate::ask::assert_quotes_stand_in_their_files;
 use crate::common::{Run, World};
 use crate::model_server::{ModelServer, Request, Response};
@@ -42,7 +42,7 @@ fn run_that_falls_back_before_it_begins_is_set_up_as_one_without_a_model() {
     let address = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     let own = "[mcp.tickets]\ncommand = [\"/bin/false\"]\ntools = [\"read\"]\nlabel = \"public\"\n";
     let settings = |world: &World| {
-        set(world, own);
+        world.set(own);
         assert!(matches!(world.dr(["ask", "-q", ABOUT_ONE]).exit, Some(0 | 3 | 4)));
         let mut settings = world.dr(["show", "--json"]).succeeded().json()["settings"].take();
         settings.as_object_mut().unwrap().remove("instead");
@@ -55,19 +55,18 @@ fn run_that_falls_back_before_it_begins_is_set_up_as_one_without_a_model() {
 
 #[test]
 fn rejected_key_is_reported_before_the_run_without_a_request_to_a_model() {
-    let server = endpoint(ONE_ROUND).with_models(401, json!({ "error": { "message": "bad key" } }));
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND).with_models(401, json!({ "error": { "message": "bad key" } })));
     let run = world.dr(["ask", "--json", ABOUT_ONE]);
     assert_offline_answer(&world, &run, "refused the key");
-    assert_eq!((server.count(), runs(&world).len()), (0, 2), "the run by rules, and the one offline");
+    assert_eq!((server.count(), world.run_ids().len()), (0, 2), "the run by rules, and the one offline");
 }
 
 #[test]
 fn unknown_model_is_reported_before_the_run() {
     let unknown = json!({ "error": { "message": "model `scripted` not found" } });
-    let server =
-        ModelServer::always(Response::json(404, &unknown)).with_models(200, json!({ "data": [{ "id": "other" }] }));
-    let world = world_at(&server);
+    let (server, world) = topics_at(
+        ModelServer::always(Response::json(404, &unknown)).with_models(200, json!({ "data": [{ "id": "other" }] })),
+    );
     let run = world.dr(["ask", "--json", ABOUT_ONE]);
     assert_offline_answer(&world, &run, "not found");
     assert_eq!(server.count(), 1, "a model that costs nothing is asked itself");
@@ -81,8 +80,7 @@ fn name_that_a_server_takes_without_listing_it_is_used() {
 
 #[test]
 fn endpoint_that_answered_is_not_probed_again_that_day() {
-    let server = endpoint(ONE_ROUND).with_models(200, json!({ "data": [{ "id": "scripted" }] }));
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND).with_models(200, json!({ "data": [{ "id": "scripted" }] })));
     for _ in 0..2 {
         world.dr(["ask", "--fresh", ABOUT_ONE]).succeeded();
     }
@@ -97,10 +95,9 @@ fn endpoint_that_answered_is_not_probed_again_that_day() {
 #[test]
 fn run_whose_model_fails_midway_ends_with_the_answer_of_the_passages() {
     for form in ["brief", "plan", "step"] {
-        let server = faulty(ONE_ROUND, move |request| {
+        let (_server, world) = topics_at(faulty(ONE_ROUND, move |request| {
             (request.form() == Some(form)).then(|| Response::json(400, &json!({ "error": { "message": "no more" } })))
-        });
-        let world = world_at(&server);
+        }));
         let run = world.dr(["ask", "--json", ABOUT_ONE]);
         assert_offline_answer(&world, &run, "no more");
     }
@@ -108,10 +105,9 @@ fn run_whose_model_fails_midway_ends_with_the_answer_of_the_passages() {
 
 #[test]
 fn resumed_run_whose_model_fails_ends_with_the_answer_of_the_passages() {
-    let server = faulty(ONE_ROUND, |request| {
+    let (_server, world) = topics_at(faulty(ONE_ROUND, |request| {
         (request.form() == Some("step")).then(|| Response::json(400, &json!({ "error": { "message": "no more" } })))
-    });
-    let world = world_at(&server);
+    }));
     world.dr(["ask", "--dry-run", ABOUT_ONE]).succeeded();
     let run = world.dr(["resume", "--json"]);
     assert_offline_answer(&world, &run, "no more");
@@ -127,12 +123,11 @@ fn noting_nothing() -> ModelServer {
 
 #[test]
 fn workers_that_note_nothing_leave_the_closest_passages() {
-    let server = noting_nothing();
-    let world = world_at(&server);
+    let (_server, world) = topics_at(noting_nothing());
     let report = assert_offline_answer(&world, &world.dr(["ask", "--json", ABOUT_ONE]), "the model noted nothing");
     assert_eq!(report["outcome"], "closest", "the model has read them and noted nothing");
     // The oldest.
-    let failed = runs(&world).pop().unwrap();
+    let failed = world.run_ids().pop().unwrap();
     let of_failed = world.dr(["show", &failed, "--json"]).json()["report"]["usage"]["total"].take();
     assert_eq!(report["usage"]["total"]["calls"], of_failed["calls"], "its calls are paid");
     assert_eq!(report["usage"]["total"]["input_tokens"], of_failed["input_tokens"]);
@@ -144,8 +139,7 @@ fn workers_that_note_nothing_leave_the_closest_passages() {
 
 #[test]
 fn refusal_of_both_is_the_refusal_of_the_run_with_the_model() {
-    let server = noting_nothing();
-    let world = world_at(&server);
+    let (_server, world) = topics_at(noting_nothing());
     let run = world.dr(["ask", "--json", "Who won the parliamentary election in Portugal?"]);
     assert_eq!(run.exit, Some(3), "{run}");
     assert_ne!(run.json()["usage"]["total"]["calls"], 0, "{run}");
@@ -157,9 +151,8 @@ fn limit_below_one_call_makes_none_and_says_what_would_do() {
     let settings =
         "[models]\nmax_input_tokens = 12000\nmax_output_tokens = 1000\n[prices.scripted]\ninput = 1.0\noutput = 40.0\n";
     for [flag, little] in [["--max-tokens", "1000"], ["--max-cost", "0.02"]] {
-        let server = endpoint(Researcher { nodes: 1, more_nodes: 0 });
-        let world = world_at(&server);
-        set(&world, settings);
+        let (server, world) = topics_at(endpoint(Researcher { nodes: 1, more_nodes: 0 }));
+        world.set(settings);
         let run = world.dr(["ask", "--json", flag, little, ABOUT_ONE]);
         assert_offline_answer(&world, &run, "a single call may");
         assert_eq!(server.count(), 0);

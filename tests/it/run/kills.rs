@@ -3,10 +3,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::{
-    ONE_ROUND, QUESTION, TWO_ROUNDS, answer, assert_nothing_stored_was_sent_again, calls, count, outcome, runs, stored,
+    ONE_ROUND, QUESTION, TWO_ROUNDS, answer, assert_nothing_stored_was_sent_again, calls, count, outcome, stored,
     undisturbed, world_at,
 };
-use crate::common::{Run, World};
+use crate::common::{Run, World, kill};
 use crate::model_server::{ModelServer, Response};
 use crate::researcher::Researcher;
 
@@ -31,8 +31,7 @@ fn holding(researcher: Researcher, held: usize) -> (ModelServer, Receiver<()>) {
 pub(super) fn started(world: &World, held: &Receiver<()>) -> Child {
     #[cfg(unix)]
     crate::signals::deliver_signals();
-    let mut command = world.command(["ask", "--json", QUESTION]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = world.spawn(["ask", "--json", QUESTION]);
     held.recv_timeout(Duration::from_mins(1)).expect("the request comes");
     child
 }
@@ -75,8 +74,8 @@ fn run_killed_at_any_request_resumes_to_the_same_report_without_repeating_calls(
 fn locked_run_is_neither_resumed_nor_removed() {
     let (server, has_come) = holding(ONE_ROUND, 5);
     let world = world_at(&server);
-    let mut child = started(&world, &has_come);
-    let run = runs(&world)[0].clone();
+    let child = started(&world, &has_come);
+    let run = world.run_ids()[0].clone();
     let process = format!("error: run `{run}` is in use by process {} since ", child.id());
     for command in ["resume", "rm"] {
         let refused = world.dr([command, &run]);
@@ -84,11 +83,10 @@ fn locked_run_is_neither_resumed_nor_removed() {
         assert!(refused.stderr.starts_with(&process), "{refused}");
         assert!(refused.stderr.ends_with("hint: wait until it is done, or end that process\n"), "{refused}");
     }
-    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["state"], "running");
+    assert_eq!(world.runs()[0]["state"], "running");
     assert_eq!(world.dr(["show", "--json"]).succeeded().json()["is_running"], true);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["state"], "open");
+    kill(child);
+    assert_eq!(world.runs()[0]["state"], "open");
     world.dr(["resume", &run]).succeeded();
 }
 
@@ -133,7 +131,7 @@ fn keeps_what_it_has_on(signal: &str) {
     let asked: Run = world.run_of(child.wait_with_output().unwrap());
     assert_eq!(asked.exit, Some(130), "{asked}");
     assert_eq!(asked.json()["stop_reason"], "cancelled");
-    let run = runs(&world)[0].clone();
+    let run = world.run_ids()[0].clone();
     assert!(asked.stderr.ends_with(&format!("note: `dr resume {run}` continues this run\n")), "{asked}");
 
     let resumed = world.dr(["resume", &run, "--json"]).succeeded().json();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     ONE_ROUND, QUESTION, SMALL, TWO_ROUNDS, assert_nothing_stored_was_sent_again, at, calls, count, endpoint, outcome,
-    runs, set, stored, topics, undisturbed, world_at,
+    stored, topics, topics_at, undisturbed,
 };
 
 /// Returns whether a model wrote the report of every node that is done. One that the limit refused is assembled by rules
@@ -23,9 +23,8 @@ fn ends_and_goes_on(
     raised: [&str; 2],
 ) -> (Value, Value) {
     let asked = |limit: &&str| {
-        let server = endpoint(TWO_ROUNDS);
-        let world = world_at(&server);
-        set(&world, SMALL);
+        let (server, world) = topics_at(endpoint(TWO_ROUNDS));
+        world.set(SMALL);
         let asked = world.dr(["ask", "--json", flag, limit, QUESTION]);
         (asked.exit == Some(4) && is_wanted(&asked.json())).then_some((server, world, asked))
     };
@@ -33,7 +32,7 @@ fn ends_and_goes_on(
     let partial = asked.json();
     assert_eq!(partial["stop_reason"], stop_reason);
     assert!(!partial["evidence"].as_array().unwrap().is_empty(), "what was found is in the report");
-    let run = runs(&world)[0].clone();
+    let run = world.run_ids()[0].clone();
     assert!(asked.stderr.contains(&format!("note: `dr resume {run}` continues this run")), "{asked}");
     let shown = world.dr(["replay"]);
     assert_eq!(shown.exit, Some(4));
@@ -86,9 +85,8 @@ fn round_limit_ends_a_run_that_resumes_under_a_higher_one() {
 
 #[test]
 fn report_names_the_limit_that_ended_the_run() {
-    let server = endpoint(TWO_ROUNDS);
-    let world = world_at(&server);
-    set(&world, SMALL);
+    let (_server, world) = topics_at(endpoint(TWO_ROUNDS));
+    world.set(SMALL);
     dr_snapshot!(world.dr(["ask", "--quiet", "--max-rounds", "1", QUESTION]));
 }
 
@@ -101,7 +99,7 @@ fn unpriced_model_is_refused_under_a_cost_limit_before_the_first_request() {
     assert_eq!((run.exit, server.count()), (Some(1), 0), "{run}");
     assert!(run.stderr.starts_with("error: price of `scripted` (planner) is not known"), "{run}");
     assert!(run.stderr.contains("hint: set `[prices.\"scripted\"]`") && run.stderr.contains("--max-cost inf"), "{run}");
-    assert!(runs(&world).is_empty());
+    assert!(world.run_ids().is_empty());
 
     let report = world.dr(["ask", "--json", "--max-cost", "inf", QUESTION]).succeeded().json();
     assert_eq!(report["usage"]["total"]["cost_usd"], Value::Null, "an unknown cost is not zero");

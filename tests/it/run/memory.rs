@@ -2,7 +2,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{ABOUT_ONE, runs, topics};
+use super::{ABOUT_ONE, topics};
 use crate::common::World;
 
 const ABOUT_TWO: &str = "How is topic 2 described?";
@@ -27,7 +27,7 @@ fn quote_of_an_earlier_run_is_found_with_its_run_and_marked_once_its_file_has_ch
     for question in [ABOUT_ONE, ABOUT_TWO] {
         world.dr(["ask", "--offline", "--quiet", question]);
     }
-    let [second, first] = runs(&world).try_into().unwrap();
+    let [second, first] = world.run_ids().try_into().unwrap();
     let found = recalled(&world, "what is the description of topic 3");
     let best = &found[0];
     assert_eq!((&best["run_id"], &best["question"]), (&first.as_str().into(), &ABOUT_ONE.into()), "{found:#?}");
@@ -72,7 +72,7 @@ fn removed_run_is_forgotten() {
     for question in [ABOUT_ONE, ABOUT_TWO] {
         world.dr(["ask", "--offline", "--quiet", question]);
     }
-    let [second, first] = runs(&world).try_into().unwrap();
+    let [second, first] = world.run_ids().try_into().unwrap();
     let of = |run: &str| recalled(&world, "topic").iter().filter(|quote| quote["run_id"] == run).count();
     assert!(of(&first) > 0 && of(&second) > 0);
     world.dr(["rm", &first]).succeeded();

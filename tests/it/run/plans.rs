@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{ONE_ROUND, QUESTION, endpoint, runs, world_at};
+use super::{ONE_ROUND, QUESTION, endpoint, topics_at};
 use crate::common::World;
 use crate::model_server::ModelServer;
 use crate::researcher::Researcher;
@@ -21,17 +21,15 @@ fn saved(world: &World) -> Value {
 
 #[test]
 fn file_that_cannot_be_written_is_known_before_the_plan_is_paid_for() {
-    let server = endpoint(TWO_NODES);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(TWO_NODES));
     let run = world.dr(["plan", "--save", "nowhere/plan.json", QUESTION]);
     assert!(run.exit == Some(1) && run.stderr.contains("failed to write `nowhere/plan.json`"), "{run}");
-    assert_eq!((server.count(), server.probes(), runs(&world).len()), (0, 0, 0));
+    assert_eq!((server.count(), server.probes(), world.run_ids().len()), (0, 0, 0));
 }
 
 #[test]
 fn saved_and_edited_plan_is_executed() {
-    let server = endpoint(TWO_NODES);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(TWO_NODES));
     let mut plan = saved(&world);
     plan["new_nodes"][0]["question"] = json!("What is said of topic 5?");
     world.write("plan.json", &plan.to_string());
@@ -44,18 +42,17 @@ fn saved_and_edited_plan_is_executed() {
 
 #[test]
 fn cyclic_plan_is_refused_with_the_complaint() {
-    let server = endpoint(TWO_NODES);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(TWO_NODES));
     let mut plan = saved(&world);
     let ids = [0, 1].map(|at| plan["new_nodes"][at]["id"].clone());
     for at in [0, 1] {
         plan["new_nodes"][at]["depends_on"] = json!([ids[1 - at]]);
     }
     world.write("plan.json", &plan.to_string());
-    let before = (server.count(), runs(&world).len());
+    let before = (server.count(), world.run_ids().len());
     let run = world.dr(["ask", "--plan", "plan.json", QUESTION]);
     assert_eq!((run.exit, run.stdout.as_str()), (Some(2), ""), "{run}");
-    assert_eq!((server.count(), runs(&world).len()), before, "nothing is asked or begun");
+    assert_eq!((server.count(), world.run_ids().len()), before, "nothing is asked or begun");
     let error = run.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
     assert!(
         error.contains("plan cannot be used") && ids.iter().all(|id| error.contains(id.as_str().unwrap())),
@@ -66,8 +63,7 @@ fn cyclic_plan_is_refused_with_the_complaint() {
 
 #[test]
 fn invalid_plan_file_is_refused_before_the_first_request() {
-    let server = endpoint(TWO_NODES);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(TWO_NODES));
     world.write("plan.json", r#"{"new_nodes": "all"}"#);
     let run = world.dr(["ask", "--plan", "plan.json", QUESTION]);
     assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
@@ -76,8 +72,7 @@ fn invalid_plan_file_is_refused_before_the_first_request() {
 
 #[test]
 fn dry_run_requests_only_brief_and_plan_and_estimates_the_rest() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let run = world.dr(["ask", "--dry-run", QUESTION]).succeeded();
     let forms: Vec<_> = server.requests().iter().map(|request| request.form().unwrap().to_owned()).collect();
     assert_eq!(forms, ["brief", "plan"]);
@@ -90,11 +85,10 @@ fn dry_run_requests_only_brief_and_plan_and_estimates_the_rest() {
 
 #[test]
 fn resume_without_a_name_continues_the_newest_run_that_has_not_ended_and_names_it() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (_server, world) = topics_at(endpoint(ONE_ROUND));
     let planned = world.dr(["plan", "--json", QUESTION]).succeeded().json()["run_id"].as_str().unwrap().to_owned();
     world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
-    let newest = runs(&world)[0].clone();
+    let newest = world.run_ids()[0].clone();
     assert_ne!(newest, planned);
     let resumed = world.dr(["resume", "--json"]).succeeded();
     assert_eq!(resumed.json()["run_id"], json!(planned));
@@ -113,8 +107,7 @@ fn resume_without_a_name_continues_the_newest_run_that_has_not_ended_and_names_i
 
 #[test]
 fn dry_run_is_executed_by_resume() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let planned = world.dr(["plan", "--json", QUESTION]).succeeded().json();
     assert_eq!(planned["plan"]["new_nodes"].as_array().unwrap().len(), 4);
     assert!(planned["estimate"]["calls"]["low"].as_u64() <= planned["estimate"]["calls"]["high"].as_u64());
@@ -123,7 +116,7 @@ fn dry_run_is_executed_by_resume() {
     let report = world.dr(["resume", run, "--json"]).succeeded().json();
     assert_eq!((&report["stop_reason"], &report["run_id"]), (&json!("complete"), &planned["run_id"]));
     assert_eq!((asked(&server, "brief"), asked(&server, "plan")), (1, 1));
-    assert_eq!(runs(&world), [run]);
+    assert_eq!(world.run_ids(), [run]);
 }
 
 #[test]
@@ -136,8 +129,7 @@ fn plan_without_a_model_costs_nothing() {
 
 #[test]
 fn plan_made_with_an_earlier_answer_in_view_is_refused_without_that_run() {
-    let server = endpoint(TWO_NODES);
-    let world = world_at(&server);
+    let (_server, world) = topics_at(endpoint(TWO_NODES));
     let first = world.dr(["ask", "--json", QUESTION]).succeeded().json();
     let run = first["run_id"].as_str().unwrap();
     let planned = world.dr(["ask", "--dry-run", "--json", "--follow", run, QUESTION]).succeeded().json();

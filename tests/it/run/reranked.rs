@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{ONE_ROUND, QUESTION, assert_nothing_stored_was_sent_again, at, calls, faulty, outcome, runs, set, stored};
-use crate::common::World;
+use super::{ONE_ROUND, QUESTION, assert_nothing_stored_was_sent_again, at, calls, faulty, outcome, stored};
+use crate::common::{World, kill};
 use crate::model_server::{ModelServer, Request, Response};
 
 const SETTINGS: &str = "[rerank]\nmodel = \"llm\"\n";
@@ -21,7 +21,7 @@ fn world(server: &ModelServer, settings: &str) -> World {
     }
     world.dr(["index", "kb", "--quiet"]).succeeded();
     let world = at(world, &server.url());
-    set(&world, settings);
+    world.set(settings);
     world
 }
 
@@ -89,9 +89,9 @@ fn order_is_paid_for_once_however_often_the_question_is_asked() {
     let first = outcome(world.dr(["ask", "--json", QUESTION]).succeeded().json());
     let paid = orders(&server).len();
     let again = outcome(world.dr(["ask", "--json", "--fresh", QUESTION]).succeeded().json());
-    assert_eq!((runs(&world).len(), orders(&server).len(), paid > 0), (2, paid, true));
+    assert_eq!((world.run_ids().len(), orders(&server).len(), paid > 0), (2, paid, true));
     assert_eq!(again["evidence"], first["evidence"]);
-    set(&world, "");
+    world.set("");
     let other = outcome(world.dr(["ask", "--json", QUESTION]).succeeded().json());
     assert_ne!(other["evidence"], first["evidence"], "without the setting, that run does not answer");
     assert_eq!(orders(&server).len(), paid);
@@ -135,14 +135,12 @@ fn resumed_run_asks_for_no_order_again_whether_it_got_one_or_not() {
             _ => None,
         });
         let world = world(&server, SETTINGS);
-        let mut child = super::kills::started(&world, &has_come);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill(super::kills::started(&world, &has_come));
         let (before, sent, kept) = (orders(&server), server.count(), stored(&calls(&world)));
-        set(&world, "[rerank]\nbase_url = \"http://127.0.0.1:9\"\n");
+        world.set("[rerank]\nbase_url = \"http://127.0.0.1:9\"\n");
         let other = world.dr(["resume"]);
         assert!(other.exit == Some(1) && other.stderr.contains("run was started with another `[rerank]`"), "{other}");
-        set(&world, SETTINGS);
+        world.set(SETTINGS);
         let report = world.dr(["resume", "--json"]).succeeded().json();
         assert_eq!(report["stop_reason"], "complete", "{report:#}");
         assert_nothing_stored_was_sent_again(&server, &kept, sent);

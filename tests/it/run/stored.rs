@@ -4,13 +4,12 @@ use std::path::Path;
 use dr::run::store::Store;
 use serde_json::{Value, json};
 
-use super::{KEY, ONE_ROUND, QUESTION, calls, endpoint, export, runs, topics, world_at};
+use super::{KEY, ONE_ROUND, QUESTION, calls, endpoint, topics, topics_at, world_at};
 use crate::common::{World, block_on};
 
 /// Returns a world with one finished run, whose endpoint is gone.
 fn after_a_run() -> World {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (_server, world) = topics_at(endpoint(ONE_ROUND));
     world.dr(["ask", QUESTION]).succeeded();
     world
 }
@@ -24,11 +23,10 @@ fn assert_refused(world: &World, args: &[&str], message: &str, hint: &str) {
 
 #[test]
 fn replay_prints_the_same_output_without_index_or_endpoint() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (server, world) = topics_at(endpoint(ONE_ROUND));
     let printed = ["markdown", "html", "json", "note"].map(|format| {
         let run = world.dr(["ask", "--fresh", "--quiet", "--format", format, QUESTION]).succeeded();
-        (format, runs(&world)[0].clone(), run.stdout)
+        (format, world.run_ids()[0].clone(), run.stdout)
     });
     drop(server);
     fs::remove_dir_all(world.path(".dr/index")).unwrap();
@@ -53,8 +51,7 @@ fn refusal_is_replayed_with_its_exit_code() {
 
 #[test]
 fn runs_are_listed_with_state_and_cost_and_compared_by_their_nodes() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (_server, world) = topics_at(endpoint(ONE_ROUND));
     let none = world.dr(["runs"]).succeeded();
     assert_eq!(
         (none.stdout.as_str(), none.stderr.as_str()),
@@ -92,7 +89,7 @@ fn run_is_shown_as_tree_usage_and_events() {
     let events = shown("--events");
     assert!(events.starts_with(&format!("asked: {QUESTION}\nbrief: 2 aspects\nround 1: 4 sub-questions planned\n")));
     assert!(events.ends_with("\nended: complete\n"), "{events}");
-    let all = world.dr(["show", &runs(&world)[0][..6]]).succeeded().stdout;
+    let all = world.dr(["show", &world.run_ids()[0][..6]]).succeeded().stdout;
     for part in [&tree, &usage, &quotes, &events] {
         assert!(all.contains(part.trim()), "no\n{part}\nin\n{all}");
     }
@@ -105,8 +102,8 @@ fn run_is_shown_as_tree_usage_and_events() {
 #[test]
 fn export_is_json_lines_and_no_key_is_stored() {
     let world = after_a_run();
-    let lines = export(&world);
-    assert_eq!((&lines[0]["kind"], &lines[0]["id"]), (&"run".into(), &Value::from(runs(&world)[0].as_str())));
+    let lines = world.export(None);
+    assert_eq!((&lines[0]["kind"], &lines[0]["id"]), (&"run".into(), &Value::from(world.run_ids()[0].as_str())));
     let events = lines.iter().filter(|line| line["kind"] == "event").count();
     assert!(events >= 12, "{events} events");
     assert!(calls(&world).iter().all(|call| call["outcome"] == "replied" && call["reply"]["raw"].is_object()));
@@ -131,9 +128,9 @@ fn removing_a_run_keeps_the_others() {
     for topic in 1..=2 {
         world.dr(["ask", "--offline", &format!("What is said of topic {topic}?")]).succeeded();
     }
-    let [second, first] = runs(&world).try_into().unwrap();
+    let [second, first] = world.run_ids().try_into().unwrap();
     assert_eq!(world.dr(["rm", &first]).succeeded().stderr, format!("removed {first}\n"));
-    assert_eq!(runs(&world), [second]);
+    assert_eq!(world.run_ids(), [second]);
     assert_refused(&world, &["replay", &first], &format!("no run `{first}`"), "`dr runs` lists the runs and their ids");
 }
 
@@ -143,7 +140,7 @@ fn removed_runs_and_trusted_folders_are_printed_as_json() {
     for topic in 1..=2 {
         world.dr(["ask", "--offline", &format!("What is said of topic {topic}?")]).succeeded();
     }
-    let ids = runs(&world);
+    let ids = world.run_ids();
     let removed = world.dr(["rm", "--json", &ids[0], &ids[1]]).succeeded();
     assert_eq!((removed.json()["removed"].clone(), removed.stderr.as_str()), (json!(ids), ""));
     for (args, is_trusted) in [(&["trust", "--yes", "--json"][..], true), (&["trust", "--revoke", "--json"], false)] {
@@ -157,17 +154,17 @@ fn removed_runs_and_trusted_folders_are_printed_as_json() {
 fn nothing_is_removed_if_one_name_is_wrong() {
     let world = topics();
     world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
-    let run = runs(&world)[0].clone();
+    let run = world.run_ids()[0].clone();
     let hint = "`dr runs` lists the runs and their ids";
     assert_refused(&world, &["rm", &run, "zzz"], "no run `zzz`", hint);
-    assert_eq!(runs(&world), [run]);
+    assert_eq!(world.run_ids(), [run]);
 }
 
 #[test]
 fn ambiguous_run_prefix_is_refused() {
     let world = topics();
     world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
-    let [run] = runs(&world).try_into().unwrap();
+    let [run] = world.run_ids().try_into().unwrap();
     block_on(async {
         let store = Store::open(&world.path(".dr")).unwrap();
         let (records, _) = store.read(&run.parse().unwrap()).await.unwrap();
@@ -179,13 +176,12 @@ fn ambiguous_run_prefix_is_refused() {
     for command in ["rm", "show", "replay", "export", "resume"] {
         assert_refused(&world, &[command, "fa11fa11"], "`fa11fa11` matches several runs", hint);
     }
-    assert_eq!(runs(&world).len(), 3);
+    assert_eq!(world.run_ids().len(), 3);
 }
 
 #[test]
 fn plan_without_a_run_has_no_report_to_replay() {
-    let server = endpoint(ONE_ROUND);
-    let world = world_at(&server);
+    let (_server, world) = topics_at(endpoint(ONE_ROUND));
     let run = world.dr(["plan", "--json", QUESTION]).succeeded().json()["run_id"].as_str().unwrap().to_owned();
     let replayed = world.dr(["replay"]);
     assert_eq!((replayed.exit, replayed.stdout.as_str()), (Some(1), ""), "{replayed}");
@@ -209,7 +205,7 @@ fn log_tells_the_story_of_a_run_by_its_spans() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server).with_variable("DR_LOG", "dr=info");
     let log = world.dr(["ask", "--quiet", QUESTION]).succeeded().stderr;
-    let run = runs(&world)[0].clone();
+    let run = world.run_ids()[0].clone();
     let within = format!("command{{name=\"ask\"}}:run{{id={run}}}");
     for told in [
         format!("{within}: dr::run::orchestrator: planned seq=3"),

@@ -12,10 +12,10 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message;
 use serde_json::Value;
 
-use super::{ABOUT_ONE, KEY, ONE_ROUND, QUESTION, endpoint, faulty, runs, set, topics, world_at};
+use super::{ABOUT_ONE, KEY, ONE_ROUND, QUESTION, endpoint, faulty, topics, topics_at, world_at};
 use crate::common::{Run, World};
 use crate::model_server::{ModelServer, Response};
-use crate::outside::{self, greenhouse, models_at};
+use crate::outside::{self, greenhouse_at, searching};
 use crate::reader;
 use crate::web_server::{Kind, Setup};
 
@@ -100,6 +100,13 @@ pub(crate) fn assert_no_texts(spans: &[Span]) {
     }
 }
 
+/// Returns a collector, an endpoint, and a world that exports to the one and asks the other.
+fn traced() -> (Collector, ModelServer, World) {
+    let (collector, (server, world)) = (Collector::start(), topics_at(endpoint(ONE_ROUND)));
+    let world = world.with_variable(ENDPOINT, collector.address());
+    (collector, server, world)
+}
+
 /// Returns stdout without what differs between two runs of the same question.
 fn answer(run: &Run) -> String {
     let varying = regex::Regex::new(r"[0-9a-f]{16}|\d+(\.\d+)? s\b").unwrap();
@@ -108,9 +115,8 @@ fn answer(run: &Run) -> String {
 
 #[test]
 fn spans_of_a_run_have_the_parents_kinds_and_attributes_of_the_conventions() {
-    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
-    let world = world_at(&server).with_variable(ENDPOINT, collector.address());
-    set(&world, "[prices.scripted]\ninput = 1.0\noutput = 4.0\n");
+    let (collector, server, world) = traced();
+    world.set("[prices.scripted]\ninput = 1.0\noutput = 4.0\n");
     let asked = world.dr(["ask", "--json", "--quiet", QUESTION]).succeeded();
     assert_eq!(asked.stderr, "");
     let (spans, report) = (collector.spans(), asked.json());
@@ -119,7 +125,7 @@ fn spans_of_a_run_have_the_parents_kinds_and_attributes_of_the_conventions() {
     assert_eq!(traces.len(), 1);
     let [run] = operation(&spans, "invoke_workflow")[..] else { panic!("{spans:#?}") };
     assert!(run.parent_span_id.is_empty() && run.name == "invoke_workflow dr");
-    assert_eq!(of(run, "dr.run.id"), runs(&world)[0]);
+    assert_eq!(of(run, "dr.run.id"), world.run_ids()[0]);
     assert_eq!((of(run, "dr.run.stop_reason"), of(run, "gen_ai.workflow.name")), ("complete".into(), "dr".into()));
     let cost = report["usage"]["total"]["cost_usd"].as_f64().unwrap();
     let nodes = report["tree"]["nodes"].as_array().unwrap().len();
@@ -177,9 +183,8 @@ fn spans_of_a_run_have_the_parents_kinds_and_attributes_of_the_conventions() {
 
 #[test]
 fn collector_learns_the_program_and_nothing_of_the_machine_and_headers_are_sent() {
-    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
-    let world = world_at(&server)
-        .with_variable(ENDPOINT, collector.address())
+    let (collector, _server, world) = traced();
+    let world = world
         .with_variable("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=tenant-7")
         .with_variable("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
     world.dr(["ask", "--quiet", QUESTION]).succeeded();
@@ -207,10 +212,9 @@ fn collector_learns_the_program_and_nothing_of_the_machine_and_headers_are_sent(
 
 #[test]
 fn no_text_of_question_files_replies_or_queries_is_exported() {
-    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
+    let (collector, _server, world) = traced();
     // The log is on, since what is logged must not be exported by that.
-    let world =
-        world_at(&server).with_variable(ENDPOINT, collector.address()).with_variable("DR_LOG", "trace,dr=trace");
+    let world = world.with_variable("DR_LOG", "trace,dr=trace");
     world.dr(["ask", "--quiet", QUESTION]).succeeded();
     assert_no_texts(&collector.spans());
     let received = collector.0.received();
@@ -223,8 +227,7 @@ fn no_text_of_question_files_replies_or_queries_is_exported() {
 #[test]
 fn of_the_web_the_names_of_hosts_are_exported_and_no_address_query_or_snippet() {
     let collector = Collector::start();
-    let server = Setup::new(reader::say).start();
-    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let (server, world) = searching(Setup::new(reader::say));
     let world = world.with_variable(ENDPOINT, collector.address());
     let ask = ["ask", "--quiet", "--no-deep-research", "--source", "web", "--mode", "deep", outside::QUESTION];
     world.dr(ask).succeeded();
@@ -245,8 +248,8 @@ fn of_the_web_the_names_of_hosts_are_exported_and_no_address_query_or_snippet() 
 #[test]
 fn background_job_is_a_span_with_its_model_and_id() {
     let collector = Collector::start();
-    let server = Setup::new(reader::say).with_polls(0).start();
-    let world = models_at(greenhouse(), &server).with_variable(ENDPOINT, collector.address());
+    let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
+    let world = world.with_variable(ENDPOINT, collector.address());
     world.dr(["ask", "--quiet", "--mode", "deep", outside::QUESTION]).succeeded();
     let spans = collector.spans();
     assert_no_texts(&spans);
@@ -263,15 +266,14 @@ fn background_job_is_a_span_with_its_model_and_id() {
 
 #[test]
 fn texts_are_exported_with_a_setting_of_the_user_that_a_project_may_not_set() {
-    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
-    let world = world_at(&server).with_variable(ENDPOINT, collector.address());
+    let (collector, _server, world) = traced();
     world.write("dr.toml", "[traces]\ntexts = true\n");
     let refused = world.dr(["ask", QUESTION]);
     assert_eq!(refused.exit, Some(2), "{refused}");
     assert!(refused.stderr.contains("`traces.texts`, which a project may not"), "{refused}");
     std::fs::remove_file(world.path("dr.toml")).unwrap();
 
-    set(&world, "[traces]\ntexts = true\n");
+    world.set("[traces]\ntexts = true\n");
     world.dr(["ask", "--quiet", QUESTION]).succeeded();
     let spans = collector.spans();
     let run = operation(&spans, "invoke_workflow")[0];
@@ -288,9 +290,8 @@ fn texts_are_exported_with_a_setting_of_the_user_that_a_project_may_not_set() {
 
 #[test]
 fn texts_of_a_collection_that_is_local_only_reach_a_collector_on_this_machine_alone() {
-    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
-    let world = world_at(&server).with_variable(ENDPOINT, collector.address());
-    set(&world, "[traces]\ntexts = true\n[collections.kb]\nlocal_only = true\n");
+    let (collector, server, world) = traced();
+    world.set("[traces]\ntexts = true\n[collections.kb]\nlocal_only = true\n");
     world.dr(["ask", "--quiet", QUESTION]).succeeded();
     assert!(collector.0.received().contains(QUESTION));
 
@@ -298,14 +299,14 @@ fn texts_of_a_collection_that_is_local_only_reach_a_collector_on_this_machine_al
     let proxy = Collector::start();
     let world = world_at(&server).with_variable(ENDPOINT, "http://collector.example");
     let world = world.with_variable("HTTP_PROXY", proxy.address());
-    set(&world, "[traces]\ntexts = true\n[collections.kb]\nlocal_only = true\n");
+    world.set("[traces]\ntexts = true\n[collections.kb]\nlocal_only = true\n");
     world.dr(["ask", "--quiet", QUESTION]).succeeded();
     assert!(proxy.0.requests()[0].path.contains("collector.example"));
     assert_no_texts(&proxy.spans());
 
     let open = Collector::start();
     let world = world.with_variable("HTTP_PROXY", open.address());
-    set(&world, "[traces]\ntexts = true\n");
+    world.set("[traces]\ntexts = true\n");
     world.dr(["ask", "--quiet", "--fresh", QUESTION]).succeeded();
     assert!(open.0.received().contains(QUESTION));
 }
@@ -366,7 +367,7 @@ fn signal_while_a_collector_is_waited_for_drops_the_traces_and_keeps_the_exit_co
     for (question, exit) in [(ABOUT_ONE, 0), ("Who painted the ceiling of the chapel?", 3)] {
         let without = world.dr(["ask", "--fresh", question]);
         assert_eq!(without.exit, Some(exit), "{without}");
-        let (collector, has_come) = crate::mcp::hanging();
+        let (collector, has_come) = crate::mcp::silent();
         let mut command = world.command(["ask", "--fresh", question]);
         // Nothing is sent before the end.
         command.env(ENDPOINT, format!("http://{}", collector.address())).env("OTEL_BSP_SCHEDULE_DELAY", "600000");
@@ -407,7 +408,7 @@ fn doctor_says_whether_traces_are_exported_and_where_to() {
     let world = world.with_variable(ENDPOINT, "http://localhost:4318");
     let exported = check(&world, &["doctor"]);
     assert!(exported.ends_with("exported to http://localhost:4318/v1/traces, without texts"), "{exported}");
-    set(&world, "[traces]\ntexts = true\n");
+    world.set("[traces]\ntexts = true\n");
     assert!(check(&world, &["doctor"]).ends_with("/v1/traces, with texts"));
     let offline = check(&world, &["doctor", "--offline"]);
     assert!(offline.starts_with("note ") && offline.ends_with("not exported: dr is offline"), "{offline}");
@@ -422,8 +423,7 @@ fn doctor_says_whether_traces_are_exported_and_where_to() {
 
 #[test]
 fn resumed_run_continues_its_trace() {
-    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
-    let world = world_at(&server).with_variable(ENDPOINT, collector.address());
+    let (collector, _server, world) = traced();
     world.dr(["plan", "--quiet", QUESTION]).succeeded();
     let planned = collector.spans();
     world.dr(["resume", "--quiet"]).succeeded();
@@ -447,8 +447,7 @@ fn resumed_run_continues_its_trace() {
 
 #[test]
 fn resumed_run_is_sampled_as_its_root_was() {
-    let (collector, server) = (Collector::start(), endpoint(ONE_ROUND));
-    let world = world_at(&server).with_variable(ENDPOINT, collector.address());
+    let (collector, _server, world) = traced();
     for (sampler, ratio, is_kept) in [
         ("parentbased_traceidratio", "0", false),
         ("traceidratio", "0", false),

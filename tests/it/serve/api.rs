@@ -1,14 +1,13 @@
 use std::io::Read;
 use std::time::Instant;
 
-use rmcp::model::{CallToolRequestParams, ClientRequest, Request};
-use rmcp::service::{ClientLifecycleMode, PeerRequestOptions};
+use rmcp::service::ClientLifecycleMode;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Page, serve, serve_at};
 use crate::common::{World, block_on, peak_memory};
 use crate::links::linked;
-use crate::mcp::{done, hanging, http, world_at};
+use crate::mcp::{begun, done, hanging, http};
 use crate::run::kills::send;
 
 const QUESTION: &str = "When does the siren sound?";
@@ -283,8 +282,7 @@ fn search_and_passages_have_no_more_than_their_limits() {
 
 #[test]
 fn thousand_event_streams_are_limited_others_are_served_and_all_end_with_their_clients() {
-    let (model, _asked) = hanging();
-    let world = world_at(&model);
+    let (_model, _asked, world) = hanging();
     let page = serve(&world);
     let started = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
     let path = format!("/api/v1/runs/{}/events", started["run_id"].as_str().unwrap());
@@ -330,8 +328,7 @@ fn thousand_event_streams_are_limited_others_are_served_and_all_end_with_their_c
 
 #[test]
 fn run_that_a_client_of_the_tools_starts_counts_and_is_stopped_on_the_page() {
-    let (model, asked) = hanging();
-    let world = world_at(&model);
+    let (_model, asked, world) = hanging();
     let page = serve(&world);
     let first = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
     asked.recv_timeout(PATIENCE).expect("the model is asked");
@@ -342,9 +339,7 @@ fn run_that_a_client_of_the_tools_starts_counts_and_is_stopped_on_the_page() {
         let status = done(&client, "research_status", json!({ "run_id": first["run_id"] })).await;
         done(&client, "research_start", json!({ "question": format!("{QUESTION} (third)") })).await;
         // The fourth waits for its answer.
-        let ask = CallToolRequestParams::new("ask").with_arguments(args.as_object().unwrap().clone());
-        let ask = ClientRequest::CallToolRequest(Request::new(ask));
-        let waiting = client.send_cancellable_request(ask, PeerRequestOptions::no_options()).await.unwrap();
+        let waiting = begun(&client, "ask", args).await;
         let asked = tokio::task::spawn_blocking(move || {
             (0..3).for_each(|_| asked.recv_timeout(PATIENCE).expect("the model is asked"));
         });
@@ -374,8 +369,7 @@ fn run_that_a_client_of_the_tools_starts_counts_and_is_stopped_on_the_page() {
 
 #[test]
 fn stream_that_opens_later_says_what_the_run_is_doing() {
-    let (model, asked) = hanging();
-    let world = world_at(&model);
+    let (_model, asked, world) = hanging();
     let page = serve(&world);
     let started = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
     asked.recv_timeout(PATIENCE).expect("the model is asked");
@@ -397,8 +391,7 @@ fn open_streams(page: &Page) -> u32 {
 
 #[test]
 fn run_that_was_stopped_with_the_server_is_resumed_by_the_next_one_on_the_same_port_with_the_same_token() {
-    let (model, _asked) = hanging();
-    let world = world_at(&model);
+    let (_model, _asked, world) = hanging();
     let mut page = serve(&world);
     let started = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
     let run = started["run_id"].as_str().unwrap().to_owned();

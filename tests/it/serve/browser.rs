@@ -1,6 +1,6 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, serve};
-use crate::common::block_on;
+use crate::common::{Running, block_on};
 use crate::model_server::ModelServer;
 use crate::outside::greenhouse;
 use crate::reader;
@@ -37,9 +37,9 @@ impl Door {
     }
 }
 
-/// `ChromeDriver`, killed when dropped.
+/// `ChromeDriver`.
 struct Driver {
-    child: Child,
+    _child: Running,
     url: String,
 }
 
@@ -47,14 +47,15 @@ impl Driver {
     /// Starts it; `None` if it is not installed.
     fn start() -> Option<Self> {
         let mut driver = Command::new("chromedriver");
-        let mut child = driver.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let child = driver.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut child = Running(child);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut ports = lines.map_while(Result::ok).filter_map(|line| {
             let port = line.split_once("successfully on port ")?.1.trim_end_matches('.').to_owned();
             Some(port)
         });
         let port = ports.next().expect("ChromeDriver names its port");
-        Some(Self { child, url: format!("http://127.0.0.1:{port}") })
+        Some(Self { _child: child, url: format!("http://127.0.0.1:{port}") })
     }
 
     /// Opens a browser with an empty profile; an error says why it does not start on this machine.
@@ -81,13 +82,6 @@ impl Driver {
         let id = opened["sessionId"].as_str().ok_or_else(|| opened.to_string())?;
         browser.session = format!("{}/{id}", browser.session);
         Ok(browser)
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,4 +1,3 @@
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -6,13 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{QUESTION, SCRIPT, Script, TICKET, from_tools, read_ticket, reading_ticket, reply, set, world_at};
-use crate::common::World;
+use crate::common::{World, kill};
 use crate::model_server::{ModelServer, Response};
 use crate::run::kills::send;
-
-fn started(world: &World, args: &[&str]) -> Child {
-    world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
 
 #[test]
 fn killed_run_leaves_no_server_behind_and_resumes_without_calling_again_whatever_became_of_the_server() {
@@ -32,11 +27,10 @@ fn killed_run_leaves_no_server_behind_and_resumes_without_calling_again_whatever
     let script = Script::new(&world, "tickets");
     set(&world, &script, "");
     let life = script.life();
-    let mut child = started(&world, &["ask", "--json", QUESTION]);
+    let child = world.spawn(["ask", "--json", QUESTION]);
     held.recv_timeout(Duration::from_mins(1)).unwrap();
     assert_eq!(script.calls().len(), 1);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill(child);
     life.join().unwrap();
 
     script.write("tools.json", "[]");
@@ -51,7 +45,7 @@ fn interrupted_run_ends_its_server_and_what_that_has_started() {
     let (_models, world, script) = reading_ticket("");
     script.write("mode", "hang");
     let (life, called) = (script.life(), script.pipe("called"));
-    let mut child = started(&world, &["ask", "--json", QUESTION]);
+    let mut child = world.spawn(["ask", "--json", QUESTION]);
     std::fs::read(called).unwrap();
     send("INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -64,7 +58,7 @@ fn second_signal_leaves_no_server_behind() {
     // It does not see the end of its stdin.
     script.write("mode", "busy");
     let (life, called) = (script.life(), script.pipe("called"));
-    let mut child = started(&world, &["ask", "--json", QUESTION]);
+    let mut child = world.spawn(["ask", "--json", QUESTION]);
     std::fs::read(called).unwrap();
     let status = loop {
         send("INT", &child);
@@ -85,7 +79,7 @@ fn interrupted_command_that_lists_tools_ends_its_server() {
         set(&world, &script, "");
         script.write("server.sh", &SCRIPT.replace("$(cat tools.json)", "$(echo > called; sleep 1000)"));
         let (life, called) = (script.life(), script.pipe("called"));
-        let mut child = started(&world, &args);
+        let mut child = world.spawn(&args);
         std::fs::read(called).unwrap();
         send("INT", &child);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{args:?}");

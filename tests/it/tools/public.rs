@@ -87,13 +87,10 @@ fn public_server_is_asked_without_a_search_engine() {
 /// Asks with an internal and a public server, and returns the report and the egress log.
 fn is_asked_beside(engine: &str, args: &[&str]) -> String {
     let models = ModelServer::start(reply);
-    let world = World::empty();
-    world.write_on_day(
-        1,
-        "kb/heron.md",
+    let world = World::of_notes(&[(
+        "heron.md",
         &format!("# Heron\n\nThe code name of project Heron is {}.\n\nFor project Heron {}.\n", SECRETS[0], SECRETS[1]),
-    );
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    )]);
     let world = world.with_variable("OPENAI_BASE_URL", models.url()).with_variable("OPENAI_API_KEY", "sk-test-key");
     let world = world.with_variable("DR_MODEL", "scripted").with_variable("DR_MAX_COST", "inf");
     let (tickets, wiki) = (Script::new(&world, "tickets"), Script::new(&world, "wiki"));

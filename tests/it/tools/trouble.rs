@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{QUESTION, Script, TICKET, caller, first_steps, from_tools, reading_ticket, set, tool, world_at};
+use super::{QUESTION, Script, TICKET, caller, calling, first_steps, from_tools, reading_ticket, tool, world_at};
 use crate::common::World;
 use crate::model_server::{ModelServer, Response};
 use crate::run::traces::Collector;
@@ -50,10 +50,7 @@ fn server_that_sends_other_bytes_than_utf8_is_left_out_at_once() {
 #[test]
 fn server_that_cannot_be_started_or_does_not_shake_hands_is_left_out_and_the_report_says_so() {
     for (server, said) in [("exit 1", "not asked: server `tickets` failed: "), ("cat", "no reply in 1 s")] {
-        let models = caller(json!([]));
-        let world = world_at(&models);
-        let script = Script::new(&world, "tickets");
-        set(&world, &script, "timeout_seconds = 1\n");
+        let (models, world, script) = calling(json!([]), "timeout_seconds = 1\n");
         script.write("server.sh", server);
         let (_, limitations, told) = asked(&models, &world);
         assert!(limitations.contains(said), "{server}: {limitations}");
@@ -137,10 +134,7 @@ fn failed_call_and_invalid_arguments_are_told_to_the_worker_and_only_the_first_r
         { "tool": "tickets.read", "arguments": "seven" },
         { "tool": "tickets.delete", "arguments": "{\"number\": 7}" },
     ]);
-    let models = caller(calls);
-    let world = world_at(&models);
-    let script = Script::new(&world, "tickets");
-    set(&world, &script, "");
+    let (models, world, script) = calling(calls, "");
     let collector = Collector::start();
     let world = world.with_variable("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address());
     let answer = json!({ "isError": true, "content": [{ "type": "text", "text": "ticket 7 is locked" }] });
@@ -166,10 +160,7 @@ fn failed_call_and_invalid_arguments_are_told_to_the_worker_and_only_the_first_r
 #[test]
 fn calls_of_a_run_are_limited_and_a_result_without_text_is_no_passage() {
     let call = |number: u32| json!({ "tool": "tickets.read", "arguments": json!({ "number": number }).to_string() });
-    let models = caller(json!([call(1), call(2), call(3)]));
-    let world = world_at(&models);
-    let script = Script::new(&world, "tickets");
-    set(&world, &script, "max_calls = 2\n");
+    let (models, world, script) = calling(json!([call(1), call(2), call(3)]), "max_calls = 2\n");
     script.write("answer.json", r#"{"content":[]}"#);
     let (_, _, told) = asked(&models, &world);
     assert_eq!(script.calls().len(), 2);

@@ -1,7 +1,9 @@
 //! Limits the spending of one operation at an embedding server: the worst case of every request is set aside before it
 //! is sent.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::base::mutex::locked;
 
 /// Tokens that a price is for.
 const TOKENS: u128 = 1_000_000;
@@ -51,7 +53,7 @@ impl Meter {
 
     /// Returns whether `tokens` more tokens fit into the limit.
     pub(super) fn check(&self, tokens: u64) -> Result<(), OverLimit> {
-        self.fits(&self.spent(), tokens).map(|_| ())
+        self.fits(&locked(&self.spent), tokens).map(|_| ())
     }
 
     /// Sets aside the highest cost of a request.
@@ -60,7 +62,7 @@ impl Meter {
     ///
     /// Returns [`OverLimit`] if it does not fit into the limit.
     pub(super) fn hold(self: &Arc<Self>, tokens: u64) -> Result<MeterHold, OverLimit> {
-        let mut spent = self.spent();
+        let mut spent = locked(&self.spent);
         let nanos = self.fits(&spent, tokens)?;
         spent.tokens = spent.tokens.saturating_add(tokens);
         spent.nanos = spent.nanos.saturating_add(nanos);
@@ -68,7 +70,7 @@ impl Meter {
     }
 
     pub(super) fn spent_so_far(&self) -> MeterReading {
-        *self.spent()
+        *locked(&self.spent)
     }
 
     fn fits(&self, spent: &MeterReading, tokens: u64) -> Result<u64, OverLimit> {
@@ -79,17 +81,13 @@ impl Meter {
             _ => Ok(nanos),
         }
     }
-
-    fn spent(&self) -> MutexGuard<'_, MeterReading> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl MeterHold {
     /// Charges the tokens that the server reports in place of those set aside.
     pub(super) fn settle(self, tokens: u64) {
         let nanos = cost_nanos(self.meter.price.unwrap_or(0), tokens);
-        let mut spent = self.meter.spent();
+        let mut spent = locked(&self.meter.spent);
         spent.tokens = spent.tokens.saturating_sub(self.held.tokens).saturating_add(tokens);
         spent.nanos = spent.nanos.saturating_sub(self.held.nanos).saturating_add(nanos);
     }

@@ -143,7 +143,6 @@ impl EndpointSettings {
         self.dimensions
     }
 
-    /// Returns the address of the server.
     pub(crate) fn address(&self) -> &BaseUrl {
         &self.server.address
     }
