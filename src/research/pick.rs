@@ -1130,6 +1130,29 @@ mod tests {
     }
 
     #[test]
+    fn text_is_read_on_below_its_heading_unless_one_sentence_says_all_that_is_asked() {
+        let document = "# Garden\n\n## Gate\n\nThe gate of the garden is shared with the mill by a list of names.\n\nWho \
+                        is not on it asks the watchman.\n\n## Oak\n\nOak lasts.\n";
+        let quote = |question: &str| quotes(&picked(document, question)[0])[0].to_owned();
+        let read_on = quote("How is the garden gate shared with strangers?");
+        assert!(read_on.ends_with("asks the watchman."), "{read_on}");
+        let alone = quote("Is the gate shared with the mill?");
+        assert!(alone.ends_with("list of names."), "{alone}");
+    }
+
+    #[test]
+    fn question_about_a_failure_is_answered_by_the_message_and_what_follows_it() {
+        let document = "# Pump\n\n## Messages\n\n### Dry\n\nThe pump stops with this error:\n\n```text\nerror: the tank is \
+                        dry\n```\n\n### What to do\n\nFill the tank.\n\n## Colours\n\nIt is red.\n";
+        for question in ["error: the tank is dry", "The pump fails with \"the tank is dry\". How do I fix it?"] {
+            let found = picked(document, question);
+            assert!(quotes(&found[0])[0].ends_with("### What to do\n\nFill the tank."), "{found:#?}");
+        }
+        let found = picked(document, "Which error says that the tank is dry?");
+        assert!(quotes(&found[0])[0].ends_with("dry\n```"), "who asks for the message gets it: {found:#?}");
+    }
+
+    #[test]
     fn unit_that_says_little_by_itself_is_shown_below_its_heading() {
         let document = "# Pension\n\n## Does the company match my pension?\n\n- Not yet.\n\n## Fees\n\n- None.\n";
         let found = picked(document, "Does the company match what I pay into my pension?");

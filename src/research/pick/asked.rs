@@ -107,7 +107,7 @@ const AUXILIARIES: &str =
 const AFTER_VERBS: &str = "the|a|an|it|its|my|our|your|their|this|that|to|from|with|at|by";
 
 /// Words for a failure, and words of a question for what to do about it.
-const FAILURES: &str = "error|errors|err|fails|failed|failing|failure|exception|exceptions|warning|crash|crashes|crashed|\
+const FAILURES: &str = "error|errors|err|fail|fails|failed|failing|failure|exception|exceptions|warning|crash|crashes|crashed|\
     panics|panicked|breaks|broken|complains|unresolved|denied";
 const REMEDIES: &str =
     "how|why|fix|solve|resolve|avoid|prevent|instead|wrong|missing|equivalent|workaround|mean|means|now";
@@ -476,6 +476,27 @@ mod tests {
         assert_eq!(of("How much does the company pay for lunch?"), Some(Wanted::Money));
         assert_eq!(of("How much time do I have to pay?"), None);
         assert_eq!(of("What does the company pay for?"), None);
+    }
+
+    #[test]
+    fn version_is_a_dotted_number_or_one_beside_a_name_or_a_word_for_releases() {
+        assert_eq!(Wanted::of("Which Rust version does the pump need?"), Some(Wanted::Version));
+        for text in ["It needs 1.70.", "Since v2 it works.", "Use release 7 or later.", "It came with Pump 7."] {
+            assert!(Wanted::Version.is_in(text), "{text}");
+        }
+        for text in ["It has 2 valves.", "Twelve are needed.", "Version two."] {
+            assert!(!Wanted::Version.is_in(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn remedy_is_asked_for_by_a_message_alone_or_by_a_failure_and_a_question_about_it() {
+        for question in ["error[E0432]: no pump", "Why does the pump fail with 7?", "It crashes, how do I stop that?"] {
+            assert!(asks_for_remedy(question), "{question}");
+        }
+        for question in ["How do I open the valve?", "Which errors can the pump report?"] {
+            assert!(!asks_for_remedy(question), "{question}");
+        }
     }
 
     #[test]
