@@ -58,9 +58,6 @@ fn search_finds_in_every_mode_what_a_local_index_finds() {
     world.dr(["index", "kb", "--quiet"]).succeeded();
     assert_same(&contents(&service), &local.contents());
     service.maintain();
-    service.take_log();
-    world.dr(["search", "siren"]).succeeded();
-    println!("{:?}", service.take_log().into_iter().map(|asked| asked.call).collect::<Vec<_>>());
     for mode in ["hybrid", "lexical", "vector"] {
         for query in ["siren", "what if the power fails", "\"water valve\" garden", "valvee"] {
             let args = ["search", query, "--mode", mode, "--json", "-k", "5"];
@@ -104,9 +101,7 @@ fn question_is_answered_and_every_read_names_its_version() {
     service.take_log();
     let answered = world.dr(["ask", "When does the siren sound?", "--format", "json"]).succeeded();
     assert!(!answered.json()["evidence"].as_array().unwrap().is_empty(), "{answered}");
-    let log = service.take_log();
-    println!("{} requests", log.len());
-    let queries = log.into_iter().filter(|asked| asked.call == "query" && asked.table != "manifest");
+    let queries = service.take_log().into_iter().filter(|asked| asked.call == "query" && asked.table != "manifest");
     let unpinned: Vec<Value> = queries.map(|asked| asked.body).filter(|body| !body["version"].is_u64()).collect();
     assert!(unpinned.is_empty(), "{unpinned:?}");
 }
