@@ -208,12 +208,12 @@ fn second_writer_of_this_machine_is_told_who_writes() {
         if asked.call == "merge_insert" && asked.table == "chunks_1" {
             // Both fail once the test has what it waits for.
             let _ = reached.send(());
-            let _ = released.lock().unwrap().recv_timeout(Duration::from_secs(60));
+            let _ = released.lock().unwrap().recv_timeout(Duration::from_mins(1));
         }
         None
     });
     let first = world.command(["index", "kb", "--no-embed", "--quiet"]).spawn().unwrap();
-    wait.recv_timeout(Duration::from_secs(60)).unwrap();
+    wait.recv_timeout(Duration::from_mins(1)).unwrap();
     let second = world.dr(["index", "kb", "--no-embed", "--quiet"]);
     drop(release);
     assert!(first.wait_with_output().unwrap().status.success());
