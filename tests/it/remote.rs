@@ -178,7 +178,7 @@ fn answer_that_is_lost_once_makes_no_row_twice() {
     let number = AtomicUsize::new(0);
     let is_repeated = |asked: &Asked| matches!(asked.call.as_str(), "insert" | "merge_insert" | "delete");
     service.set_faults(move |asked| {
-        (is_repeated(asked) && number.fetch_add(1, Ordering::SeqCst) % 2 == 0).then_some(Fault::Lost)
+        (is_repeated(asked) && number.fetch_add(1, Ordering::SeqCst).is_multiple_of(2)).then_some(Fault::Lost)
     });
     world.dr(["index", "kb", "--quiet"]).succeeded();
     assert_same(&contents(&service), &local.contents());
