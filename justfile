@@ -60,6 +60,10 @@ object-stores *stores:
     cargo build --features aws,azure,gcs
     tools/object-stores/run.py {{stores}}
 
+# Index, search and fail against a fake of LanceDB's service, `db://`.
+remote:
+    cargo test --features remote --test it remote
+
 # Review changed snapshots (needs `cargo install cargo-insta`).
 snap:
     cargo insta review

@@ -253,7 +253,7 @@ pub fn run() -> ExitCode {
     let span = tracing::info_span!("command", name, exit = tracing::field::Empty);
     let command = async {
         tracing::debug!("command started");
-        dispatch(&mut ui, cli, traces.as_ref()).await
+        Box::pin(dispatch(&mut ui, cli, traces.as_ref())).await
     };
     let log_span = span.clone();
     let command = command.instrument(span);

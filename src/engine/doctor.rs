@@ -14,7 +14,7 @@ use crate::config::{DEFAULT, Settings};
 use crate::kb::document::Document;
 use crate::kb::embed::{Embedder, EmbedderChoice, find_runtime};
 use crate::kb::extract::Include;
-use crate::kb::index::{DocumentRow, Index, IndexStats, writer};
+use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
 use crate::llm::roles::ModelsError;
 use crate::run::journal::{RunList, RunRow};
@@ -140,7 +140,7 @@ impl Engine {
             }));
             match found.await {
                 Ok(found) => checks.extend(found),
-                Err(damage) => checks.push(damaged_index(damage)),
+                Err(problem) => checks.push(problem),
             }
         }
         checks.push(self.embedder_check(index.as_ref()).await);
@@ -231,6 +231,8 @@ impl Engine {
     ) -> Result<Vec<Check>, EngineError> {
         let IndexStats { documents, chunks, vectors, vectors_missing, .. } = stats;
         let rerun = Some("run `dr index`".to_owned());
+        // The service does its own when it sees fit.
+        let upkeep = if self.location.is_service() { None } else { rerun.clone() };
         let mut checks =
             vec![Check::ok("index", format!("version {}, {documents} files, {chunks} chunks", stats.version))];
         if incomplete > 0 {
@@ -261,17 +263,17 @@ impl Engine {
         }
         checks.push(match stats.unindexed_text_rows {
             0 => Check::ok("text index", "covers every chunk"),
-            rows => Check::note("text index", format!("{rows} chunks not covered yet"), rerun.clone()),
+            rows => Check::note("text index", format!("{rows} chunks not covered yet"), upkeep.clone()),
         });
         checks.push(match stats.unindexed_vector_rows {
             None => Check::ok("vector index", "none; every vector is compared"),
             Some(0) => Check::ok("vector index", "covers every vector"),
-            Some(rows) => Check::note("vector index", format!("{rows} chunks not covered yet"), rerun.clone()),
+            Some(rows) => Check::note("vector index", format!("{rows} chunks not covered yet"), upkeep.clone()),
         });
         checks.push(if stats.fragments <= MANY_FRAGMENTS {
             Check::ok("fragments", stats.fragments.to_string())
         } else {
-            Check::note("fragments", stats.fragments.to_string(), rerun)
+            Check::note("fragments", stats.fragments.to_string(), upkeep)
         });
         let unknown = |name: &&String| !index.manifest().collections.contains_key(*name);
         let unknown = self.settings.values.collections.keys().filter(unknown);
@@ -326,7 +328,7 @@ impl Engine {
                 Ok::<_, EngineError>(store.export(&id).await?)
             };
             if let Err(problem) = undamaged(read).await {
-                checks.push(Check::trouble("run", format!("`{id}`: {problem}"), mend.clone()));
+                checks.push(Check::trouble("run", format!("`{id}`: {}", problem.detail), mend.clone()));
             }
         }
         match store.journal().broken_jobs().await {
@@ -435,8 +437,14 @@ fn described(embedder: &dyn Embedder, place: &str) -> String {
 }
 
 /// Returns what was read, or why it cannot be: an error, or a panic that damage has caused.
-async fn undamaged<T>(read: impl Future<Output = Result<T, EngineError>>) -> Result<T, String> {
-    caught(read).await?.map_err(|error| with_causes(&error))
+async fn undamaged<T>(read: impl Future<Output = Result<T, EngineError>>) -> Result<T, Check> {
+    caught(read).await.map_err(damaged_index)?.map_err(|error| match error {
+        // The index is as good as it was.
+        EngineError::Index(error @ IndexError::Service { .. }) => {
+            Check::trouble("index", with_causes(&error), error.hint())
+        }
+        error => damaged_index(with_causes(&error)),
+    })
 }
 
 fn damaged_index(problem: String) -> Check {

@@ -28,7 +28,7 @@ pub(crate) async fn serve_stdio(
     let (input, output) = stdio_pipes();
     let input = Noticed { input, gone };
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_BYTES);
-    let served = match server.clone().serve_with_ct(transport, stop).await {
+    let served = match Box::pin(server.clone().serve_with_ct(transport, stop)).await {
         Ok(service) => {
             // Why it ended makes no difference: the client closed stdin, or the user stopped the server.
             let _ = service.waiting().await;

@@ -239,7 +239,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    async fn read(location: &IndexLocation) -> Self {
+    /// Reads the index at a location.
+    pub async fn read(location: &IndexLocation) -> Self {
         let index = Index::open(location).await.unwrap();
         let mut documents = index.documents(None).await.unwrap();
         documents.sort_by(|a, b| a.id.cmp(&b.id));

@@ -77,6 +77,10 @@ mod verify;
 /// `dr eval`: metrics against known judgments.
 mod eval;
 
+/// `db://`: an index in LanceDB's service, which is a fake of its protocol.
+#[cfg(feature = "remote")]
+mod remote;
+
 /// `dr doctor`, and the origins of settings.
 mod doctor;
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
+use super::service::SCHEME;
+
 /// Name of the folder that holds an index. The search for it starts in the current folder and goes upward.
 pub(crate) const DR_FOLDER: &str = ".dr";
 
@@ -16,7 +18,7 @@ pub enum IndexLocation {
         /// The folder that stored collection roots are relative to: the one that holds `.dr`.
         base: PathBuf,
     },
-    /// An object store or LanceDB Cloud: `s3://`, `gs://`, `az://`, `db://`.
+    /// An object store, `s3://`, `gs://` or `az://`, or a database of LanceDB's service, `db://`.
     Remote {
         /// The address as given.
         uri: String,
@@ -25,7 +27,7 @@ pub enum IndexLocation {
     },
 }
 
-/// What a machine keeps of an index on an object store.
+/// What a machine keeps of an index that is on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSide {
     /// The folder, which may not exist yet.
@@ -108,7 +110,7 @@ impl IndexLocation {
         Ok(Self::Local { folder, base })
     }
 
-    /// Lets an index on an object store keep files in a folder of its own below `stores`.
+    /// Lets an index on the network keep files in a folder of its own below `stores`.
     pub(crate) fn kept_in(self, stores: &Path, cache_bytes: u64) -> Self {
         match self {
             Self::Local { .. } => self,
@@ -140,6 +142,19 @@ impl IndexLocation {
     /// Returns the `.dr` that the index is in, if it is in one.
     pub(crate) fn dr_folder(&self) -> Option<&Path> {
         self.folder()?.parent().filter(|parent| parent.ends_with(DR_FOLDER))
+    }
+
+    /// Returns whether the tables are in LanceDB's service, which keeps their files and does their upkeep.
+    pub(crate) fn is_service(&self) -> bool {
+        matches!(self, Self::Remote { uri, .. } if uri.starts_with(SCHEME))
+    }
+
+    /// Returns the folder of the lock file that excludes other writers; `None` if there can be none.
+    pub(super) fn lock_folder(&self) -> Option<&Path> {
+        match self {
+            Self::Local { folder, .. } => Some(folder),
+            Self::Remote { local, .. } => local.as_ref().map(|local| local.folder.as_path()),
+        }
     }
 
     /// Returns the address LanceDB connects to.

@@ -1,11 +1,11 @@
 //! Maintenance by the writer: when the indexes are built or extended, compaction, and pruning of old versions.
 //!
 //! Rows that an index does not cover yet are found by a scan. Maintenance affects speed, not results, so a crash
-//! between two steps costs time only.
+//! between two steps costs time only. LanceDB's service does its own, so here an index is only asked for.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
+use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions, Version};
 
 use super::indexes::{TEXT_INDEX, VECTOR_INDEX, build_text_index, build_vector_index};
 use super::write::drop_unnamed_generations;
@@ -32,6 +32,10 @@ impl IndexWriter {
     /// Creates the text index if there is none. It has to exist before the first search, since unindexed rows are
     /// scanned with its tokenizer.
     pub(crate) async fn ensure_text_index(&self) -> Result<(), IndexError> {
+        // The service may still be building the one that was asked for first, and would start over.
+        if self.is_maintained() {
+            return Ok(());
+        }
         let ensure = || async {
             match self.index_parts(TEXT_INDEX).await? {
                 Some(_) => Ok(()),
@@ -45,7 +49,7 @@ impl IndexWriter {
     pub(crate) async fn finish_text_index(&self) -> Result<(), IndexError> {
         let finish = || async {
             match self.index_parts(TEXT_INDEX).await? {
-                Some(parts) if parts.unindexed == 0 => Ok(()),
+                Some(parts) if parts.unindexed == 0 || self.is_maintained() => Ok(()),
                 Some(parts) if parts.unindexed < parts.indexed => self.extend_index(TEXT_INDEX, parts.count).await,
                 _ => build_text_index(&self.index().chunks).await,
             }
@@ -61,7 +65,7 @@ impl IndexWriter {
             let vectors = chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
             match self.index_parts(VECTOR_INDEX).await? {
                 None if vectors < MIN_INDEXED_VECTORS => Ok(()),
-                Some(parts) if parts.unindexed == 0 => Ok(()),
+                Some(parts) if parts.unindexed == 0 || self.is_maintained() => Ok(()),
                 Some(parts) if parts.unindexed * 4 < parts.indexed => {
                     self.extend_index(VECTOR_INDEX, parts.count).await
                 }
@@ -69,6 +73,12 @@ impl IndexWriter {
             }
         };
         self.commit("build the vector index", finish).await
+    }
+
+    /// Returns whether the service extends indexes, compacts tables and drops versions. It does so in the background, and
+    /// refuses to be told when.
+    fn is_maintained(&self) -> bool {
+        self.index().location().is_service()
     }
 
     async fn extend_index(&self, name: &str, parts: u32) -> Result<(), IndexError> {
@@ -88,6 +98,9 @@ impl IndexWriter {
 
     async fn compact_once(&self) -> Result<(), IndexError> {
         let action = "compact the index";
+        if self.is_maintained() {
+            return Ok(());
+        }
         for table in [&self.index().chunks, &self.index().documents] {
             let stats = table.stats().await.during(action)?;
             let small = stats.fragment_stats.num_small_fragments > MAX_SMALL_FRAGMENTS;
@@ -114,17 +127,22 @@ impl IndexWriter {
     }
 
     async fn prune_once(&self) -> Result<(), IndexError> {
+        if !self.is_maintained() {
+            self.prune_versions().await?;
+        }
+        drop_unnamed_generations(&self.index().tables, Some(self.index().manifest())).await.map(drop)
+    }
+
+    async fn prune_versions(&self) -> Result<(), IndexError> {
         let action = "drop old versions of the index";
         step(action)?;
         let manifest = self.index().tables.open(super::MANIFEST_TABLE).execute().await.during(action)?;
         for table in [&self.index().chunks, &self.index().documents, &manifest] {
             let versions = table.list_versions().await.during(action)?;
-            let made_ms: Vec<_> = versions.iter().map(|version| version.timestamp.timestamp_millis()).collect();
-            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-            let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+            let (oldest_ms, now_ms) = oldest_kept(&versions);
             let prune = OptimizeAction::Prune {
                 // A second more, since the engine subtracts the age from a later time.
-                older_than: Some(Duration::milliseconds(now_ms - oldest_kept_ms(&made_ms, now_ms) + 1_000)),
+                older_than: Some(Duration::milliseconds(now_ms - oldest_ms + 1_000)),
                 // Unverified files may belong to a transaction in flight. The writer lock excludes one; on an object
                 // store, other writers commit beside this one.
                 delete_unverified: Some(self.index().location().folder().is_some()),
@@ -132,7 +150,7 @@ impl IndexWriter {
             };
             table.optimize(prune).await.during(action)?;
         }
-        drop_unnamed_generations(&self.index().tables, Some(self.index().manifest())).await.map(drop)
+        Ok(())
     }
 
     async fn index_parts(&self, name: &str) -> Result<Option<IndexParts>, IndexError> {
@@ -143,6 +161,21 @@ impl IndexWriter {
             count: stats.num_indices.unwrap_or(1),
         }))
     }
+}
+
+/// Returns the numbers of the versions of a table that readers may have open.
+pub(super) fn kept_versions(versions: &[Version]) -> Vec<u64> {
+    let (oldest_ms, _) = oldest_kept(versions);
+    let is_kept = |version: &&Version| version.timestamp.timestamp_millis() >= oldest_ms;
+    versions.iter().filter(is_kept).map(|version| version.version).collect()
+}
+
+/// Returns the time of the oldest version of a table to keep, and the present, in milliseconds.
+fn oldest_kept(versions: &[Version]) -> (i64, i64) {
+    let made_ms: Vec<_> = versions.iter().map(|version| version.timestamp.timestamp_millis()).collect();
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+    (oldest_kept_ms(&made_ms, now_ms), now_ms)
 }
 
 /// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS_MS`] ago. By its own

@@ -10,7 +10,7 @@
 //!   of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 //! - For an index on an object store, `store` connects to it, `lease` keeps writers apart, and `cache` keeps files on
-//!   this machine.
+//!   this machine. `service` has what differs for LanceDB's service.
 
 pub(crate) mod location;
 
@@ -29,6 +29,8 @@ mod cache;
 mod lease;
 
 mod store;
+
+mod service;
 
 mod indexes;
 
@@ -54,6 +56,7 @@ pub use location::{IndexLocation, LocalSide, LocationError};
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};
+pub use service::{AccessError, ServiceError};
 pub use write::lock_writer;
 pub(crate) use write::{IndexWriter, Replacement, writer};
 
@@ -149,6 +152,24 @@ pub enum IndexError {
         source: Box<object_store::Error>,
     },
 
+    /// LanceDB's service failed.
+    #[error("failed to {action}")]
+    Service {
+        /// The operation.
+        action: &'static str,
+        /// The failure.
+        source: ServiceError,
+    },
+
+    /// It is not known how LanceDB's service is reached.
+    #[error("failed to connect to `{location}`")]
+    Access {
+        /// The address of the database.
+        location: String,
+        /// What is missing or unusable.
+        source: AccessError,
+    },
+
     /// The writer lock could not be acquired.
     #[error(transparent)]
     Lock(FileLockError),
@@ -224,6 +245,8 @@ impl IndexError {
                 Some("run `dr index` again: what was committed is kept".into())
             }
             Self::Store { .. } => Some(STORE_HINT.into()),
+            Self::Service { source, .. } => Some(source.hint()),
+            Self::Access { source, .. } => Some(source.hint()),
             Self::Storage { source, .. } if store_error(source).is_some() => Some(STORE_HINT.into()),
             Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild` rebuilds it".into()),
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild`".into()),
@@ -253,7 +276,10 @@ trait During<T> {
 
 impl<T> During<T> for Result<T, lancedb::Error> {
     fn during(self, action: &'static str) -> Result<T, IndexError> {
-        self.map_err(|source| IndexError::Storage { action, source: Box::new(source) })
+        self.map_err(|error| match ServiceError::of(error) {
+            Ok(source) => IndexError::Service { action, source },
+            Err(source) => IndexError::Storage { action, source: Box::new(source) },
+        })
     }
 }
 
@@ -301,7 +327,18 @@ impl Index {
         }
         let tables = Tables::connect(location).await?;
         let manifest = read_manifest(location, &tables).await?.ok_or_else(missing)?;
-        Self::open_tables(location, tables, manifest).await
+        let index = Self::open_tables(location, tables, manifest).await?;
+        if location.is_service() {
+            index.pin().await?;
+        }
+        Ok(index)
+    }
+
+    /// Keeps the tables at their versions. Those of the service follow every commit otherwise, and the row ids of a
+    /// search would not be valid when the rows are read.
+    async fn pin(&self) -> Result<(), IndexError> {
+        let pinned = futures::try_join!(pin_latest(&self.chunks), pin_latest(&self.documents));
+        pinned.map(drop).during("read the latest version of the index")
     }
 
     /// Returns the metadata of the index without opening its tables of documents and chunks: its manifest, else the
@@ -498,8 +535,10 @@ impl Index {
             }
         }
         if self.unindexed_rows(indexes::TEXT_INDEX).await?.is_some() {
-            // Reads all of it, while a search reads only the lists of its words.
-            self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
+            // Reads all of it, while a search reads only the lists of its words. The service has files of its own.
+            if !self.location.is_service() {
+                self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
+            }
             let terms = self.terms(None);
             self.text_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
             self.phrase_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
@@ -517,14 +556,16 @@ impl Index {
     }
 }
 
+async fn pin_latest(table: &Table) -> Result<(), lancedb::Error> {
+    table.checkout(table.version().await?).await
+}
+
 async fn read_manifest(location: &IndexLocation, tables: &Tables) -> Result<Option<Manifest>, IndexError> {
     let table = match tables.open(MANIFEST_TABLE).execute().await {
         Ok(table) => table,
         // A corrupted table means that a writer was killed during the first commit: there is no index yet.
         Err(lancedb::Error::TableNotFound { .. } | lancedb::Error::TableCorrupted { .. }) => return Ok(None),
-        Err(source) => {
-            return Err(IndexError::Storage { action: "open the index manifest", source: Box::new(source) });
-        }
+        Err(error) => return Err(error).during("open the index manifest"),
     };
     let manifest = manifest_in(&table).await?;
     manifest.map(Some).map_err(|source| IndexError::Manifest { location: location.to_string(), source })

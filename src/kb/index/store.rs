@@ -2,22 +2,21 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lance::dataset::ReadParams;
 use lance::io::{ObjectStore, ObjectStoreParams, WrappingObjectStore};
-use lancedb::connection::OpenTableBuilder;
+use lancedb::connection::{ConnectBuilder, OpenTableBuilder};
 use lancedb::{Connection, ObjectStoreRegistry, Session};
 
 use super::cache::{BlockCache, Caching};
 use super::lease::Site;
+use super::service::Access;
 use super::{During, IndexError, IndexLocation};
 
 /// Limits of LanceDB's caches, whose defaults are several gigabytes.
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
 const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
-
-/// Scheme of LanceDB Cloud, which is no object store.
-const CLOUD: &str = "db://";
 
 /// A connection to the tables.
 #[derive(Clone)]
@@ -36,12 +35,7 @@ impl Deref for Tables {
 
 impl Tables {
     pub(super) async fn connect(location: &IndexLocation) -> Result<Self, IndexError> {
-        // Without a consistency interval, a table that is open stays at its version: that makes an `Index` a snapshot.
-        let session = Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default());
-        let builder = lancedb::connect(&location.uri()).session(Arc::new(session));
-        #[cfg(feature = "remote")]
-        let builder = with_cloud_key(builder);
-        let connection = builder.execute().await.during("connect to the index")?;
+        let connection = builder(location)?.execute().await.during("connect to the index")?;
         Ok(Self { connection, caching: caching(location) })
     }
 
@@ -54,9 +48,23 @@ impl Tables {
     }
 }
 
+fn builder(location: &IndexLocation) -> Result<ConnectBuilder, IndexError> {
+    let builder = lancedb::connect(&location.uri());
+    if location.is_service() {
+        let access = Access::of(|name| std::env::var(name).ok());
+        let access = access.map_err(|source| IndexError::Access { location: location.to_string(), source })?;
+        // Of what was committed a moment ago, the service may have an older version in a cache.
+        return Ok(access.apply(builder).read_consistency_interval(Duration::ZERO));
+    }
+    // Without a consistency interval, a table that is open stays at its version: that makes an `Index` a snapshot.
+    let session = Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default());
+    Ok(builder.session(Arc::new(session)))
+}
+
 fn caching(location: &IndexLocation) -> Option<Arc<dyn WrappingObjectStore>> {
-    let IndexLocation::Remote { uri, local: Some(local) } = location else { return None };
-    if local.cache_bytes == 0 || uri.starts_with(CLOUD) {
+    let IndexLocation::Remote { local: Some(local), .. } = location else { return None };
+    // The service sends rows, not files.
+    if local.cache_bytes == 0 || location.is_service() {
         return None;
     }
     Some(Arc::new(Caching(Arc::new(BlockCache::new(local.folder.join("blocks"), local.cache_bytes)))))
@@ -65,7 +73,7 @@ fn caching(location: &IndexLocation) -> Option<Arc<dyn WrappingObjectStore>> {
 /// Returns where the leases of an index are, if it is on an object store.
 pub(super) async fn site(location: &IndexLocation) -> Result<Option<Site>, IndexError> {
     let IndexLocation::Remote { uri, local } = location else { return Ok(None) };
-    if uri.starts_with(CLOUD) {
+    if location.is_service() {
         return Ok(None);
     }
     let registry = Arc::new(ObjectStoreRegistry::default());
@@ -73,16 +81,4 @@ pub(super) async fn site(location: &IndexLocation) -> Result<Option<Site>, Index
     let (store, base) = opened.map_err(lancedb::Error::from).during("connect to the store")?;
     let local = local.as_ref().map(|local| local.folder.clone());
     Ok(Some(Site { store: Arc::clone(&store.inner), base, local }))
-}
-
-/// Sets the key and region of LanceDB Cloud from the environment variables that its other clients use.
-#[cfg(feature = "remote")]
-fn with_cloud_key(mut builder: lancedb::connection::ConnectBuilder) -> lancedb::connection::ConnectBuilder {
-    if let Ok(key) = std::env::var("LANCEDB_API_KEY") {
-        builder = builder.api_key(&key);
-    }
-    if let Ok(region) = std::env::var("LANCEDB_REGION") {
-        builder = builder.region(&region);
-    }
-    builder
 }

@@ -18,6 +18,7 @@ use lancedb::table::AddDataMode;
 
 use super::indexes::build_text_index;
 use super::lease::{Leases, WHOLE};
+use super::maintain::kept_versions;
 use super::manifest::MANIFEST_COPY;
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
@@ -32,11 +33,15 @@ use crate::base::language::Language;
 use crate::base::lock::{FileLock, FileLockError};
 use crate::kb::structure::Structure;
 
-/// Lock file of a local index. Readers do not take it and never wait.
+/// Lock file of an index without leases. Readers do not take it and never wait.
 const WRITER_LOCK: &str = "writer.lock";
 
 /// Documents per condition. A longer list slows the planner of the storage engine down.
 const DOCUMENTS_PER_CONDITION: usize = 1_000;
+
+/// Documents per replacement in LanceDB's service, in which the condition is part of the address of a request: 26 bytes
+/// for each, and servers refuse addresses above some 8,000 bytes.
+const DOCUMENTS_PER_REQUEST: usize = 200;
 
 /// Attempts to commit while writers of other collections commit, on an object store.
 const ATTEMPTS: u64 = 10;
@@ -47,7 +52,8 @@ const PAUSE_MS: u64 = 200;
 /// How long a writer waits for another one to create or open the index on an object store.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The only handle that writes an index, or its collections. Holds the writer lock of a local index.
+/// The only handle that writes an index, or its collections. Holds the writer lock, which keeps out the other processes
+/// of this machine.
 ///
 /// On an object store it holds the leases of its collections, and writers of other collections commit beside it: the
 /// storage engine rejects a commit that conflicts with one of theirs, which is then made again.
@@ -300,17 +306,30 @@ impl IndexWriter {
 
     /// Replaces the rows and all chunks of some documents.
     ///
-    /// The chunks change in one commit, so a reader never sees a document half replaced.
-    pub(crate) async fn replace(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
+    /// The chunks of a document change in one commit, so a reader never sees it half replaced.
+    pub(crate) async fn replace(&mut self, mut batch: Vec<Replacement>) -> Result<(), IndexError> {
+        let at_once = if self.index.location.is_service() { DOCUMENTS_PER_REQUEST } else { usize::MAX };
+        while !batch.is_empty() {
+            let rest = batch.split_off(at_once.min(batch.len()));
+            self.replace_at_once(std::mem::replace(&mut batch, rest)).await?;
+        }
+        Ok(())
+    }
+
+    async fn replace_at_once(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
+        // The client of the service repeats a request whose answer was lost. Rows that are appended again are there
+        // twice, while a merge by key changes nothing.
+        let is_repeated = self.index.location.is_service();
         let (mut documents, mut fresh, mut stale, mut stale_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for Replacement { document, structure, chunks, .. } in batch {
-            if self.chunked.contains(&document.id) {
+            let is_stale = self.chunked.contains(&document.id);
+            if !is_stale && !chunks.is_empty() {
+                self.chunked.insert(document.id.clone());
+            }
+            if is_stale || is_repeated {
                 stale_ids.push(document.id.clone());
                 stale.extend(chunks);
             } else {
-                if !chunks.is_empty() {
-                    self.chunked.insert(document.id.clone());
-                }
                 fresh.extend(chunks);
             }
             documents.push((document, structure));
@@ -434,7 +453,7 @@ impl IndexWriter {
                     dataset.update(Arc::unwrap_or_clone(patched));
                     Ok::<_, IndexError>(updated)
                 }
-                // A table in LanceDB Cloud has no dataset here. Its merge rewrites the rows.
+                // A table of LanceDB's service has no dataset here. How its merge changes the rows is up to the service.
                 None => {
                     let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
                     merge.when_matched_update_all(None);
@@ -470,7 +489,7 @@ pub(crate) fn writer(folder: &Path) -> Option<String> {
 
 /// What keeps other writers away.
 enum WriteLock {
-    /// From the whole index; the lock is that of a local one.
+    /// From the whole index; the lock is that of a local one, or of this machine for one in LanceDB's service.
     Alone { _lock: Option<FileLock> },
     /// From some collections of an index on an object store.
     Shared {
@@ -534,7 +553,7 @@ async fn overwrite_manifest(table: &Table, manifest: &Manifest) -> Result<(), In
 }
 
 fn take_lock(location: &IndexLocation) -> Result<Option<FileLock>, IndexError> {
-    let Some(folder) = location.folder() else { return Ok(None) };
+    let Some(folder) = location.lock_folder() else { return Ok(None) };
     create_private(folder).map_err(|source| IndexError::Folder { path: folder.to_path_buf(), source })?;
     lock_writer(folder).map(Some)
 }
@@ -628,8 +647,9 @@ async fn named_generations(tables: &Tables) -> Result<Vec<u32>, IndexError> {
     let action = "read earlier versions of the index manifest";
     let table = tables.open(MANIFEST_TABLE).execute().await.during(action)?;
     let mut named = Vec::new();
-    for version in table.list_versions().await.during(action)? {
-        table.checkout(version.version).await.during(action)?;
+    // Older ones are pruned, except by the service, which decides on its own when.
+    for version in kept_versions(&table.list_versions().await.during(action)?) {
+        table.checkout(version).await.during(action)?;
         named.extend(manifest_in(&table).await?.ok().map(|manifest| manifest.generation));
     }
     Ok(named)
