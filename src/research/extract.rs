@@ -236,8 +236,14 @@ mod tests {
             let document = readings[0].document.clone();
             let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);
             let text = document.text.clone();
-            let picked =
-                Picked { text, quotes: vec![quote], document, says_most: self.says_most, matches: self.matches };
+            let picked = Picked {
+                text,
+                quotes: vec![quote],
+                read_on: 0,
+                document,
+                says_most: self.says_most,
+                matches: self.matches,
+            };
             Box::pin(std::future::ready(Ok(vec![picked])))
         }
     }

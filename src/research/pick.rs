@@ -15,7 +15,7 @@ mod fit;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use asked::{AnswerKind, Wanted, asks_for_remedy, counted, counts};
+use asked::{AnswerKind, Remedy, Wanted, counted, counts, names_remedy};
 use code_word::CodeWord;
 use features::{Features, Weights, points, share};
 
@@ -151,6 +151,8 @@ pub struct Picked {
     pub(crate) text: String,
     /// Consecutive quotes, not yet checked; one unless the unit was cut.
     pub(crate) quotes: Vec<Evidence>,
+    /// Bytes at the end of the last quote that only follow what was picked.
+    pub(crate) read_on: usize,
     /// The document they are from.
     pub(crate) document: Passage,
     /// Whether it has most words of a question that has several.
@@ -200,6 +202,8 @@ struct UnitCandidate<'a> {
     reading: &'a DocumentHits,
     rank: usize,
     unit: Unit,
+    /// Where it ends without what is read on after it.
+    end: usize,
     /// Score of the hit it stands in or beside, relative to the best hit.
     hit: f32,
     words: HashSet<String>,
@@ -287,10 +291,14 @@ pub(crate) fn pick(
         widen(&mut kept, &steps);
     }
     join(&mut kept);
-    if asks_for_remedy(question.as_str()) {
-        read_on(&mut kept, READ_ON_AFTER_FAILURE_TO, true);
-    } else if margin >= MARGIN && sought.asked != AnswerKind::Steps {
-        read_on(&mut kept, READ_ON_TO, false);
+    for (_, candidate) in &mut kept {
+        candidate.end = candidate.unit.range.end;
+    }
+    let is_said = margin < MARGIN;
+    match Remedy::of(question.as_str()) {
+        Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, READ_ON_AFTER_FAILURE_TO, true),
+        None if !is_said && sought.asked != AnswerKind::Steps => read_on(&mut kept, READ_ON_TO, false),
+        Some(_) | None => {}
     }
     for (_, candidate) in &mut kept {
         cut_loose_end(candidate);
@@ -309,7 +317,8 @@ pub(crate) fn pick(
         }
         let says_most = weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST;
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
-        picked.push(Picked { text, quotes, document: document.clone(), says_most, matches });
+        let read_on = candidate.unit.range.end.saturating_sub(candidate.end);
+        picked.push(Picked { text, quotes, read_on, document: document.clone(), says_most, matches });
     }
     Ok(picked)
 }
@@ -317,19 +326,29 @@ pub(crate) fn pick(
 /// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or a code word
 /// that it names, or a document. The units are then about the subject but do not answer.
 pub(super) fn lacks_value(question: &Question, names: &[DocumentName], picked: &[Picked]) -> bool {
-    let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
+    // What is read on after them was not picked for the question.
+    let own = |picked: &'_ Picked, at: usize| {
+        let quote = picked.quotes[at].quote.as_str();
+        let read_on = if at + 1 == picked.quotes.len() { picked.read_on } else { 0 };
+        quote[..quote.len().saturating_sub(read_on)].to_owned()
+    };
+    let quotes = || {
+        picked.iter().flat_map(move |picked| {
+            (0..picked.quotes.len()).map(move |at| (&picked.quotes[at].source, own(picked, at)))
+        })
+    };
     let wanted = Wanted::of(question.as_str());
     let splitter = WordSplitter::default();
     let has_word = |word: &CodeWord| {
-        quotes().any(|quote| {
-            let text = unescaped(&format!("{} {} {}", quote.source.for_people(), quote.source.names(), quote.quote));
+        quotes().any(|(source, quote)| {
+            let text = unescaped(&format!("{} {} {quote}", source.for_people(), source.names()));
             word.is_in(&text, &splitter.stems(&text))
         })
     };
     let mentions = |name: &DocumentName| {
-        quotes().any(|quote| is_of(&quote.source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
+        quotes().any(|(source, _)| is_of(source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
     };
-    wanted.is_some_and(|wanted| !quotes().any(|quote| wanted.is_in(&quote.quote)))
+    wanted.is_some_and(|wanted| !quotes().any(|(_, quote)| wanted.is_in(&quote)))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))
 }
@@ -374,6 +393,7 @@ fn candidates<'a>(
             candidates.push(UnitCandidate {
                 reading,
                 rank,
+                end: unit.range.end,
                 unit,
                 hit,
                 words,
@@ -722,32 +742,45 @@ fn widen(kept: &mut Vec<(String, UnitCandidate<'_>)>, units: &[(usize, Unit)]) {
     });
 }
 
-/// Widens the best unit to what follows it below its heading, or also below the next heading beside it, and drops the
-/// others if they no longer fit on the screen. Who reports a failure knows the message; what to do about it stands after
-/// it.
-fn read_on(kept: &mut Vec<(String, UnitCandidate<'_>)>, most: usize, beyond_heading: bool) {
+/// Widens the best unit to what follows it below its heading, also below the next heading if that names a remedy, and
+/// drops the others if they no longer fit on the screen. Who reports a failure knows the message; what to do about it
+/// stands after it.
+fn read_on(kept: &mut Vec<(String, UnitCandidate<'_>)>, most: usize, to_remedy: bool) {
     let Some((_, best)) = kept.first_mut() else { return };
-    let (document, section) = (&best.reading.document, best.unit.section);
-    let Range { start, end } = best.unit.range;
-    let parents = best.unit.headings.split_last().map_or(&[][..], |(_, parents)| parents).to_vec();
-    let is_near = |unit: &Unit| {
-        (unit.section == section || beyond_heading && unit.headings.starts_with(&parents))
-            && lines_in(&document.text[start..unit.range.end]) <= most
-    };
-    let after = units_in(document).into_iter().filter(|unit| unit.range.start >= end);
-    if let Some(last) = after.take_while(is_near).last() {
-        best.unit.range.end = last.range.end;
-        best.unit.pieces.clear();
+    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
+    // A list that is shown in part would be shown whole.
+    if best.unit.pieces.len() > MAX_PIECES {
+        return;
     }
-    let whole = best.unit.range.clone();
-    let (reading, mut lines) = (best.reading, lines_in(best.text()));
-    let mut is_best = true;
-    kept.retain(|(_, candidate)| {
-        if std::mem::take(&mut is_best) {
-            return true;
+    let (mut section, mut has_remedy, mut last) = (best.unit.section, false, best.unit.clone());
+    for next in units_in(&best.reading.document).into_iter().filter(|unit| unit.range.start >= end) {
+        let is_remedy = to_remedy && !has_remedy && next.headings.last().is_some_and(|heading| names_remedy(heading));
+        let between = text.get(last.range.end..next.range.start).unwrap_or_default().lines();
+        let is_joined = between.clone().all(|line| line.trim().is_empty() || line.starts_with('#'));
+        // Blank lines count: they are shown.
+        let lines: usize = text[start..next.range.end].lines().map(|line| line.len() / 90 + 1).sum();
+        if !is_joined || lines > most || (next.section != section && !is_remedy) {
+            break;
         }
-        lines += lines_in(candidate.text());
-        lines <= MAX_LINES && !(std::ptr::eq(reading, candidate.reading) && overlap(&whole, &candidate.unit.range))
+        has_remedy |= next.section != section;
+        section = next.section;
+        last = next;
+    }
+    // What only leads to a text that is not shown is left out.
+    if last.range.end == end || (last.kind == UnitKind::Paragraph && ends_open(&text[last.range.clone()])) {
+        return;
+    }
+    best.unit.range.end = last.range.end;
+    best.unit.pieces.clear();
+    let (reading, whole) = (best.reading, best.unit.range.clone());
+    let mut lines = 0;
+    kept.retain(|(_, candidate)| {
+        let is_best = candidate.unit.range == whole;
+        let is_shown = std::ptr::eq(reading, candidate.reading) && overlap(&whole, &candidate.unit.range);
+        let own = if is_best { lines_in(candidate.text()) } else { lines_of(candidate) };
+        let is_kept = is_best || (!is_shown && lines + own <= MAX_LINES);
+        lines += if is_kept { own } else { 0 };
+        is_kept
     });
 }
 

@@ -24,11 +24,15 @@ const MAX_LABEL_WORDS: usize = 8;
 /// Longest text of paragraphs that count what they say, in bytes: about a screen.
 const MAX_COUNTED: usize = 2_000;
 
-/// Openings of the paragraphs after one that begins with "First" or "The first", apart from "The".
-const COUNTING_ON: [&str; 15] = [
-    "second", "secondly", "third", "thirdly", "fourth", "fifth", "sixth", "seventh", "next", "then", "last", "lastly",
-    "final", "finally", "another",
+/// Openings of paragraphs that count: of the first, of the one right after it, and of those after that.
+const COUNTING: [&[&str]; 3] = [
+    &["first", "firstly"],
+    &["second", "secondly"],
+    &["third", "thirdly", "fourth", "fifth", "sixth", "seventh", "last", "lastly", "final", "finally"],
 ];
+
+/// Words of a sentence that says how many are counted after it.
+const COUNTS: [&str; 7] = ["two", "three", "four", "five", "six", "seven", "several"];
 
 /// Words of a sentence that announces the list or table after it.
 const ANNOUNCING: [&str; 2] = ["following", "follows"];
@@ -280,40 +284,63 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
 /// Joins paragraphs that count what they say ("The first rule is …", "The second rule is …") with the paragraph that
 /// introduces them: to their author they are a list.
 fn with_counted(document: &str, units: Vec<Unit>) -> Vec<Unit> {
-    let follows = |before: &Unit, next: &Unit| {
-        let between = document.get(before.range.end..next.range.start).unwrap_or_default();
-        before.kind == UnitKind::Paragraph && before.section == next.section && between.trim().is_empty()
-    };
     let mut joined: Vec<Unit> = Vec::with_capacity(units.len());
     let mut rest = units.as_slice();
     while let [first, after @ ..] = rest {
-        let counts_on = |(before, next): &(&Unit, &Unit)| follows(before, next) && opens(document, next, &COUNTING_ON);
-        let others = rest.iter().zip(after).take_while(counts_on).count();
-        let end = rest[others].range.end;
-        let is_counted = others > 0 && opens(document, first, &["first", "firstly"]);
+        let others = counted_after(document, rest);
         let mut unit = first.clone();
-        let counted = &rest[..=others];
-        rest = after;
-        if is_counted && end - unit.range.start <= MAX_COUNTED {
+        if let Some(last) = after[..others].last() {
             unit.kind = UnitKind::List { is_ordered: true };
-            unit.pieces = counted.iter().map(|own| own.range.clone()).collect();
-            unit.range.end = end;
-            rest = &after[others..];
-            let introduces = |before: &mut Unit| follows(before, first) && end - before.range.start <= MAX_COUNTED;
+            unit.pieces = rest[..=others].iter().map(|own| own.range.clone()).collect();
+            unit.range.end = last.range.end;
+            let introduces = |before: &mut Unit| {
+                let text = &document[before.range.clone()];
+                let says_count = text.split(|letter: char| !letter.is_alphabetic()).any(|word| COUNTS.contains(&word));
+                follows(document, before, first)
+                    && last.range.end - before.range.start <= MAX_COUNTED
+                    && (says_count || ends_open(text))
+            };
             if let Some(before) = joined.pop_if(introduces) {
                 (unit.range.start, unit.heading) = (before.range.start, before.heading);
             }
         }
         joined.push(unit);
+        rest = &after[others..];
     }
     joined
 }
 
-/// Returns whether a unit is a paragraph that begins with one of some words, after "The" if it begins with that.
+/// Returns how many paragraphs count on after the first of some units; none if it does not begin to count, or if all
+/// are longer than a screen.
+fn counted_after(document: &str, units: &[Unit]) -> usize {
+    let [first, second, ..] = units else { return 0 };
+    if !opens(document, first, COUNTING[0]) || !opens(document, second, COUNTING[1]) {
+        return 0;
+    }
+    let counts_on = |(at, pair): &(usize, &[Unit])| {
+        follows(document, &pair[0], &pair[1]) && opens(document, &pair[1], COUNTING[(at + 1).min(2)])
+    };
+    let others = units.windows(2).enumerate().take_while(counts_on).count();
+    if units[others].range.end - first.range.start <= MAX_COUNTED { others } else { 0 }
+}
+
+/// Returns whether a unit follows a paragraph of the same section, with nothing between them.
+fn follows(document: &str, before: &Unit, next: &Unit) -> bool {
+    let between = document.get(before.range.end..next.range.start).unwrap_or_default();
+    before.kind == UnitKind::Paragraph && before.section == next.section && between.trim().is_empty()
+}
+
+/// Returns whether a unit is a paragraph that begins with one of some words after "The", or before a comma or colon.
 fn opens(document: &str, unit: &Unit, words: &[&str]) -> bool {
-    let mut own = document[unit.range.clone()].split(|letter: char| !letter.is_alphanumeric());
-    let first = own.find(|word| !word.is_empty() && !word.eq_ignore_ascii_case("the")).unwrap_or_default();
-    unit.kind == UnitKind::Paragraph && words.iter().any(|word| word.eq_ignore_ascii_case(first))
+    let bare = |word: &'_ str| word.trim_matches(['*', '_', ',', ':']).to_lowercase();
+    let mut own = document[unit.range.clone()].split_whitespace();
+    let first = own.next().unwrap_or_default();
+    let word = match bare(first).as_str() {
+        "the" => bare(own.next().unwrap_or_default()),
+        word if first.ends_with([',', ':']) => word.to_owned(),
+        _ => return false,
+    };
+    unit.kind == UnitKind::Paragraph && words.contains(&word.as_str())
 }
 
 /// Returns whether a text ends with a colon, so that it is not complete without what follows.

@@ -8,7 +8,7 @@ use std::error::Error;
 
 use lancedb::connection::ConnectBuilder;
 
-use crate::base::http::{BaseUrl, ParseBaseUrlError};
+use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret};
 
 /// Scheme of the address of a database.
 pub(super) const SCHEME: &str = "db://";
@@ -26,7 +26,7 @@ const MAX_ANSWER: usize = 300;
 /// How a database is reached.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Access {
-    key: String,
+    key: Secret,
     region: String,
     /// The server of a service that is not LanceDB Cloud.
     host: Option<BaseUrl>,
@@ -38,6 +38,9 @@ pub enum AccessError {
     /// There is no key.
     #[error("`{KEY}` is not set")]
     NoKey,
+    /// The key cannot be sent. The error leaves it out.
+    #[error("`{KEY}` has characters that cannot be sent")]
+    Key,
     /// The server has no usable address.
     #[error("`{HOST}` cannot be used")]
     Host {
@@ -57,7 +60,7 @@ impl AccessError {
     /// Returns a hint for the user.
     pub(super) fn hint(&self) -> String {
         match self {
-            Self::NoKey => format!("export {KEY}=…, a key of this database"),
+            Self::NoKey | Self::Key => format!("export {KEY}=…, a key of this database"),
             Self::Host { .. } => format!("for example {HOST}=https://lancedb.example.com; unset it for LanceDB Cloud"),
             Self::Plain { .. } => "use an `https://` address; `http://` is for servers on this machine".to_owned(),
         }
@@ -72,13 +75,13 @@ impl Access {
         if let Some(host) = host.as_ref().filter(|host| host.is_plain() && !host.is_loopback()) {
             return Err(AccessError::Plain { host: host.host().to_owned() });
         }
-        let key = set(KEY).ok_or(AccessError::NoKey)?;
+        let key = set(KEY).ok_or(AccessError::NoKey)?.parse().map_err(|_| AccessError::Key)?;
         Ok(Self { key, region: set(REGION).unwrap_or_else(|| DEFAULT_REGION.to_owned()), host })
     }
 
     #[cfg(feature = "remote")]
     pub(super) fn apply(&self, builder: ConnectBuilder) -> ConnectBuilder {
-        let builder = builder.api_key(&self.key).region(&self.region);
+        let builder = builder.api_key(&self.key.reveal()).region(&self.region);
         match &self.host {
             Some(host) => builder.host_override(&host.to_string()),
             None => builder,
@@ -127,7 +130,7 @@ impl ServiceError {
     pub(super) fn of(error: lancedb::Error) -> Result<Self, lancedb::Error> {
         match error {
             lancedb::Error::Http { source, status_code: Some(status), .. } => {
-                let said: String = source.to_string().chars().take(MAX_ANSWER).collect();
+                let said: String = without_key(&source.to_string()).chars().take(MAX_ANSWER).collect();
                 let answer = said.split_whitespace().collect::<Vec<_>>().join(" ");
                 Ok(Self::Answered { status: status.as_u16(), answer })
             }
@@ -147,6 +150,13 @@ impl ServiceError {
     }
 }
 
+/// Returns an answer without the key, which a server may repeat.
+#[cfg(feature = "remote")]
+fn without_key(answer: &str) -> String {
+    let key = std::env::var(KEY).ok().and_then(|key| key.parse::<Secret>().ok());
+    key.map_or_else(|| answer.to_owned(), |key| key.scrub(answer))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,8 +168,10 @@ mod tests {
     #[test]
     fn key_alone_reaches_the_cloud_in_the_default_region() {
         let found = access(&[(KEY, "abc"), (REGION, ""), (HOST, " ")]).unwrap();
-        assert_eq!(found, Access { key: "abc".into(), region: "us-east-1".into(), host: None });
+        assert_eq!(found, Access { key: "abc".parse().unwrap(), region: "us-east-1".into(), host: None });
         assert!(matches!(access(&[(REGION, "eu-west-1")]), Err(AccessError::NoKey)));
+        assert!(matches!(access(&[(KEY, "a b")]), Err(AccessError::Key)));
+        assert!(!format!("{found:?}").contains("abc"));
     }
 
     #[test]

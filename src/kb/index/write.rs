@@ -622,8 +622,12 @@ pub(super) async fn drop_unnamed_generations(tables: &Tables, current: Option<&M
     let is_other = |name: &String| generation_of(name).is_some_and(|number| !named.contains(&number));
     if current.is_some() && names.iter().any(is_other) {
         // Damage can make the storage engine panic. What such a version names is not opened any more.
-        let earlier = AssertUnwindSafe(named_generations(tables)).catch_unwind().await;
-        named.extend(earlier.ok().and_then(Result::ok).unwrap_or_default());
+        match AssertUnwindSafe(named_generations(tables)).catch_unwind().await {
+            Ok(Ok(earlier)) => named.extend(earlier),
+            // No damage: a generation that is in use may not be known.
+            Ok(Err(error @ IndexError::Service { .. })) => return Err(error),
+            Ok(Err(_)) | Err(_) => {}
+        }
     }
     let mut has_old_generation = false;
     for name in names {

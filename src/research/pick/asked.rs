@@ -106,11 +106,15 @@ const AUXILIARIES: &str =
 /// Words that stand after a verb rather than after a noun.
 const AFTER_VERBS: &str = "the|a|an|it|its|my|our|your|their|this|that|to|from|with|at|by";
 
-/// Words for a failure, and words of a question for what to do about it.
+/// Words for a failure, and words and phrases of a question for what to do about it.
 const FAILURES: &str = "error|errors|err|fail|fails|failed|failing|failure|exception|exceptions|warning|crash|crashes|crashed|\
     panics|panicked|breaks|broken|complains|unresolved|denied";
-const REMEDIES: &str =
-    "how|why|fix|solve|resolve|avoid|prevent|instead|wrong|missing|equivalent|workaround|mean|means|now";
+const REMEDIES: &str = "why|fix|solve|resolve|instead|wrong|missing|equivalent|workaround|means";
+const ASKS_FOR_REMEDY: [&str; 5] = ["how do i ", "how can i ", "how to ", "does it mean", "what to do"];
+
+/// Words of a heading above what to do about a failure.
+const REMEDY_HEADINGS: &str = "fix|fixes|fixing|solution|solutions|solve|workaround|workarounds|resolution|resolve|resolving|remedy|\
+    remedies|cause|causes|do|mitigation|troubleshooting";
 
 /// Words in a question for what tells two things apart.
 const TELLS_APART: [&str; 13] = [
@@ -192,19 +196,34 @@ impl Wanted {
     }
 }
 
-/// Returns whether a text names a version: "1.70", "v2", "release 7", "PowerShell 7".
+/// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number beside
+/// a word for versions counts.
 fn names_version(text: &str) -> bool {
     let is_figure = |letter: char| letter.is_ascii_digit();
     let is_dotted = |word: &str| {
-        word.split_once('.').is_some_and(|(major, minor)| major.ends_with(is_figure) && minor.starts_with(is_figure))
+        word.split_once('.').is_some_and(|(major, minor)| {
+            major.ends_with(is_figure) && minor.starts_with(|letter: char| is_figure(letter) || letter == 'x')
+        })
     };
-    let is_marked = |word: &str| word.strip_prefix(['v', 'V']).is_some_and(|rest| rest.starts_with(is_figure));
-    let is_named = |(name, number): (&str, &str)| {
-        number.starts_with(is_figure)
-            && (name.starts_with(char::is_uppercase) || has_word(&name.to_lowercase(), RELEASES))
+    let is_joined = |word: &str| word.contains(is_figure) && word.starts_with(char::is_alphabetic);
+    let lower = text.to_lowercase();
+    let is_spoken =
+        has_word(&lower, VERSIONS) || has_phrase(&lower, &["or newer", "or later", "or higher", "or above"]);
+    // A capital within a word or after another one: the first word of a sentence is no name.
+    let is_named = |words: &[&str]| {
+        let name = words[words.len() - 2];
+        let is_name = name.chars().skip(1).any(char::is_uppercase)
+            || (words.len() == 3 && name.starts_with(char::is_uppercase) && !words[0].ends_with(['.', ':', '?', '!']))
+            || name.ends_with(['>', '=', '≥'])
+            || has_word(&name.to_lowercase(), RELEASES);
+        words[words.len() - 1].starts_with(is_figure) && is_name
     };
-    let words = || text.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
-    words().any(|word| is_dotted(word) || is_marked(word)) || words().zip(words().skip(1)).any(is_named)
+    let words: Vec<_> =
+        text.split_whitespace().map(|word| word.trim_start_matches(['`', '"', '(', '*', '|'])).collect();
+    words.iter().any(|word| is_dotted(word) || is_joined(word))
+        || (is_spoken && words.iter().any(|word| word.starts_with(is_figure)))
+        || words.windows(2).any(is_named)
+        || words.windows(3).any(is_named)
 }
 
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
@@ -271,12 +290,30 @@ fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
 }
 
-/// Returns whether a question reports a failure and asks what to do about it: "It fails with … How do I fix it?" A
-/// message by itself asks as well: "error: no such pump".
-pub(super) fn asks_for_remedy(question: &str) -> bool {
-    let lower = question.to_lowercase();
-    let is_message = lower.trim_start().starts_with("error");
-    has_word(&lower, FAILURES) && (is_message || has_word(&lower, REMEDIES))
+/// What to do about a failure, as a question asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// The question is the message: "error: no such pump".
+    OfMessage,
+    /// "It fails with … How do I fix it?"
+    OfFailure,
+}
+
+impl Remedy {
+    pub(super) fn of(question: &str) -> Option<Self> {
+        let lower = question.to_lowercase();
+        let asks = || has_word(&lower, REMEDIES) || has_phrase(question, &ASKS_FOR_REMEDY);
+        match () {
+            () if lower.trim_start().starts_with("error") => Some(Self::OfMessage),
+            () if has_word(&lower, FAILURES) && asks() => Some(Self::OfFailure),
+            () => None,
+        }
+    }
+}
+
+/// Returns whether a heading names what to do about a failure: "How to Fix".
+pub(super) fn names_remedy(heading: &str) -> bool {
+    has_word(&heading.to_lowercase(), REMEDY_HEADINGS)
 }
 
 /// Returns whether a question in lower case asks what one thing does that another does not.
@@ -481,22 +518,40 @@ mod tests {
     #[test]
     fn version_is_a_dotted_number_or_one_beside_a_name_or_a_word_for_releases() {
         assert_eq!(Wanted::of("Which Rust version does the pump need?"), Some(Wanted::Version));
-        for text in ["It needs 1.70.", "Since v2 it works.", "Use release 7 or later.", "It came with Pump 7."] {
+        for text in [
+            "It needs 1.70.",
+            "Since v2 it works.",
+            "Use release 7 or later.",
+            "It came with Pump 7.",
+            "It needs iOS 15.",
+            "The protocol version is 3.",
+            "node >= 18",
+            "Written in C++17.",
+            "python 3 or newer",
+            "| version | 18 |",
+        ] {
             assert!(Wanted::Version.is_in(text), "{text}");
         }
-        for text in ["It has 2 valves.", "Twelve are needed.", "Version two."] {
+        for text in ["It has 2 valves.", "Twelve are needed.", "Version two.", "The 12 valves. On 3 nights."] {
             assert!(!Wanted::Version.is_in(text), "{text}");
         }
     }
 
     #[test]
     fn remedy_is_asked_for_by_a_message_alone_or_by_a_failure_and_a_question_about_it() {
-        for question in ["error[E0432]: no pump", "Why does the pump fail with 7?", "It crashes, how do I stop that?"] {
-            assert!(asks_for_remedy(question), "{question}");
+        assert_eq!(Remedy::of("error[E0432]: no pump"), Some(Remedy::OfMessage));
+        for question in ["Why does the pump fail with 7?", "It crashes, how do I stop that?"] {
+            assert_eq!(Remedy::of(question), Some(Remedy::OfFailure), "{question}");
         }
-        for question in ["How do I open the valve?", "Which errors can the pump report?"] {
-            assert!(!asks_for_remedy(question), "{question}");
+        for question in [
+            "How do I open the valve?",
+            "Which errors can the pump report?",
+            "How many failed attempts lock the pump?",
+            "How red is the warning lamp?",
+        ] {
+            assert_eq!(Remedy::of(question), None, "{question}");
         }
+        assert!(names_remedy("How to Fix") && names_remedy("What to do") && !names_remedy("Dry tank"));
     }
 
     #[test]
