@@ -85,7 +85,7 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
         collector.take(&event, range);
     }
     collector.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
-    with_counted(document, with_lead_ins(document, collector.units))
+    with_counted(document, &with_lead_ins(document, collector.units))
         .into_iter()
         .map(|unit| Unit { sentences: sentences_in(document, &unit.range, every_sentence), ..unit })
         .collect()
@@ -283,9 +283,9 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
 
 /// Joins paragraphs that count what they say ("The first rule is …", "The second rule is …") with the paragraph that
 /// introduces them: to their author they are a list.
-fn with_counted(document: &str, units: Vec<Unit>) -> Vec<Unit> {
+fn with_counted(document: &str, units: &[Unit]) -> Vec<Unit> {
     let mut joined: Vec<Unit> = Vec::with_capacity(units.len());
-    let mut rest = units.as_slice();
+    let mut rest = units;
     while let [first, after @ ..] = rest {
         let others = counted_after(document, rest);
         let mut unit = first.clone();

@@ -130,5 +130,5 @@ fn run_without_an_endpoint_uses_rules_and_says_so() {
     let world = topics();
     let run = world.dr(["ask", "What is said of topic 2?"]).succeeded();
     assert!(run.stderr.starts_with("note: no model is configured"), "{run}");
-    assert!(run.stdout.contains("`topic-2.md:1`"), "{run}");
+    assert!(run.stdout.contains("`topic-2.md:1-3`"), "{run}");
 }
