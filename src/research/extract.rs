@@ -235,15 +235,9 @@ mod tests {
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let document = readings[0].document.clone();
             let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);
-            let text = document.text.clone();
-            let picked = Picked {
-                text,
-                quotes: vec![quote],
-                read_on: 0,
-                document,
-                says_most: self.says_most,
-                matches: self.matches,
-            };
+            let (text, own) = (document.text.clone(), quote.quote.len());
+            let picked =
+                Picked { text, quotes: vec![quote], own, document, says_most: self.says_most, matches: self.matches };
             Box::pin(std::future::ready(Ok(vec![picked])))
         }
     }

@@ -153,14 +153,25 @@ pub struct Picked {
     pub(crate) text: String,
     /// Consecutive quotes, not yet checked; one unless the unit was cut.
     pub(crate) quotes: Vec<Evidence>,
-    /// Bytes at the end of the last quote that only follow what was picked.
-    pub(crate) read_on: usize,
+    /// Length of the last quote without what is read on after it, in bytes.
+    pub(crate) own: usize,
     /// The document they are from.
     pub(crate) document: Passage,
     /// Whether it has most words of a question that has several.
     pub(crate) says_most: bool,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
+}
+
+impl Picked {
+    /// Returns the quotes with their places, without what is read on after them.
+    fn said(&self) -> impl Iterator<Item = (&Place, &str)> {
+        let whole = self.quotes.len().saturating_sub(1);
+        self.quotes.iter().enumerate().map(move |(at, Evidence { source, quote, .. })| {
+            let own = if at < whole { quote.len() } else { self.own.min(quote.len()) };
+            (source, &quote[..own])
+        })
+    }
 }
 
 /// Whether a sentence has the value that a question asks for.
@@ -204,8 +215,6 @@ struct UnitCandidate<'a> {
     reading: &'a DocumentHits,
     rank: usize,
     unit: Unit,
-    /// Where it ends without what is read on after it.
-    end: usize,
     /// Score of the hit it stands in or beside, relative to the best hit.
     hit: f32,
     words: HashSet<String>,
@@ -293,15 +302,12 @@ pub(crate) fn pick(
         widen(&mut kept, &steps);
     }
     join(&mut kept);
-    for (_, candidate) in &mut kept {
-        candidate.end = candidate.unit.range.end;
-    }
     let is_said = margin < MARGIN;
-    match Remedy::of(question.as_str()) {
-        Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, READ_ON_AFTER_FAILURE_TO, true),
-        None if !is_said && sought.asked != AnswerKind::Steps => read_on(&mut kept, READ_ON_TO, false),
-        Some(_) | None => {}
-    }
+    let mut read_on = match Remedy::of(question.as_str()) {
+        Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, true),
+        None if !is_said && sought.asked != AnswerKind::Steps => read_on(&mut kept, false),
+        Some(_) | None => 0,
+    };
     for (_, candidate) in &mut kept {
         cut_loose_end(candidate);
         name_subject(candidate, &weights, splitter);
@@ -311,16 +317,19 @@ pub(crate) fn pick(
     for (text, candidate) in kept {
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
+        let mut own = 0;
         for range in shown(&candidate, &sought, &weights, splitter) {
             number += 1;
+            own = range.len();
             let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.features.fit());
             candidate.name_headings(&mut quote.source);
             quotes.push(quote);
         }
         let says_most = weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST;
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
-        let read_on = candidate.unit.range.end.saturating_sub(candidate.end);
-        picked.push(Picked { text, quotes, read_on, document: document.clone(), says_most, matches });
+        // Only the first is read on.
+        let own = own.saturating_sub(std::mem::take(&mut read_on));
+        picked.push(Picked { text, quotes, own, document: document.clone(), says_most, matches });
     }
     Ok(picked)
 }
@@ -328,29 +337,20 @@ pub(crate) fn pick(
 /// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or a code word
 /// that it names, or a document. The units are then about the subject but do not answer.
 pub(super) fn lacks_value(question: &Question, names: &[DocumentName], picked: &[Picked]) -> bool {
-    // What is read on after them was not picked for the question.
-    let own = |picked: &'_ Picked, at: usize| {
-        let quote = picked.quotes[at].quote.as_str();
-        let read_on = if at + 1 == picked.quotes.len() { picked.read_on } else { 0 };
-        quote[..quote.len().saturating_sub(read_on)].to_owned()
-    };
-    let quotes = || {
-        picked.iter().flat_map(move |picked| {
-            (0..picked.quotes.len()).map(move |at| (&picked.quotes[at].source, own(picked, at)))
-        })
-    };
+    // What is read on was not picked for the question.
+    let said = || picked.iter().flat_map(Picked::said);
     let wanted = Wanted::of(question.as_str());
     let splitter = WordSplitter::default();
     let has_word = |word: &CodeWord| {
-        quotes().any(|(source, quote)| {
+        said().any(|(source, quote)| {
             let text = unescaped(&format!("{} {} {quote}", source.for_people(), source.names()));
             word.is_in(&text, &splitter.stems(&text))
         })
     };
     let mentions = |name: &DocumentName| {
-        quotes().any(|(source, _)| is_of(source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
+        said().any(|(source, _)| is_of(source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
     };
-    wanted.is_some_and(|wanted| !quotes().any(|(_, quote)| wanted.is_in(&quote)))
+    wanted.is_some_and(|wanted| !said().any(|(_, quote)| wanted.is_in(quote)))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))
 }
@@ -395,7 +395,6 @@ fn candidates<'a>(
             candidates.push(UnitCandidate {
                 reading,
                 rank,
-                end: unit.range.end,
                 unit,
                 hit,
                 words,
@@ -744,33 +743,32 @@ fn widen(kept: &mut Vec<(String, UnitCandidate<'_>)>, units: &[(usize, Unit)]) {
     });
 }
 
-/// Widens the best unit to what follows it below its heading, also below the next heading if that names a remedy, and
-/// drops the others if they no longer fit on the screen. Who reports a failure knows the message; what to do about it
-/// stands after it.
-fn read_on(kept: &mut Vec<(String, UnitCandidate<'_>)>, most: usize, to_remedy: bool) {
-    let Some((_, best)) = kept.first_mut() else { return };
-    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
+/// Widens the best unit to what follows it below its heading, also below the next heading if that names a remedy and one
+/// is asked for, and drops the others if they no longer fit on the screen. Who reports a failure knows the message; what
+/// to do about it stands after it. Returns the bytes that are read on.
+fn read_on(kept: &mut Vec<(String, UnitCandidate<'_>)>, to_remedy: bool) -> usize {
     // A list that is shown in part would be shown whole.
-    if best.unit.pieces.len() > MAX_PIECES {
-        return;
-    }
-    let (mut section, mut has_remedy, mut last) = (best.unit.section, false, best.unit.clone());
+    let is_whole = |candidate: &UnitCandidate<'_>| candidate.unit.pieces.len() <= MAX_PIECES;
+    let Some((_, best)) = kept.first_mut().filter(|(_, best)| is_whole(best)) else { return 0 };
+    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
+    let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
+    let mut last = best.unit.clone();
     for next in units_in(&best.reading.document).into_iter().filter(|unit| unit.range.start >= end) {
-        let is_remedy = to_remedy && !has_remedy && next.headings.last().is_some_and(|heading| names_remedy(heading));
-        let between = text.get(last.range.end..next.range.start).unwrap_or_default().lines();
-        let is_joined = between.clone().all(|line| line.trim().is_empty() || line.starts_with('#'));
+        // Below one more heading, not below a third.
+        let names_remedy = || next.headings.last().is_some_and(|heading| names_remedy(heading));
+        let is_remedy = || to_remedy && last.section == best.unit.section && names_remedy();
+        let mut between = text.get(last.range.end..next.range.start).unwrap_or_default().lines();
+        let is_joined = between.all(|line| line.trim().is_empty() || line.starts_with('#'));
         // Blank lines count: they are shown.
-        let lines: usize = text[start..next.range.end].lines().map(|line| line.len() / 90 + 1).sum();
-        if !is_joined || lines > most || (next.section != section && !is_remedy) {
+        let lines: usize = text[start..next.range.end].lines().map(rows).sum();
+        if !is_joined || lines > most || (next.section != last.section && !is_remedy()) {
             break;
         }
-        has_remedy |= next.section != section;
-        section = next.section;
         last = next;
     }
     // What only leads to a text that is not shown is left out.
     if last.range.end == end || (last.kind == UnitKind::Paragraph && ends_open(&text[last.range.clone()])) {
-        return;
+        return 0;
     }
     best.unit.range.end = last.range.end;
     best.unit.pieces.clear();
@@ -784,6 +782,7 @@ fn read_on(kept: &mut Vec<(String, UnitCandidate<'_>)>, most: usize, to_remedy: 
         lines += if is_kept { own } else { 0 };
         is_kept
     });
+    whole.end - end
 }
 
 /// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps
@@ -826,7 +825,12 @@ fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) -> Range<us
 
 /// Estimates the lines of a text on a screen.
 fn lines_in(text: &str) -> usize {
-    text.lines().filter(|line| !line.trim().is_empty()).map(|line| line.len() / 90 + 1).sum()
+    text.lines().filter(|line| !line.trim().is_empty()).map(rows).sum()
+}
+
+/// Estimates the rows of a line on a screen.
+fn rows(line: &str) -> usize {
+    line.len() / 90 + 1
 }
 
 /// Estimates the lines of a unit on a screen.

@@ -310,13 +310,10 @@ fn with_counted(document: &str, units: &[Unit]) -> Vec<Unit> {
     joined
 }
 
-/// Returns how many paragraphs count on after the first of some units; none if it does not begin to count, or if all
-/// are longer than a screen.
+/// Returns how many paragraphs count on after the first of some units: 0 if it does not begin to count, or if they are
+/// longer than a screen together.
 fn counted_after(document: &str, units: &[Unit]) -> usize {
-    let [first, second, ..] = units else { return 0 };
-    if !opens(document, first, COUNTING[0]) || !opens(document, second, COUNTING[1]) {
-        return 0;
-    }
+    let Some(first) = units.first().filter(|first| opens(document, first, COUNTING[0])) else { return 0 };
     let counts_on = |(at, pair): &(usize, &[Unit])| {
         follows(document, &pair[0], &pair[1]) && opens(document, &pair[1], COUNTING[(at + 1).min(2)])
     };
@@ -332,7 +329,7 @@ fn follows(document: &str, before: &Unit, next: &Unit) -> bool {
 
 /// Returns whether a unit is a paragraph that begins with one of some words after "The", or before a comma or colon.
 fn opens(document: &str, unit: &Unit, words: &[&str]) -> bool {
-    let bare = |word: &'_ str| word.trim_matches(['*', '_', ',', ':']).to_lowercase();
+    let bare = |word: &str| word.trim_matches(['*', '_', ',', ':']).to_lowercase();
     let mut own = document[unit.range.clone()].split_whitespace();
     let first = own.next().unwrap_or_default();
     let word = match bare(first).as_str() {

@@ -209,21 +209,18 @@ fn names_version(text: &str) -> bool {
     let lower = text.to_lowercase();
     let is_spoken =
         has_word(&lower, VERSIONS) || has_phrase(&lower, &["or newer", "or later", "or higher", "or above"]);
-    // A capital within a word or after another one: the first word of a sentence is no name.
-    let is_named = |words: &[&str]| {
-        let name = words[words.len() - 2];
-        let is_name = name.chars().skip(1).any(char::is_uppercase)
-            || (words.len() == 3 && name.starts_with(char::is_uppercase) && !words[0].ends_with(['.', ':', '?', '!']))
-            || name.ends_with(['>', '=', '≥'])
-            || has_word(&name.to_lowercase(), RELEASES);
-        words[words.len() - 1].starts_with(is_figure) && is_name
-    };
     let words: Vec<_> =
         text.split_whitespace().map(|word| word.trim_start_matches(['`', '"', '(', '*', '|'])).collect();
-    words.iter().any(|word| is_dotted(word) || is_joined(word))
-        || (is_spoken && words.iter().any(|word| word.starts_with(is_figure)))
-        || words.windows(2).any(is_named)
-        || words.windows(3).any(is_named)
+    let is_number = |word: &str| word.starts_with(is_figure);
+    // The first word of a sentence has a capital in any case, so there only one within the word makes a name.
+    let is_name = |at: usize| {
+        let is_first = at == 0 || words[at - 1].ends_with(['.', ':', '?', '!']);
+        words[at].chars().skip(usize::from(is_first)).any(char::is_uppercase)
+            || words[at].ends_with(['>', '=', '≥'])
+            || has_word(&words[at].to_lowercase(), RELEASES)
+    };
+    words.iter().any(|word| is_dotted(word) || is_joined(word) || (is_spoken && is_number(word)))
+        || (1..words.len()).any(|at| is_number(words[at]) && is_name(at - 1))
 }
 
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
