@@ -240,7 +240,7 @@ impl Engine {
             checks.push(Check::trouble("index", detail, "run `dr index --rebuild`".to_owned()));
         }
         // `known` adds the collections of the copy. One that only the copy has was lost with a file of the manifest.
-        if let Some(copy) = Index::known(&self.location).await
+        if let Ok(Some(copy)) = Index::known(&self.location).await
             && let Some(name) = copy.collections.keys().find(|name| !index.manifest().collections.contains_key(*name))
         {
             let detail = format!("collection `{name}` is missing in the manifest");

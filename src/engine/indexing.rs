@@ -74,7 +74,7 @@ impl Engine {
         cancel: &CancellationToken,
     ) -> Result<IngestSummary, EngineError> {
         if !self.is_offline() {
-            let stored = Index::known(&self.location).await;
+            let stored = Index::known(&self.location).await?;
             let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
             let listener = |event| listener(IngestEvent::Downloading(event));
             // Before `indexing`, which loads the embedder and downloads nothing.
@@ -119,7 +119,7 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             }
         }
-        let stored = Index::known(&self.location).await;
+        let stored = Index::known(&self.location).await?;
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
         let name = choice.to_string();
         let embedder = match kept.filter(|(known, _)| *known == name) {
@@ -204,7 +204,7 @@ impl Engine {
     ///
     /// As [`Self::index`] for folders that it refuses.
     pub(super) async fn folders_of(&self, request: &IndexRequest) -> Result<Vec<CollectionSource>, EngineError> {
-        let stored = Index::known(&self.location).await;
+        let stored = Index::known(&self.location).await?;
         let (sources, _) = self.sources(request, Rebuild::No, stored.as_ref())?;
         Ok(sources)
     }

@@ -46,7 +46,7 @@ impl Engine {
 impl Engine {
     /// Has the server of the embedder embed a word, if a server embeds. Offline, nothing is sent.
     pub(crate) async fn embedder_answers(&self) -> Option<Check> {
-        let index = Index::known(&self.location).await;
+        let index = Index::known(&self.location).await.ok()?;
         // An embedder that cannot be loaded is reported by `checkup`.
         let embedder = self.load_embedder(&self.embedder_choice(index.as_ref(), false)).await.ok()?;
         let address = embedder.server().filter(|_| !self.is_offline())?.address.to_string();

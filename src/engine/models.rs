@@ -193,7 +193,7 @@ impl LocalModel {
 impl Engine {
     /// Returns all models: those of the settings, the built-in one, and the catalogue.
     pub(crate) async fn model_list(&self) -> ModelList {
-        let stored = Index::known(&self.location).await;
+        let stored = Index::known(&self.location).await.ok().flatten();
         let used = self.embedder_choice(stored.as_ref(), false);
         let mut embedders = vec![self.entry("builtin", Some(BUILTIN_DIMENSION), None)];
         let known = match &used {
@@ -358,7 +358,7 @@ impl Engine {
 
     /// Returns the effect of the embedder of the settings on the index.
     async fn reembedding(&self) -> Reembedding {
-        let Some(stored) = Index::known(&self.location).await else { return Reembedding::NoIndex };
+        let Ok(Some(stored)) = Index::known(&self.location).await else { return Reembedding::NoIndex };
         let choice = self.embedder_choice(Some(&stored), false);
         let from = stored.embedder.name;
         match self.load_embedder(&choice).await {

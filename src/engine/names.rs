@@ -20,7 +20,7 @@ impl Engine {
             IndexLocation::Local { .. } => {
                 // The manifest has the names, so chunks and documents are not opened.
                 let known = Index::known(&self.location).await;
-                known.map(|manifest| manifest.collections.into_keys().collect()).unwrap_or_default()
+                known.ok().flatten().map(|manifest| manifest.collections.into_keys().collect()).unwrap_or_default()
             }
             // Its names would have to be asked for over the network.
             IndexLocation::Remote { .. } => Vec::new(),

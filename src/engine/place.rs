@@ -58,9 +58,9 @@ impl Engine {
         Ok(FilePlace { file: root.join(&path), path, line, page, is_extracted, stale })
     }
 
-    /// Returns the folder of each collection of the index, to link to its files; none if there is no index.
+    /// Returns the folder of each collection of the index, to link to its files; none without an index that can be read.
     pub(crate) async fn folders(&self) -> BTreeMap<String, PathBuf> {
-        let Some(manifest) = Index::known(&self.location).await else { return BTreeMap::new() };
+        let Ok(Some(manifest)) = Index::known(&self.location).await else { return BTreeMap::new() };
         // A link out of the project may have come with it, so reports do not link there.
         let inside = manifest.collections.into_iter().filter(|(_, root)| self.location.leads_out(root).is_none());
         inside.map(|(name, root)| (name, self.location.open_root(&root))).collect()

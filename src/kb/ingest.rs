@@ -22,8 +22,8 @@ use super::document::{Document, SkipReason};
 use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
 use super::extract::{Extractable, Include};
 use super::index::{
-    ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
-    TEXT_INDEX_VERSION, text_index_number,
+    ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS, Manifest,
+    Replacement, TEXT_INDEX_VERSION, text_index_number,
 };
 use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};
@@ -344,7 +344,7 @@ async fn open_writer(
         Rebuild::No => IndexWriter::open(location, &wanted, &named).await?,
         Rebuild::Text | Rebuild::Embedder | Rebuild::All => {
             // Also if the index is damaged, so that its folders need not be named again.
-            let wanted = match Index::known(location).await {
+            let wanted = match Index::known(location).await? {
                 Some(Manifest { collections, includes, .. }) => Manifest { collections, includes, ..wanted.clone() },
                 None => wanted.clone(),
             };
@@ -811,6 +811,7 @@ impl Run<'_> {
         self.embedder.check_cost(tokens)?;
         let is_sent = self.embedder.server().is_some();
         let per_commit = if is_sent { VECTORS_PER_COMMIT_OF_SERVER } else { VECTORS_PER_COMMIT };
+        let mut pruned = Instant::now();
         while !self.cancel.is_cancelled() {
             // Some at a time, which bounds the memory.
             let rows = self.writer.index().missing_vectors(&own, per_commit).await?;
@@ -826,6 +827,11 @@ impl Run<'_> {
             self.summary.embedded += vectors.len();
             if let Some(error) = error {
                 return Err(error.into());
+            }
+            // Embedding may take hours, in which each commit leaves a version.
+            if pruned.elapsed() >= KEPT_VERSIONS {
+                self.writer.prune().await?;
+                pruned = Instant::now();
             }
             // After some vectors, so that changes that never end do not prevent embedding.
             if self.options.pause.is_cancelled() {

@@ -17,16 +17,17 @@ const MIN_INDEXED_VECTORS: usize = 5_000;
 /// Parts of an index from which they are merged into one. Every search reads all parts.
 const MAX_INDEX_PARTS: u32 = 4;
 
-/// Target size of a fragment of the chunks table, in rows. With the default of a million, each compaction would rewrite
-/// the whole table.
-const ROWS_PER_FRAGMENT: usize = 32_768;
+/// Target size of a fragment of the chunks table, in rows: smaller ones are merged. Each commit of vectors writes the
+/// vectors of every fragment it touches anew, so large fragments would multiply the space that is used until old versions
+/// are dropped.
+const ROWS_PER_FRAGMENT: usize = 4_096;
 
 /// Number of small fragments that are tolerated: compaction rewrites rows, which costs more than reading a few
 /// fragments.
 const MAX_SMALL_FRAGMENTS: usize = 16;
 
-/// Milliseconds that superseded versions, and a generation before a rebuild, are kept for readers that have them open.
-const KEPT_VERSIONS_MS: i64 = 10 * 60 * 1_000;
+/// How long superseded versions, and a generation before a rebuild, are kept for readers that have them open.
+pub(crate) const KEPT_VERSIONS: std::time::Duration = std::time::Duration::from_mins(10);
 
 impl IndexWriter {
     /// Creates the text index if there is none. It has to exist before the first search, since unindexed rows are
@@ -120,7 +121,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Deletes versions that were superseded longer than [`KEPT_VERSIONS_MS`] ago, and the generations that only such
+    /// Deletes versions that were superseded longer than [`KEPT_VERSIONS`] ago, and the generations that only such
     /// versions of the manifest name.
     pub(crate) async fn prune(&self) -> Result<(), IndexError> {
         self.commit("drop old versions of the index", || self.prune_once()).await
@@ -130,7 +131,8 @@ impl IndexWriter {
         if !self.is_maintained() {
             self.prune_versions().await?;
         }
-        drop_unnamed_generations(&self.index().tables, Some(self.index().manifest())).await.map(drop)
+        let index = self.index();
+        drop_unnamed_generations(index.location(), &index.tables, Some(index.manifest())).await.map(drop)
     }
 
     async fn prune_versions(&self) -> Result<(), IndexError> {
@@ -178,10 +180,11 @@ fn oldest_kept(versions: &[Version]) -> (i64, i64) {
     (oldest_kept_ms(&made_ms, now_ms), now_ms)
 }
 
-/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS_MS`] ago. By its own
+/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS`] ago. By its own
 /// time alone, a version of yesterday would be deleted a moment after it was superseded.
 fn oldest_kept_ms(made_ms: &[i64], now_ms: i64) -> i64 {
-    let limit = now_ms.saturating_sub(KEPT_VERSIONS_MS);
+    let kept_ms = i64::try_from(KEPT_VERSIONS.as_millis()).unwrap_or(i64::MAX);
+    let limit = now_ms.saturating_sub(kept_ms);
     made_ms.iter().copied().filter(|made| *made <= limit).max().unwrap_or(limit)
 }
 

@@ -53,6 +53,7 @@ pub(crate) use indexes::{TEXT_INDEX_VERSION, text_index_number};
 pub(crate) use location::DR_FOLDER;
 pub(crate) use location::leads_out_of;
 pub use location::{IndexLocation, LocalSide, LocationError};
+pub(crate) use maintain::KEPT_VERSIONS;
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};
@@ -68,7 +69,7 @@ use schema::Columns;
 #[cfg(test)]
 pub(crate) use step::STEPS_LEFT;
 use step::step;
-use store::Tables;
+use store::{Tables, is_failed_request};
 pub(crate) use terms::Terms;
 
 const MANIFEST_TABLE: &str = "manifest";
@@ -229,6 +230,16 @@ pub enum IndexError {
 }
 
 impl IndexError {
+    /// Returns whether what is stored cannot be used, by this `dr` at least: a rebuild may then replace it. A request that
+    /// an object store refused or did not answer says nothing of what is stored.
+    fn is_damage(&self, location: &IndexLocation) -> bool {
+        match self {
+            Self::Manifest { .. } | Self::Format { .. } => true,
+            Self::Storage { source, .. } => location.folder().is_some() || !is_failed_request(source),
+            _ => false,
+        }
+    }
+
     /// Returns a hint for the user, if there is a remedy.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -247,7 +258,7 @@ impl IndexError {
             Self::Store { .. } => Some(STORE_HINT.into()),
             Self::Service { source, .. } => Some(source.hint()),
             Self::Access { source, .. } => Some(source.hint()),
-            Self::Storage { source, .. } if store_error(source).is_some() => Some(STORE_HINT.into()),
+            Self::Storage { source, .. } if is_failed_request(source) => Some(STORE_HINT.into()),
             Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild` rebuilds it".into()),
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild`".into()),
             Self::Lock(_) | Self::Folder { .. } | Self::Copy { .. } => None,
@@ -259,11 +270,6 @@ impl IndexError {
 
 /// Advice for errors of an object store, which a rebuild would not mend.
 const STORE_HINT: &str = "check the address, the credentials and the network";
-
-/// Returns the error of an object store that an error comes from.
-fn store_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a object_store::Error> {
-    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
-}
 
 fn named(collection: &str) -> String {
     if collection.is_empty() { "the index".to_owned() } else { format!("collection `{collection}`") }
@@ -342,27 +348,35 @@ impl Index {
     }
 
     /// Returns the metadata of the index without opening its tables of documents and chunks: its manifest, else the
-    /// copy beside it. `None` if both are missing or unreadable.
+    /// copy beside it. `None` if both are missing or damaged.
     ///
     /// Collections of the copy are added to those of the manifest, which is of an earlier version if its latest file is
     /// missing.
-    pub(crate) async fn known(location: &IndexLocation) -> Option<Manifest> {
+    ///
+    /// # Errors
+    ///
+    /// Returns the failure of an object store or of LanceDB's service: it does not say what the index has.
+    pub(crate) async fn known(location: &IndexLocation) -> Result<Option<Manifest>, IndexError> {
         let folder = location.folder();
         if folder.is_some_and(|folder| !folder.is_dir()) {
-            return None;
+            return Ok(None);
         }
         let read = async { read_manifest(location, &Tables::connect(location).await?).await };
         // Damage can make the storage engine panic.
-        let manifest = AssertUnwindSafe(read).catch_unwind().await.ok().and_then(Result::ok).flatten();
+        let manifest = match AssertUnwindSafe(read).catch_unwind().await {
+            Ok(Ok(manifest)) => manifest,
+            Ok(Err(error)) if !error.is_damage(location) => return Err(error),
+            Ok(Err(_)) | Err(_) => None,
+        };
         let copy = folder.and_then(Manifest::read_copy);
-        match (manifest, copy) {
+        Ok(match (manifest, copy) {
             (Some(manifest), Some(copy)) => {
                 let collections = copy.collections.into_iter().chain(manifest.collections.clone()).collect();
                 let includes = copy.includes.into_iter().chain(manifest.includes.clone()).collect();
                 Some(Manifest { collections, includes, ..manifest })
             }
             (manifest, copy) => manifest.or(copy),
-        }
+        })
     }
 
     async fn open_tables(location: &IndexLocation, tables: Tables, manifest: Manifest) -> Result<Self, IndexError> {

@@ -1,5 +1,6 @@
 //! The connection to the tables of an index, and to what is beside them on an object store.
 
+use std::error::Error;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,9 @@ use super::{During, IndexError, IndexLocation};
 /// Limits of LanceDB's caches, whose defaults are several gigabytes.
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
 const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Names of the stores of this machine in errors of `object_store`.
+const LOCAL_STORES: [&str; 2] = ["LocalFileSystem", "memory"];
 
 /// A connection to the tables.
 #[derive(Clone)]
@@ -81,4 +85,50 @@ pub(super) async fn site(location: &IndexLocation) -> Result<Option<Site>, Index
     let (store, base) = opened.map_err(lancedb::Error::from).during("connect to the store")?;
     let local = local.as_ref().map(|local| local.folder.clone());
     Ok(Some(Site { store: Arc::clone(&store.inner), base, local }))
+}
+
+/// Returns whether an error comes from a request that an object store refused or did not answer. A missing object is no
+/// such failure.
+pub(super) fn is_failed_request(error: &(dyn Error + 'static)) -> bool {
+    let store = std::iter::successors(Some(error), |error| (*error).source()).find_map(|error| error.downcast_ref());
+    match store {
+        Some(object_store::Error::Generic { store, .. }) => !LOCAL_STORES.contains(store),
+        Some(object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }) => true,
+        Some(_) | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kb::index::During;
+
+    /// Returns an error of a store as the storage engine passes it on.
+    fn error(error: object_store::Error) -> IndexError {
+        let passed_on = lancedb::Error::from(lance::Error::from(error));
+        Err::<(), _>(passed_on).during("read the index manifest").unwrap_err()
+    }
+
+    fn generic(store: &'static str) -> object_store::Error {
+        object_store::Error::Generic { store, source: "503 Service Unavailable".into() }
+    }
+
+    #[test]
+    fn failed_request_is_no_damage_and_a_missing_or_unreadable_file_is() {
+        let remote = IndexLocation::Remote { uri: "s3://team/index".into(), local: None };
+        let local = IndexLocation::in_folder(std::path::Path::new("/notes"));
+        let denied = object_store::Error::PermissionDenied { path: "manifest.lance".into(), source: "403".into() };
+        for failed in [generic("S3"), generic("MicrosoftAzure"), denied] {
+            let error = error(failed);
+            assert!(!error.is_damage(&remote), "{error:?}");
+            assert_eq!(error.hint().unwrap(), "check the address, the credentials and the network");
+        }
+        let missing = object_store::Error::NotFound { path: "manifest.lance".into(), source: "404".into() };
+        assert!(error(missing).is_damage(&remote));
+        // The engine keeps small files in memory.
+        for unreadable in [generic("LocalFileSystem"), generic("memory")] {
+            let error = error(unreadable);
+            assert!(error.is_damage(&local) && error.hint().unwrap().contains("--rebuild"), "{error:?}");
+        }
+    }
 }

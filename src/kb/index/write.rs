@@ -97,7 +97,7 @@ impl IndexWriter {
         let tables = Tables::connect(location).await?;
         match read_manifest(location, &tables).await? {
             Some(manifest) => {
-                let has_old_generation = drop_unnamed_generations(&tables, Some(&manifest)).await?;
+                let has_old_generation = drop_unnamed_generations(location, &tables, Some(&manifest)).await?;
                 let writer = Self::over(Index::open_tables(location, tables, manifest).await?, lock).await?;
                 let writer = Self { has_old_generation, ..writer };
                 // A writer that was killed after its last commit has left an older copy.
@@ -105,7 +105,7 @@ impl IndexWriter {
                 Ok(writer)
             }
             None => {
-                drop_unnamed_generations(&tables, None).await?;
+                drop_unnamed_generations(location, &tables, None).await?;
                 create_generation(&tables, fresh).await?;
                 let writer = Self::over(Index::open_tables(location, tables, fresh.clone()).await?, lock).await?;
                 // The manifest comes last: readers consider an index with a manifest complete.
@@ -231,13 +231,14 @@ impl IndexWriter {
     /// versions.
     pub(crate) async fn publish(&mut self) -> Result<(), IndexError> {
         let manifest = self.index.manifest.clone();
-        if attempt(self.save_manifest(manifest)).await? == Done::Damaged {
+        let location = self.index.location.clone();
+        if attempt(&location, self.save_manifest(manifest)).await? == Done::Damaged {
             self.replace_manifest().await?;
         }
         // Damage in an earlier version of the manifest shows only when the versions are listed.
-        if attempt(self.prune()).await? == Done::Damaged {
+        if attempt(&location, self.prune()).await? == Done::Damaged {
             self.replace_manifest().await?;
-            drop_unnamed_generations(&self.index.tables, Some(&self.index.manifest)).await?;
+            drop_unnamed_generations(&location, &self.index.tables, Some(&self.index.manifest)).await?;
         }
         Ok(())
     }
@@ -568,9 +569,13 @@ enum Done {
 
 /// Runs work on the manifest and tells damage from other errors. Damage can make the storage engine panic: a flipped
 /// bit in the footer of a manifest is an offset outside of the file.
-async fn attempt(work: impl Future<Output = Result<(), IndexError>>) -> Result<Done, IndexError> {
+async fn attempt(
+    location: &IndexLocation,
+    work: impl Future<Output = Result<(), IndexError>>,
+) -> Result<Done, IndexError> {
     match AssertUnwindSafe(work).catch_unwind().await {
-        Err(_) | Ok(Err(IndexError::Storage { .. } | IndexError::Format { .. })) => Ok(Done::Damaged),
+        Err(_) => Ok(Done::Damaged),
+        Ok(Err(error)) if error.is_damage(location) => Ok(Done::Damaged),
         Ok(done) => done.map(|()| Done::Yes),
     }
 }
@@ -615,7 +620,11 @@ fn generation_of(table: &str) -> Option<u32> {
 /// Drops the tables of generations that no version of the manifest names: those of a rebuild that was killed, and those
 /// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether
 /// an earlier generation is left.
-pub(super) async fn drop_unnamed_generations(tables: &Tables, current: Option<&Manifest>) -> Result<bool, IndexError> {
+pub(super) async fn drop_unnamed_generations(
+    location: &IndexLocation,
+    tables: &Tables,
+    current: Option<&Manifest>,
+) -> Result<bool, IndexError> {
     let action = "remove old tables of the index";
     let names = tables.table_names().execute().await.during(action)?;
     let mut named: Vec<u32> = current.iter().map(|manifest| manifest.generation).collect();
@@ -625,7 +634,7 @@ pub(super) async fn drop_unnamed_generations(tables: &Tables, current: Option<&M
         match AssertUnwindSafe(named_generations(tables)).catch_unwind().await {
             Ok(Ok(earlier)) => named.extend(earlier),
             // No damage: a generation that is in use may not be known.
-            Ok(Err(error @ IndexError::Service { .. })) => return Err(error),
+            Ok(Err(error)) if !error.is_damage(location) => return Err(error),
             Ok(Err(_)) | Err(_) => {}
         }
     }
