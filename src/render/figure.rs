@@ -89,8 +89,11 @@ pub(super) fn reservation(report: &Report) -> Option<String> {
         said.push(format!("The run ended early because {}.", ended(report.stop_reason)));
     }
     if !report.failed_nodes.is_empty() {
-        let names: Vec<_> = report.failed_nodes.iter().map(NodeId::to_string).collect();
-        said.push(format!("Failed nodes: {}.", names.join(", ")));
+        let (failed, all) = (report.failed_nodes.len(), report.tree.workers().count());
+        said.push(match all {
+            0 | 1 => "The search for an answer failed.".to_owned(),
+            _ => format!("{failed} of {all} sub-questions failed; the limitations say why."),
+        });
     } else if report.degraded {
         said.push("Part of the plan was not carried out.".to_owned());
     }

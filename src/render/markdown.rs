@@ -336,26 +336,14 @@ fn without_idle_escapes(line: &str) -> String {
 }
 
 fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
+    let is_strong = |span: &Span| matches!(span, Span::Strong(_) | Span::StrongCode(_));
     let mut shown = String::new();
-    for (at, span) in spans.iter().enumerate() {
-        // Code inside a strong text does not end it.
-        let goes_on = |from: usize| matches!(spans.get(from..from + 2), Some([Span::Code(_), Span::Strong(_)]));
-        let went_on = at >= 2 && matches!(spans[at - 2..at], [Span::Strong(_), Span::Code(_)]);
-        match span {
+    // Code inside a strong text does not end it.
+    for run in spans.chunk_by(|a, b| is_strong(a) && is_strong(b)) {
+        match &run[0] {
             Span::Text(text) => push(&mut shown, text),
             Span::Code(text) => shown.push_str(&code(text)),
-            Span::Strong(text) if went_on || goes_on(at + 1) => {
-                // Marks are next to a word.
-                let (from, to) = (text.len() - text.trim_start().len(), text.trim_end().len());
-                let start = if went_on { 0 } else { from };
-                let end = if goes_on(at + 1) { text.len() } else { to.max(start) };
-                shown.push_str(&text[..start]);
-                shown.push_str(if went_on { "" } else { "**" });
-                push(&mut shown, &text[start..end]);
-                shown.push_str(if goes_on(at + 1) { "" } else { "**" });
-                shown.push_str(&text[end..]);
-            }
-            Span::Strong(text) => weigh(&mut shown, "**", text, push),
+            Span::Strong(_) | Span::StrongCode(_) => strong(&mut shown, run, push),
             Span::Emphasis(text) => weigh(&mut shown, "*", text, push),
             Span::Citation(number) => {
                 let _ = write!(shown, "[{number}]");
@@ -363,6 +351,31 @@ fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
         }
     }
     shown
+}
+
+/// Appends a strong text. White space at its ends goes outside of the marks, which are not recognised next to it.
+fn strong(shown: &mut String, run: &[Span], push: &dyn Fn(&mut String, &str)) {
+    let is_empty = |span: &&Span| matches!(span, Span::Strong(text) if text.trim().is_empty());
+    let (first, last) = (run.iter().position(|span| !is_empty(&span)), run.iter().rposition(|span| !is_empty(&span)));
+    for (at, span) in run.iter().enumerate() {
+        let (opens, closes) = (first == Some(at), last == Some(at));
+        let (text, is_code) = match span {
+            Span::StrongCode(text) => (code(text), true),
+            Span::Strong(text) => (text.clone(), false),
+            Span::Text(_) | Span::Emphasis(_) | Span::Code(_) | Span::Citation(_) => continue,
+        };
+        let start = if opens { text.len() - text.trim_start().len() } else { 0 };
+        let end = if closes { text.trim_end().len() } else { text.len() };
+        shown.push_str(&text[..start]);
+        shown.push_str(if opens { "**" } else { "" });
+        if is_code {
+            shown.push_str(&text)
+        } else {
+            push(shown, &text[start..end])
+        }
+        shown.push_str(if closes { "**" } else { "" });
+        shown.push_str(&text[end..]);
+    }
 }
 
 #[cfg(test)]
@@ -392,7 +405,7 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
             Event::Start(Tag::Emphasis) if kind == 0 => kind = 2,
             Event::End(TagEnd::Strong | TagEnd::Emphasis) => kind = 0,
             Event::Text(text) => push(kind, &text),
-            Event::Code(text) => push(3, &text),
+            Event::Code(text) => push(if kind == 1 { 4 } else { 3 }, &text),
             _ => return false,
         }
     }
@@ -404,6 +417,7 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
             Span::Strong(text) => (1, text.clone()),
             Span::Emphasis(text) => (2, text.clone()),
             Span::Code(text) => (3, text.clone()),
+            Span::StrongCode(text) => (4, text.clone()),
         };
         match wanted.last_mut() {
             Some((last, words)) if *last == kind => words.push_str(&text),
@@ -432,8 +446,13 @@ fn has_bare(line: &str, letters: &[char]) -> bool {
     is_escaped
 }
 
+/// Returns code between more backticks than there are in a row in it.
 pub(super) fn code(text: &str) -> String {
-    format!("`{}`", one_line(text).replace('`', "'"))
+    let text = one_line(text);
+    let most = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    let marks = "`".repeat(most + 1);
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{marks}{space}{text}{space}{marks}")
 }
 
 /// Appends emphasised text. White space goes outside of the marks, which are not recognised next to it.
@@ -565,8 +584,24 @@ mod tests {
     #[test]
     fn marks_of_a_strong_text_that_begins_or_ends_at_code_stand_beside_words() {
         let (code, strong) = (|text: &str| Span::Code(text.into()), |text: &str| Span::Strong(text.into()));
-        let spans = [code("dr"), strong(" ranks by "), code("/rerank"), strong(" now "), code("x")];
+        let strong_code = |text: &str| Span::StrongCode(text.into());
+        let spans = [code("dr"), strong(" ranks by "), strong_code("/rerank"), strong(" now "), code("x")];
         assert_eq!(inline(&spans), "`dr` **ranks by `/rerank` now** `x`");
+        let read = |text: &str| {
+            let [Block::Item { spans, .. }] = &prose::blocks(text, &uncited)[..] else { panic!("{text}") };
+            inline(spans)
+        };
+        for text in ["**`dr` through `ask`**: runs", "**`dr`:** runs `x`", "`dr` **and** `ask`", "**`a` and `b`**"] {
+            assert_eq!(read(&format!("- {text}")), text);
+        }
+    }
+
+    #[test]
+    fn code_with_backticks_stays_as_it_is() {
+        for text in ["a `` `Rc` cannot be sent `` b", "a ``x`y`` b"] {
+            let [Block::Paragraph { spans }] = &prose::blocks(text, &uncited)[..] else { panic!("{text}") };
+            assert_eq!(inline(spans), text);
+        }
     }
 
     #[test]
@@ -637,7 +672,7 @@ mod tests {
     fn web_place_is_a_link_only_where_its_address_is_one() {
         let fetched = sample::page("https://example.org/a_b?c=d", "A [page](x)", Some(1_795_219_199_000));
         assert_eq!(place(&fetched), r"A \[page\](x) — <https://example.org/a_b?c=d>, read on 2026-11-20");
-        assert_eq!(place(&sample::page("javascript:alert`1`", "Bad", None)), "Bad — `javascript:alert'1'`");
+        assert_eq!(place(&sample::page("javascript:alert`1`", "Bad", None)), "Bad — `` javascript:alert`1` ``");
     }
 
     /// Returns everything in a report that a reader's program would act on.

@@ -28,6 +28,8 @@ pub(super) enum Span {
     Strong(String),
     Emphasis(String),
     Code(String),
+    /// Code inside a strong text.
+    StrongCode(String),
     Citation(Mark),
 }
 
@@ -277,6 +279,7 @@ enum Style {
     Strong,
     Emphasis,
     Code,
+    StrongCode,
 }
 
 impl BlockBuilder {
@@ -286,6 +289,7 @@ impl BlockBuilder {
             Event::End(tag) => self.end(tag),
             Event::Text(text) => self.word(self.style(), &text),
             Event::Html(text) | Event::InlineHtml(text) => self.word(self.style(), &text.replace('\n', " ")),
+            Event::Code(text) if self.strong > 0 => self.word(Style::StrongCode, &text),
             Event::Code(text) => self.word(Style::Code, &text),
             Event::SoftBreak | Event::HardBreak => self.word(self.style(), " "),
             Event::Rule => self.end_block(),
@@ -382,6 +386,7 @@ impl BlockBuilder {
                 Style::Strong => cut(&mut spans, &text, Span::Strong),
                 Style::Emphasis => cut(&mut spans, &text, Span::Emphasis),
                 Style::Code => spans.push(Span::Code(one_line(&code(&text)))),
+                Style::StrongCode => spans.push(Span::StrongCode(one_line(&code(&text)))),
             }
         }
         spans
@@ -419,6 +424,7 @@ mod tests {
             Span::Strong(text) => format!("<b {text}>"),
             Span::Emphasis(text) => format!("<i {text}>"),
             Span::Code(text) => format!("<code {text}>"),
+            Span::StrongCode(text) => format!("<b <code {text}>>"),
             Span::Citation(number) => format!("<{number}>"),
         };
         spans.iter().map(show).collect()

@@ -478,16 +478,23 @@ fn limitations(
     let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
     // A root with a worker is the question itself, and the headline says already that it has no answer.
     let is_part = |node: &&Node| node.id != tree.root || failed_nodes.contains(&node.id);
-    let lost = tree.nodes.iter().filter(is_part).filter_map(|node| {
+    // Questions by how they ended: several often fail for one reason.
+    let mut lost: Vec<(String, Vec<String>)> = Vec::new();
+    for node in tree.nodes.iter().filter(is_part) {
         let what = match node.status {
-            NodeStatus::Done => return None,
-            NodeStatus::Failed => "failed",
-            NodeStatus::Blocked => "has no answer",
-            NodeStatus::Pending | NodeStatus::Running => "was not researched",
+            NodeStatus::Done => continue,
+            NodeStatus::Failed => "research failed",
+            NodeStatus::Blocked => "no answer was found",
+            NodeStatus::Pending | NodeStatus::Running => "not researched",
         };
-        let why = if node.summary.is_empty() { String::new() } else { format!(": {}", node.summary) };
-        Some(format!("`{}` {what}{why}", node.question))
-    });
+        let how = if node.summary.is_empty() { what.to_owned() } else { format!("{what} ({})", node.summary) };
+        let question = format!("`{}`", node.question);
+        match lost.iter_mut().find(|(known, _)| *known == how) {
+            Some((_, questions)) => questions.push(question),
+            None => lost.push((how, vec![question])),
+        }
+    }
+    let lost = lost.into_iter().map(|(how, questions)| format!("{how}: {}", questions.join("; ")));
     for note in notes.chain(lost) {
         if !limitations.contains(&note) {
             limitations.push(note);
