@@ -15,7 +15,7 @@ mod fit;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use asked::{AnswerKind, Remedy, Wanted, counted, counts, names_remedy};
+use asked::{AnswerKind, Remedy, Wanted, counted, counts, names_remedy, overview_of};
 use code_word::CodeWord;
 use features::{Features, Weights, points, share};
 
@@ -36,6 +36,18 @@ const MAX_TEXTS: usize = 3;
 
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 30;
+
+/// The same of an overview, which has one text of each section, and lines of a paragraph in it.
+const OVERVIEW_TEXTS: usize = 10;
+const OVERVIEW_LINES: usize = 64;
+const OVERVIEW_PARAGRAPH: usize = 6;
+
+/// As [`MARGIN`], for the sections of an overview, each of which is about something else.
+const OVERVIEW_MARGIN: f32 = 3.0;
+
+/// Lines of a paragraph above which it is cut to the sentences around the one that answers, and lines that are kept.
+const LONG_PARAGRAPH: usize = 20;
+const PARAGRAPH_LINES: usize = 12;
 
 /// Lines of a section that is shown whole where its steps are asked for.
 const SHORT_SECTION: usize = 12;
@@ -285,17 +297,30 @@ pub(crate) fn pick(
     } else {
         Vec::new()
     };
+    let is_overview = sought.asked == AnswerKind::Overview;
+    let headings = if is_overview { headings(&candidates) } else { HashMap::new() };
+    if is_overview {
+        keep_one_of_each_section(&mut candidates);
+    }
     // An embedder that does not read the language of the question would match its words with any.
     let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
     let margin = margin(&candidates, &sought, &weights, splitter);
-    let best = best(candidates, margin).into_iter();
+    let best = if is_overview { overview(candidates) } else { best(candidates, margin) }.into_iter();
     let mut kept: Vec<_> = best
-        .map(|candidate| {
+        .map(|mut candidate| {
+            if is_overview {
+                shorten(&mut candidate, OVERVIEW_PARAGRAPH, OVERVIEW_PARAGRAPH, None);
+            }
             let shown = shown(&candidate, &sought, &weights, splitter);
-            (deciding(&candidate, &shown, &sought, &weights, splitter), candidate)
+            let text = deciding(&candidate, &shown, &sought, &weights, splitter);
+            // A step is read with those around it.
+            if sought.asked != AnswerKind::Steps {
+                shorten(&mut candidate, LONG_PARAGRAPH, PARAGRAPH_LINES, Some(&text));
+            }
+            (text, candidate)
         })
         .collect();
     if sought.asked == AnswerKind::Steps {
@@ -305,12 +330,14 @@ pub(crate) fn pick(
     let is_said = margin < MARGIN;
     let mut read_on = match Remedy::of(question.as_str()) {
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, true),
-        None if !is_said && sought.asked != AnswerKind::Steps => read_on(&mut kept, false),
+        None if !is_said && !is_overview && sought.asked != AnswerKind::Steps => read_on(&mut kept, false),
         Some(_) | None => 0,
     };
     for (_, candidate) in &mut kept {
         cut_loose_end(candidate);
-        name_subject(candidate, &weights, splitter);
+        if !is_overview {
+            name_subject(candidate, &weights, splitter);
+        }
     }
     let mut picked = Vec::new();
     let mut number = 0;
@@ -318,7 +345,9 @@ pub(crate) fn pick(
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
         let mut own = 0;
-        for range in shown(&candidate, &sought, &weights, splitter) {
+        let heading = headings.get(&(candidate.rank, candidate.unit.section)).cloned();
+        let shown = shown(&candidate, &sought, &weights, splitter);
+        for range in below_heading(heading, shown, &document.text) {
             number += 1;
             own = range.len();
             let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.features.fit());
@@ -363,6 +392,11 @@ fn is_of(place: &Place, name: &DocumentName) -> bool {
     }
 }
 
+/// Returns what is searched for to answer a question: the subject of an overview, or all of it.
+pub(crate) fn searched(question: &Question) -> &str {
+    overview_of(question.as_str()).unwrap_or(question.as_str())
+}
+
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.
 pub(super) fn asks_whether(question: &Question) -> bool {
     let lower = question.as_str().to_lowercase();
@@ -378,7 +412,7 @@ fn candidates<'a>(
     splitter: &WordSplitter,
 ) -> (Vec<UnitCandidate<'a>>, Weights) {
     let asked = sought.asked;
-    let mut stems = splitter.subject_stems(question);
+    let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
     stems.extend(symbols(question));
     let mut candidates = Vec::new();
     // Never zero, since scores are divided by it.
@@ -649,7 +683,7 @@ fn best(candidates: Vec<UnitCandidate<'_>>, margin: f32) -> Vec<UnitCandidate<'_
                 !std::ptr::eq(better.reading, candidate.reading) || candidate.about.is_subset(&better.about);
             is_one || (is_about_same && common(&better.words, &candidate.words) > SAME_WORDS)
         };
-        let own = lines_of(&candidate);
+        let own = lines_of(&candidate, LONG_PARAGRAPH);
         // Skipped, not ended: a later unit may be short enough.
         if kept.iter().any(is_same) || (!kept.is_empty() && lines + own > MAX_LINES) {
             continue;
@@ -658,6 +692,88 @@ fn best(candidates: Vec<UnitCandidate<'_>>, margin: f32) -> Vec<UnitCandidate<'_
         texts += usize::from(!continues);
         kept.push(candidate);
     }
+    kept
+}
+
+/// Cuts a paragraph of more than `long` lines to at most `most`: the sentences around the one that answers, or its first.
+fn shorten(candidate: &mut UnitCandidate<'_>, long: usize, most: usize, answer: Option<&str>) {
+    let Unit { kind: UnitKind::Paragraph, sentences, range, .. } = &candidate.unit else { return };
+    let text = &candidate.reading.document.text;
+    if lines_in(&text[range.clone()]) <= long || sentences.len() < 2 {
+        return;
+    }
+    let at = answer.and_then(|answer| sentences.iter().position(|own| own.plain == answer)).unwrap_or(0);
+    let (mut first, mut last) = (at, at);
+    let fits =
+        |first: usize, last: usize| lines_in(&text[sentences[first].range.start..sentences[last].range.end]) <= most;
+    loop {
+        let (after, before) = (last + 1, first.checked_sub(1));
+        let goes_on = after < sentences.len() && fits(first, after);
+        last += usize::from(goes_on);
+        let before = before.filter(|before| fits(*before, last));
+        first = before.unwrap_or(first);
+        if !goes_on && before.is_none() {
+            break;
+        }
+    }
+    let kept = sentences[first..=last].to_vec();
+    candidate.unit.range = kept[0].range.start..kept[kept.len() - 1].range.end;
+    candidate.unit.sentences = kept;
+    // What stands between the heading and the sentences is left out.
+    candidate.unit.heading = candidate.unit.heading.filter(|_| first == 0);
+}
+
+/// Returns the lines of headings above the units, by the rank of the document and the section.
+fn headings(candidates: &[UnitCandidate<'_>]) -> HashMap<(usize, usize), Range<usize>> {
+    let heading = |candidate: &UnitCandidate<'_>| {
+        let (start, text) = (candidate.unit.heading?, &candidate.reading.document.text);
+        let end = start + text[start..].lines().next()?.trim_end().len();
+        Some(((candidate.rank, candidate.unit.section), start..end))
+    };
+    candidates.iter().filter_map(heading).collect()
+}
+
+/// Puts a heading before the ranges that are shown below it.
+fn below_heading(heading: Option<Range<usize>>, mut shown: Vec<Range<usize>>, text: &str) -> Vec<Range<usize>> {
+    let (Some(heading), Some(first)) = (heading, shown.first_mut()) else { return shown };
+    if first.start <= heading.start {
+        return shown;
+    }
+    if text[heading.end..first.start].trim().is_empty() {
+        first.start = heading.start;
+    } else {
+        shown.insert(0, heading);
+    }
+    shown
+}
+
+/// Keeps the best unit of each section, given the best first.
+fn keep_one_of_each_section(candidates: &mut Vec<UnitCandidate<'_>>) {
+    let mut sections = HashSet::new();
+    candidates.retain(|candidate| sections.insert((candidate.rank, candidate.unit.section)));
+}
+
+/// Keeps the units of an overview: those that name its subject, or whose headings do, as far as they fit on two screens,
+/// in the order of the documents found.
+fn overview(candidates: Vec<UnitCandidate<'_>>) -> Vec<UnitCandidate<'_>> {
+    let names = |candidate: &&UnitCandidate<'_>| candidate.features.says() > 0.0;
+    let has_name = candidates.iter().any(|candidate| names(&candidate));
+    let least = candidates.first().map_or(0.0, |best| best.features.score() - OVERVIEW_MARGIN);
+    let mut kept: Vec<UnitCandidate<'_>> = Vec::new();
+    let mut lines = 0;
+    for candidate in candidates {
+        let is_same = |known: &UnitCandidate<'_>| common(&known.words, &candidate.words) > SAME_WORDS;
+        let own = lines_of(&candidate, OVERVIEW_PARAGRAPH) + 1;
+        let fits = kept.is_empty() || lines + own <= OVERVIEW_LINES;
+        if candidate.features.score() < least || kept.len() == OVERVIEW_TEXTS {
+            break;
+        }
+        if fits && (!has_name || names(&&candidate)) && !kept.iter().any(is_same) {
+            lines += own;
+            kept.push(candidate);
+        }
+    }
+    kept.sort_by_key(|candidate| (candidate.rank, candidate.unit.range.start));
     kept
 }
 
@@ -777,7 +893,7 @@ fn read_on(kept: &mut Vec<(String, UnitCandidate<'_>)>, to_remedy: bool) -> usiz
     kept.retain(|(_, candidate)| {
         let is_best = candidate.unit.range == whole;
         let is_shown = std::ptr::eq(reading, candidate.reading) && overlap(&whole, &candidate.unit.range);
-        let own = if is_best { lines_in(candidate.text()) } else { lines_of(candidate) };
+        let own = if is_best { lines_in(candidate.text()) } else { lines_of(candidate, LONG_PARAGRAPH) };
         let is_kept = is_best || (!is_shown && lines + own <= MAX_LINES);
         lines += if is_kept { own } else { 0 };
         is_kept
@@ -833,11 +949,12 @@ fn rows(line: &str) -> usize {
     line.len() / 90 + 1
 }
 
-/// Estimates the lines of a unit on a screen.
-fn lines_of(candidate: &UnitCandidate<'_>) -> usize {
+/// Estimates the lines of a unit on a screen, with a paragraph of at most this many.
+fn lines_of(candidate: &UnitCandidate<'_>, paragraph: usize) -> usize {
     let text = candidate.text();
     match candidate.unit.kind {
-        UnitKind::Paragraph | UnitKind::Callout => text.len() / 90 + 2,
+        UnitKind::Paragraph => (text.len() / 90 + 1).min(paragraph) + 1,
+        UnitKind::Callout => text.len() / 90 + 2,
         UnitKind::List { .. } => lines_in(text).min(MAX_LINES) + 2,
         UnitKind::Table => candidate.unit.pieces.len().min(MAX_PIECES) + 3,
         UnitKind::Code => text.lines().count() + 1,
@@ -880,10 +997,15 @@ fn deciding(
     let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |sentence: &Sentence| sought.value_in(sentence, splitter);
+    // A row says nothing of what another row is about.
+    let is_row_of = |sentence: &Sentence| {
+        let (text, words) = (sentence.plain.to_lowercase(), splitter.stems(&sentence.plain));
+        candidate.unit.kind == UnitKind::Table && sought.code_words.iter().any(|word| word.is_in(&text, &words))
+    };
     let scored =
         // Part 0 of the matches is the headings.
         (1..).zip(&candidate.unit.sentences).filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)));
-    let scored = scored.map(|own| ((is_said(own.1), value(own.1), score(own)), own.1));
+    let scored = scored.map(|own| ((is_said(own.1), is_row_of(own.1), value(own.1), score(own)), own.1));
     // Of equals the first.
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or_else(
@@ -1010,6 +1132,40 @@ mod tests {
         let row = "| db\\.t2\\.small | 1 | memory of t2 small |";
         assert_eq!(quotes(&found[0]), ["| class | vCPU | memory |\n|---|---|---|", row]);
         assert!(found[0].text.contains("t2.small"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn row_of_the_release_that_is_asked_about_decides_though_another_has_the_value() {
+        let table =
+            "# Support\n\n| release | end of support |\n|---|---|\n| Pump 7.7 | |\n| Pump 7.6 | 14 November 2028 |\n";
+        let found = picked(table, "On what date does support of Pump 7.7 end?");
+        assert!(found[0].text.contains("7.7"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn overview_has_the_opening_of_each_section_below_its_heading() {
+        let about = |words: &str| format!("They say that {words} of the mill is old. ").repeat(30);
+        let document = format!(
+            "# Mill\n\n## Stones\n\n{}\n\nAnother word on the mill stones.\n\n## Wheel\n\n{}\n",
+            about("granite from far away"),
+            about("oak with iron nails")
+        );
+        let found = picked(&document, "Give me an overview of the mill.");
+        let quotes: Vec<_> = found.iter().map(|found| quotes(found)[0]).collect();
+        assert!(quotes[0].starts_with("## Stones\n\nThey say that granite"), "{quotes:?}");
+        assert!(quotes[1].starts_with("## Wheel\n\nThey say that oak") && quotes.len() == 2, "{quotes:?}");
+        assert!(quotes.iter().all(|quote| quote.len() < 600), "{quotes:?}");
+    }
+
+    #[test]
+    fn paragraph_longer_than_a_screen_is_cut_to_the_sentences_around_the_answer() {
+        let filler =
+            |word: &str| format!("The {word} of the village is old and much loved by all who live in it. ").repeat(20);
+        let document = format!("# Mill\n\n{}The mill grinds oats on Friday. {}\n", filler("church"), filler("school"));
+        let found = picked(&document, "When does the mill grind oats?");
+        let quote = quotes(&found[0])[0];
+        assert!(quote.contains("oats on Friday. The school") && quote.contains("church"), "{quote}");
+        assert!(quote.len() < 13 * 90, "{quote}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::evidence::Evidence;
 use super::extract::{Pick, search_and_pick};
 use super::locate::{locate, shown_at};
 use super::node::NodeId;
-use super::pick::Picked;
+use super::pick::{Picked, searched};
 use super::prompt::{Template, ends_run, failure, fitted, room};
 use super::question::{AspectId, Brief, Question};
 use crate::llm::call::{CallError, CallKey, Caller};
@@ -117,7 +117,7 @@ pub(crate) async fn units(
     picker: &dyn Pick,
 ) -> Result<Vec<SkimPassage>, CallError> {
     let questions = questions(brief);
-    let searches = questions.iter().map(|question| search_and_pick(root, question, question.as_str(), source, picker));
+    let searches = questions.iter().map(|question| search_and_pick(root, question, searched(question), source, picker));
     let mut found = Vec::new();
     // In the order of the questions and not of their ends: the prompt must not depend on timing.
     for searched in join_all(searches).await {

@@ -28,6 +28,7 @@ use crate::research::extract::extract;
 use crate::research::memory::slice;
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
+use crate::research::pick::searched;
 use crate::research::question::{Aspect, AspectId, Brief};
 use crate::research::route::{NoWay, Route, Without};
 use crate::research::skim::{self, Answer, Skim};
@@ -187,7 +188,7 @@ impl Steps {
         // Without tools of servers: only a model can choose one and word its arguments.
         let source = self.sources.inside(&work.node.id);
         let Node { id, question, aspects, .. } = &work.node;
-        let branch = extract(id, aspects.first(), question, question.as_str(), &source, self.picker.as_ref()).await?;
+        let branch = extract(id, aspects.first(), question, searched(question), &source, self.picker.as_ref()).await?;
         let conclusions: Vec<_> = work.conclusions.iter().map(|(_, branch)| branch).collect();
         Ok(built_on(branch, &conclusions))
     }
@@ -305,7 +306,7 @@ fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
         StepError::Source(failed) if failed.is_of_source() => Ok(failed.to_string()),
         StepError::Source(withheld @ SourceError::Withheld { .. }) => Ok(withheld.to_string()),
         error if is_empty => Err(error),
-        error => Ok(format!("the web was not searched for the rest: {error}")),
+        error => Ok(format!("the web was not searched for what the files leave open: {error}")),
     }
 }
 

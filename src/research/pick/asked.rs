@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::features::{Weights, share};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, has_key_word};
 use crate::research::unit::{Unit, UnitKind};
 
 /// Openings of a question that only a number answers, in digits or in words.
@@ -132,6 +132,55 @@ const TELLS_APART: [&str; 13] = [
     "distinguish between ",
     "tell apart ",
 ];
+
+/// Openings before the subject of an overview.
+const OVERVIEWS: [&str; 12] = [
+    "tell me about ",
+    "tell me all about ",
+    "tell me everything about ",
+    "everything about ",
+    "everything we know about ",
+    "overview of ",
+    "what do we know about ",
+    "what do i know about ",
+    "what do you know about ",
+    "what do my notes say about ",
+    "what do our notes say about ",
+    "what do the notes say about ",
+];
+
+/// Openings of an order, names of an overview, and words between a name and its subject: "Write a short report about …".
+const COURTESIES: [&str; 4] = ["please ", "can you ", "could you ", "would you "];
+const ORDERS: [&str; 18] = [
+    "write a ",
+    "write an ",
+    "write me a ",
+    "write me an ",
+    "give a ",
+    "give an ",
+    "give me a ",
+    "give me an ",
+    "prepare a ",
+    "prepare an ",
+    "create a ",
+    "create an ",
+    "make me a ",
+    "draft a ",
+    "produce a ",
+    "compile a ",
+    "i need a ",
+    "i need an ",
+];
+const OVERVIEW_NAMES: &str = "report|overview|summary|introduction|article|essay|briefing";
+const OVERVIEW_LINKS: [&str; 7] = ["about", "about:", "on", "on:", "of", "of:", "to"];
+
+/// Most words between an order and the name of an overview, and words that none of them may be: "write a note to whom the
+/// report on …".
+const ADJECTIVES: usize = 6;
+const NO_ADJECTIVES: &str = "the|to|for|who|whom|whose|what|which|when|where|why|how|that|of|on|in|my|our|your|their";
+
+/// Words that open a question of its own, which is no subject: "Tell me about how pumps are oiled".
+const CLAUSES: &str = "who|whom|whose|what|which|when|where|why|how|whether|if";
 
 /// Least share of the question's words in the opening of a paragraph that defines it.
 const LEAST_DEFINED: f32 = 0.7;
@@ -344,9 +393,44 @@ fn asks_for_several(question: &str) -> bool {
     }
 }
 
+/// Returns the subject of an overview that is asked for: "Write a report about pumps". `None` for other questions.
+pub(crate) fn overview_of(question: &str) -> Option<&str> {
+    // ASCII, so that offsets are those of the question.
+    let lower = question.to_ascii_lowercase();
+    let mut asked = lower.trim_start();
+    while let Some(rest) = COURTESIES.iter().find_map(|courtesy| asked.strip_prefix(courtesy)) {
+        asked = rest.trim_start();
+    }
+    let opening = OVERVIEWS.iter().find_map(|opening| asked.strip_prefix(opening));
+    let rest = opening.or_else(|| ORDERS.iter().find_map(|order| asked.strip_prefix(order)).and_then(after_name))?;
+    let subject = question[question.len() - rest.len()..].trim().trim_end_matches(['.', '?', '!']).trim_end();
+    let is_clause = words(rest).find(|word| !word.is_empty()).is_some_and(|word| has_word(word, CLAUSES));
+    let is_subject = has_key_word(subject) && !is_clause && !has_phrase(subject, &TELLS_APART);
+    is_subject.then_some(subject)
+}
+
+/// Returns what comes after the name of an overview and the word that links it to its subject: "short report about …".
+fn after_name(asked: &str) -> Option<&str> {
+    let mut rest = asked;
+    for _ in 0..=ADJECTIVES {
+        let (word, after) = rest.trim_start().split_once(' ')?;
+        if has_word(word, OVERVIEW_NAMES) {
+            let (link, subject) = after.trim_start().split_once(' ')?;
+            return OVERVIEW_LINKS.contains(&link).then_some(subject);
+        }
+        if has_word(word, NO_ADJECTIVES) {
+            return None;
+        }
+        rest = after;
+    }
+    None
+}
+
 /// The kind of answer that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerKind {
+    /// Sections on one subject.
+    Overview,
     Number,
     Time,
     /// How often, or how soon.
@@ -364,6 +448,7 @@ impl AnswerKind {
         let lower = question.to_lowercase();
         let starts = |opening: &str| lower.trim_start().starts_with(opening);
         match () {
+            () if overview_of(question).is_some() => Self::Overview,
             () if has(&["mean by ", "stand for"]) => Self::Definition,
             () if has(&[
                 "how many ",
@@ -429,7 +514,7 @@ impl AnswerKind {
                 let words = splitter.stems(own);
                 unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
             }
-            Self::Number | Self::Time | Self::Pace | Self::Definition | Self::Other => false,
+            Self::Overview | Self::Number | Self::Time | Self::Pace | Self::Definition | Self::Other => false,
         }
     }
 
@@ -446,7 +531,7 @@ impl AnswerKind {
                 let words = splitter.stems(&opening);
                 unit.kind == UnitKind::Paragraph && share(weights, &words, &HashSet::new()) >= LEAST_DEFINED
             }
-            Self::Steps | Self::List | Self::Comparison | Self::Other => false,
+            Self::Overview | Self::Steps | Self::List | Self::Comparison | Self::Other => false,
         }
     }
 }
@@ -491,6 +576,32 @@ mod tests {
                 assert_eq!(AnswerKind::of(question), asked, "{question}");
             }
         }
+    }
+
+    #[test]
+    fn overview_is_asked_for_by_an_order_and_a_subject() {
+        for (question, subject) in [
+            ("Write a comprehensive, well organised report about: the pumps of 2022", Some("the pumps of 2022")),
+            ("Give me an overview of Brass Valves.", Some("Brass Valves")),
+            ("Tell me about the mill?", Some("the mill")),
+            ("What do we know about frost", Some("frost")),
+            ("Can you please write me a short summary of the mill?", Some("the mill")),
+            ("Who wrote the report on pumps?", None),
+            ("Who may write the report on taxes?", None),
+            ("What do I need to make the report on taxes?", None),
+            ("I need a person who wrote a report on pumps", None),
+            ("How long do I need to write a report about delays?", None),
+            ("Give me the mass of the particle on the string", None),
+            ("Does it say in the report on flights how long delays last?", None),
+            ("Tell me about the difference between oak and elm", None),
+            ("Tell me about how pumps are oiled", None),
+            ("Tell me about it", None),
+            ("Tell me about ?", None),
+            ("How do I make a valve?", None),
+        ] {
+            assert_eq!(overview_of(question), subject, "{question}");
+        }
+        assert_eq!(AnswerKind::of("Tell me about the mill"), AnswerKind::Overview);
     }
 
     #[test]

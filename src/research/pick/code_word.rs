@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::base::word::{WordSplitter, find_words};
 
-/// A code word in a question, such as `db.m5.large`, `max_tokens` or `401k`.
+/// A code word in a question, such as `db.m5.large`, `max_tokens`, `401k` or `7.6`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CodeWord {
     /// In lower case.
@@ -18,18 +18,16 @@ impl CodeWord {
     /// Returns the code words of a question.
     pub(super) fn all(question: &str, splitter: &WordSplitter) -> Vec<Self> {
         let is_edge = |letter: char| !letter.is_alphanumeric();
-        let words = question.split_whitespace().map(|word| word.trim_matches(is_edge));
-        let found = |word: &str| {
+        let words: Vec<_> = question.split_whitespace().map(|word| word.trim_matches(is_edge)).collect();
+        let found = |(at, word): (usize, &&str)| {
             let has_digit = word.contains(char::is_alphabetic) && word.contains(|letter: char| letter.is_ascii_digit());
             let has_sign = has_sign_within(word);
             let text = hexadecimal(word).unwrap_or_else(|| word.to_lowercase());
-            (has_digit || has_sign || text.starts_with("0x")).then(|| Self {
-                text,
-                stem: splitter.stem(word),
-                has_sign,
-            })
+            let is_release = || at > 0 && is_release(words[at - 1], word);
+            let is_code = has_digit || has_sign || text.starts_with("0x") || is_release();
+            is_code.then(|| Self { text, stem: splitter.stem(word), has_sign })
         };
-        words.filter_map(found).collect()
+        words.iter().enumerate().filter_map(found).collect()
     }
 
     /// Returns the name of a document, which is written as it is.
@@ -52,6 +50,14 @@ fn hexadecimal(word: &str) -> Option<String> {
     (is_padded && !digits.is_empty()).then(|| format!("0x{digits}"))
 }
 
+/// Returns whether a word is the number of a release: one with dots, after a name or a word for releases. "PowerShell
+/// 7.6", "version 2.0.1", but neither "2.5 kg" nor "on 12.05.2022".
+fn is_release(before: &str, word: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.chars().all(|digit| digit.is_ascii_digit());
+    let is_named = before.starts_with(char::is_uppercase) || matches!(before, "version" | "release" | "since");
+    is_named && word.contains('.') && word.split('.').all(is_number)
+}
+
 fn has_sign_within(word: &str) -> bool {
     let mut parts = word.split('.');
     // `U.S` has single letters.
@@ -72,6 +78,8 @@ mod tests {
         let code = |text: &str| (text.to_owned(), true);
         assert_eq!(names("What is the memory of db.m5.large, and of u_small?"), [code("db.m5.large"), code("u_small")]);
         assert_eq!(names("Does my 401k grow?"), [("401k".to_owned(), false)]);
+        assert_eq!(names("When does Pump 7.6 end, and version 7.5.1?").len(), 2);
+        assert_eq!(names("Who opened it on 12.05.2022, at 18.30, for 19.99?"), []);
         assert_eq!(names("what of the u.s. and read/write access?"), []);
         assert_eq!(
             names("What is 000000000000347A or 0x00003470?").into_iter().map(|name| name.0).collect::<Vec<_>>(),
