@@ -153,6 +153,6 @@ pub(crate) trait Caller: Send + Sync {
     fn is_tight(&self, key: &CallKey) -> bool;
 
     /// Returns whether the rest of the budget is likely to pay for prompts of these sizes, so that no work is begun
-    /// that cannot be finished.
-    fn can_pay(&self, role: Role, prompts: &[u64]) -> bool;
+    /// that cannot be finished. Work whose `first` call is on record was begun.
+    fn can_pay(&self, first: &CallKey, role: Role, prompts: &[u64]) -> bool;
 }

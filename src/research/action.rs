@@ -90,6 +90,11 @@ pub(super) enum ToolDraft {
     Call,
 }
 
+/// Passages that the searches of one step share, and fewest of each: every later prompt repeats what they show, and the
+/// last passages of a search are seldom the ones that answer.
+const PASSAGES_PER_STEP: usize = 16;
+const FEWEST_PASSAGES: usize = 4;
+
 /// Passages shown of a search none of whose passages seems relevant.
 const MAX_UNLIKELY: usize = 2;
 
@@ -140,6 +145,12 @@ pub(super) struct Note {
 }
 
 impl Note {
+    /// Returns whether it has this quote for this aspect. One quote may bear out a claim for each of several aspects.
+    fn is_same(&self, quote: &Evidence, aspect: Option<&AspectId>) -> bool {
+        let own = &self.evidence;
+        own.quote == quote.quote && own.source == quote.source && self.aspect.as_ref() == aspect
+    }
+
     /// Returns the claim, with the aspect it serves.
     pub(super) fn claim(&self) -> String {
         match &self.aspect {
@@ -170,16 +181,15 @@ impl ActionResult {
 
 /// A validated action.
 enum Action<Q: ?Sized> {
-    Search(Box<Q>),
+    Search {
+        query: Box<Q>,
+        limit: usize,
+    },
     Open(usize),
     /// The rest of a passage.
     Continue(Passage),
     /// Opens a page by its address. The source decides whether that address may be opened.
-    Follow {
-        address: String,
-        /// The refusal if the address may not be opened.
-        complaint: String,
-    },
+    Follow(String),
     Call {
         tool: String,
         arguments: Box<Q>,
@@ -303,10 +313,15 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             looks += usize::from(draft.tool != ToolDraft::Note);
             draft.tool == ToolDraft::Note || looks <= MAX_ACTIONS
         });
+        let is_new_search =
+            |draft: &&&ActionDraft| draft.tool == ToolDraft::Search && !self.made.contains(&identity(draft));
+        let searches = now.iter().filter(is_new_search).count();
+        let limit =
+            (PASSAGES_PER_STEP / searches.max(1)).max(FEWEST_PASSAGES).min(self.task.limits.passages_per_search);
         let mut actions = Vec::new();
         for draft in &now {
             actions.push(if self.made.insert(identity(draft)) {
-                self.action(draft)
+                self.action(draft, limit)
             } else {
                 self.repeats += 1;
                 Err("you made this call before: its result is above; try a different search, or finish".to_owned())
@@ -337,7 +352,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         stopped.map_or(Ok(outcomes), Err)
     }
 
-    fn action(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
+    /// Validates an action; `limit` is the most passages of a search.
+    fn action(&self, draft: &ActionDraft, limit: usize) -> Result<Action<Q>, String> {
         let is_allowed = |tool| self.task.tools.contains(&tool);
         match draft.tool {
             // A call counts as a search: plans know no tools of servers.
@@ -348,7 +364,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             ToolDraft::Search => {
                 let query = one_line(draft.query.as_deref().unwrap_or_default());
                 let has_words = query.chars().any(char::is_alphanumeric);
-                if has_words { Ok(Action::Search((self.query)(query))) } else { Err("`query` has no words".to_owned()) }
+                match has_words {
+                    true => Ok(Action::Search { query: (self.query)(query), limit }),
+                    false => Err("`query` has no words".to_owned()),
+                }
             }
             ToolDraft::Call => {
                 let CallDraft { tool, arguments } = draft.call.clone().unwrap_or_default();
@@ -359,9 +378,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                     Err(format!("p{} is the result of a call: `continue` reads on where it was cut", at + 1))
                 }
                 Ok(at) => Ok(Action::Open(at)),
-                Err(complaint) => self
-                    .linked(draft)
-                    .map_or(Err(complaint.clone()), |address| Ok(Action::Follow { address, complaint })),
+                Err(complaint) => match self.linked(draft) {
+                    Some(address) => Ok(Action::Follow(address)),
+                    None => Err(complaint),
+                },
             },
             ToolDraft::Continue => {
                 let at = self.place(draft)?;
@@ -423,7 +443,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         })?;
         let range = whole_sentences(passage, range);
         let words = self.quote(at, &range);
-        if let Some(known) = self.noted.iter().find(|note| is_same_quote(&note.evidence, &words)) {
+        if let Some(known) = self.noted.iter().find(|note| note.is_same(&words, aspect.as_ref())) {
             return Ok(Action::Known(known.evidence.id.clone()));
         }
         let text = if said.is_empty() { one_line(&words.quote) } else { said };
@@ -441,11 +461,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             Err(reason) => UnnumberedResult::Refused(reason),
             Ok(Action::Known(id)) => UnnumberedResult::Known(id),
             Ok(Action::Continue(rest)) => UnnumberedResult::Continued(rest),
-            Ok(Action::Search(query)) => self
-                .source
-                .search(&query, self.task.limits.passages_per_search)
-                .await
-                .map_or_else(UnnumberedResult::Failed, UnnumberedResult::Found),
+            Ok(Action::Search { query, limit }) => {
+                let found = self.source.search(&query, limit).await;
+                found.map_or_else(UnnumberedResult::Failed, UnnumberedResult::Found)
+            }
             Ok(Action::Open(at)) => {
                 let known = &self.shown[at].passage;
                 let opened = self.source.open(&known.id).await;
@@ -454,9 +473,11 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                     UnnumberedResult::Opened(Passage { score: known.score, ..passage })
                 })
             }
-            Ok(Action::Follow { address, complaint }) => match self.source.open(&address).await {
+            Ok(Action::Follow(address)) => match self.source.open(&address).await {
                 Ok(passage) => UnnumberedResult::Opened(passage),
-                Err(SourceError::NoSuchPassage { .. }) => UnnumberedResult::Refused(complaint),
+                Err(SourceError::NoSuchPassage { .. }) => UnnumberedResult::Refused(format!(
+                    "`{address}` was not shown as a link, or what it leads to is not part of what is searched here"
+                )),
                 Err(error) => UnnumberedResult::Failed(error),
             },
             Ok(Action::Call { tool, arguments }) => match self.source.call(&tool, &arguments).await {
@@ -525,7 +546,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             UnnumberedResult::Known(id) => return NumberedResult::Noted(id),
             UnnumberedResult::Noted(mut note, remarks) => {
                 // Two notes of one step may have the same quote: neither was recorded when they were checked.
-                if let Some(known) = self.noted.iter().find(|known| is_same_quote(&known.evidence, &note.evidence)) {
+                if let Some(known) = self.noted.iter().find(|known| known.is_same(&note.evidence, note.aspect.as_ref()))
+                {
                     return NumberedResult::Noted(known.evidence.id.clone());
                 }
                 self.remark(remarks);
@@ -631,17 +653,13 @@ fn call(draft: &ActionDraft) -> String {
     call.chars().take(200).collect()
 }
 
-fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {
-    a.quote == b.quote && a.source == b.source
-}
-
 /// Returns a key that is equal for repeated actions: the tool and its arguments, ignoring case and punctuation except
 /// in the arguments of a call.
 fn identity(draft: &ActionDraft) -> String {
     let fields = match draft.tool {
-        ToolDraft::Search => [draft.query.as_deref(), None],
-        ToolDraft::Open | ToolDraft::Continue => [draft.passage.as_deref(), None],
-        ToolDraft::Note => [draft.passage.as_deref(), draft.quote.as_deref()],
+        ToolDraft::Search => [draft.query.as_deref(), None, None],
+        ToolDraft::Open | ToolDraft::Continue => [draft.passage.as_deref(), None, None],
+        ToolDraft::Note => [draft.passage.as_deref(), draft.quote.as_deref(), draft.aspect.as_deref()],
         // Signs matter in arguments: 1 is not -1.
         ToolDraft::Call => return format!("{:?}", draft.call),
     };

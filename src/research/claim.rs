@@ -1,8 +1,12 @@
 //! Marks the claims of a written answer that cite no evidence.
 
+use std::collections::BTreeSet;
+
 use super::cut::pieces;
 use super::evidence::EvidenceId;
 use super::report::marks;
+use super::sentence::is_end;
+use crate::base::word::WordSplitter;
 
 /// Printed after a claim without evidence and in place of an unknown id.
 pub(super) const UNSUPPORTED: &str = "[unsupported]";
@@ -45,10 +49,14 @@ pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Ma
         let (supported, rest) = line.split_at(from);
         let (about, claims): (Vec<_>, Vec<_>) = pieces(rest).into_iter().partition(|piece| is_about_findings(piece));
         let kept = if about.is_empty() { rest.to_owned() } else { joined(supported, &claims) };
-        let line = format!("{supported}{kept}");
+        let mut line = format!("{supported}{kept}");
+        // What was taken out may have ended the sentence: `… at once [n1e1]; no source says when.`
+        if !about.is_empty() && kept.is_empty() && !is_ended(&line) {
+            line = format!("{}.", line.trim_end());
+        }
         // Only the bullet of a list item may be left.
         let is_emptied = !about.is_empty() && !line.contains(char::is_alphanumeric);
-        marked.open.extend(about.into_iter().map(|piece| piece.trim_start_matches(['-', '*', ' ']).to_owned()));
+        marked.open.extend(about.into_iter().map(as_sentence));
         if is_emptied {
             continue;
         }
@@ -62,6 +70,32 @@ pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Ma
     }
     lines.join("\n").trim_end().clone_into(&mut marked.text);
     marked
+}
+
+/// Returns whether a line ends with a sentence, which may be followed by citations.
+fn is_ended(line: &str) -> bool {
+    let mut said = line.trim_end();
+    while let Some(before) = said.strip_suffix(']').and_then(|said| said.rfind('[').map(|at| said[..at].trim_end())) {
+        said = before;
+    }
+    said.is_empty() || said.ends_with(is_end) || said.ends_with(':')
+}
+
+/// Returns the rest of a line as a sentence of its own, without the bullet or the semicolon before it.
+fn as_sentence(piece: &str) -> String {
+    let Some(rest) = piece.strip_prefix(['-', '*', '+', ';', ',']) else { return piece.to_owned() };
+    let mut letters = rest.trim_start().chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
+/// Returns the stems of a question or a remark without the words that only speak of findings, and its figures.
+pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
+    let is_frame = |stem: &String| {
+        FINDINGS.contains(&stem.as_str())
+            || DENIALS.contains(&stem.as_str())
+            || SAYING.iter().any(|saying| stem.starts_with(saying))
+    };
+    WordSplitter::default().key_stems(text).into_iter().filter(|stem| !is_frame(stem)).collect()
 }
 
 /// Returns the length of the text after a citation that ends the cited sentence; 0 if something else follows.
@@ -265,6 +299,16 @@ mod tests {
         {
             assert_eq!(mark_unsupported(claim, &|_| false).number, 1, "{claim}");
         }
+    }
+
+    #[test]
+    fn clause_about_the_findings_becomes_a_sentence_and_ends_the_one_before() {
+        let text = "Oil is changed at once [n2e1]; no source found says in which month.";
+        let marked = mark_unsupported(text, &|_| false);
+        assert_eq!(marked.text, "Oil is changed at once [n2e1].");
+        assert_eq!(marked.open, ["No source found says in which month."]);
+        let text = "Oil is changed at once. [n1e1] No source found says in which month.";
+        assert_eq!(mark_unsupported(text, &|_| false).text, "Oil is changed at once. [n1e1]");
     }
 
     #[test]

@@ -57,7 +57,12 @@ fn ends(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     for (at, letter) in text.char_indices() {
         let (before, after) = text.split_at(at + letter.len_utf8());
-        let ends_before_space = || is_end(letter) && after.starts_with(char::is_whitespace) && !is_abbreviated(before);
+        let ends_before_space = || {
+            is_end(letter)
+                && after.starts_with(char::is_whitespace)
+                && !is_abbreviated(before)
+                && !is_macro(before, after)
+        };
         if letter == '\n' {
             ends.push(before.len());
         } else if is_wide_end(letter) || ends_before_space() {
@@ -75,6 +80,11 @@ fn is_abbreviated(before: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or("");
     let last = word.trim_end_matches('.').rsplit('.').next().unwrap_or("");
     word.ends_with('.') && last.chars().count() == 1 && last.chars().all(char::is_alphabetic)
+}
+
+/// Returns whether an exclamation mark belongs to a name in the middle of a sentence: `join! awaits`.
+fn is_macro(before: &str, after: &str) -> bool {
+    before.ends_with('!') && after.trim_start_matches(' ').starts_with(char::is_lowercase)
 }
 
 /// Returns the length of the citations at the start of a text, such as `" [n2e1] [n3e1, n3e2]"`.
@@ -106,6 +116,7 @@ mod tests {
         assert_eq!(cut(text, 13, &words), "The first claim. [n1e1] The second, e.g. this one, too. [n2e1, n2e2]");
         assert_eq!(cut(text, 100, &words), text);
         assert_eq!(pieces(text).len(), 3);
+        assert_eq!(pieces("The macro join! awaits all. Stop! Now").len(), 3);
     }
 
     #[test]

@@ -229,12 +229,17 @@ fn words_in(tokens: u64) -> u64 {
 /// Returns a branch report as text, with the evidence ids of its claims. A summary that only strings the claims
 /// together, as rules make it, is left out.
 pub(crate) fn branch_text(report: &BranchReport) -> String {
-    let BranchReport { summary, findings, open_questions, .. } = report;
+    let BranchReport { summary, findings, .. } = report;
     let bare = strike(summary, &|_| false, "").0;
     let rest = findings.iter().fold(bare, |rest, finding| rest.replace(&finding.text, ""));
     let summary = Some(summary.clone()).filter(|_| rest.contains(char::is_alphanumeric));
+    summary.into_iter().chain([claims_text(report)]).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the claims of a branch report with their evidence ids, and what it leaves open.
+pub(crate) fn claims_text(BranchReport { findings, open_questions, .. }: &BranchReport) -> String {
     let open = open_questions.iter().map(|question| format!("Open: {question}"));
-    summary.into_iter().chain(findings.iter().map(cited)).chain(open).collect::<Vec<_>>().join("\n")
+    findings.iter().map(cited).chain(open).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a claim with its evidence ids: `It is so. [n2e1, n2e3]`.

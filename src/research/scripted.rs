@@ -149,7 +149,7 @@ impl Caller for Scripted {
         self.is_tight
     }
 
-    fn can_pay(&self, _: Role, prompts: &[u64]) -> bool {
+    fn can_pay(&self, _: &CallKey, _: Role, prompts: &[u64]) -> bool {
         prompts.len() <= self.pays_for
     }
 }

@@ -289,8 +289,11 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
     let is_in_vain = |aspect: &&Aspect| {
         was_tried_in_vain(&aspect.id, tree) || !said.recommend_more_iterations && was_searched(&aspect.id, tree)
     };
-    // `all` holds for an empty list, too, which is no failed search.
-    let is_in_vain = !missing.is_empty() && missing.iter().all(is_in_vain);
+    let is_in_vain = match missing.as_slice() {
+        // Every aspect has a finding: whether another round would better them is for the judge to say.
+        [] => !said.recommend_more_iterations && !has_uncited && !relied_on.is_empty(),
+        missing => missing.iter().all(is_in_vain),
+    };
     let areas = said.weak_evidence_areas.iter().map(|area| one_line(area)).filter(|area| !area.is_empty());
     Verdict {
         is_complete,
@@ -398,6 +401,18 @@ mod tests {
             [NodeStatus::Done, NodeStatus::Failed].map(|status| (status, said(false, false, &["n2"], &["a2"])));
         assert!(!judged(settled.0, settled.1).await.recommend_more_iterations);
         assert!(judged(failed.0, failed.1).await.recommend_more_iterations);
+    }
+
+    #[tokio::test]
+    async fn judge_who_finds_the_evidence_thin_and_recommends_no_more_is_obeyed() {
+        let (mut brief, tree, branches) = half_done(NodeStatus::Done);
+        brief.aspects.truncate(1);
+        for (more, relied_on, is_more) in [(false, "n2", false), (true, "n2", true), (false, "n77", true)] {
+            let caller = Scripted::replying(said(false, more, &[relied_on], &[]));
+            let key = CallKey::new("judge/1");
+            let verdict = judge(&caller, &key, &brief, &tree, &branches, &[], &Draft::default()).await.unwrap();
+            assert_eq!((verdict.is_complete, verdict.recommend_more_iterations), (false, is_more), "{relied_on}");
+        }
     }
 
     #[tokio::test]

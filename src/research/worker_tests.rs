@@ -386,6 +386,41 @@ async fn notes_of_a_step_are_acknowledged_in_one_line() {
 }
 
 #[tokio::test]
+async fn quote_is_noted_once_for_each_aspect_that_it_serves() {
+    let (node, text) = (node(), "lock".to_owned());
+    let aspects = [1, 2].map(|number| Aspect { id: AspectId::numbered(number), text: text.clone() });
+    let other =
+        json!({"tool": "note", "passage": "p1", "quote": "It is held while writing.", "text": "So.", "aspect": "a2"});
+    let own = note("p1", "It is held while writing.");
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!([own, other, own]), true)),
+        ("n2/report", report(&json!([finding("Held.", &["n2e1", "n2e2"])]))),
+    ]);
+    let gathered = gather(&caller, &Conversation::inside(&task(&node, &aspects), &source(), None)).await.unwrap();
+    let noted: Vec<_> = gathered.notes.iter().map(Note::claim).collect();
+    assert_eq!(noted, ["It says: It is held while writing. (a1)", "So. (a2)"]);
+}
+
+#[tokio::test]
+async fn searches_of_one_step_share_its_passages() {
+    let text: String = (0..20).map(|number| format!("The lock of door {number} is made of steel.\n\n")).collect();
+    let source = ScriptedSource::of(&[("doors.md", &text)]);
+    let shown = async |queries: &[&str]| {
+        let actions: Vec<_> = queries.iter().map(|query| search(query)).collect();
+        let caller = Scripted::by_key(vec![
+            ("n2/step/1", step(&json!(actions), false)),
+            ("n2/step/2", step(&json!([]), true)),
+            ("n2/report", report(&json!([]))),
+        ]);
+        work(&caller, &source, &task(&node(), &[])).await.unwrap();
+        caller.tasks()[1].matches("From: doors.md").count()
+    };
+    assert_eq!(shown(&["lock"]).await, 8);
+    assert_eq!(shown(&["lock", "steel", "door", "made", "the"]).await, 4, "all find the same four");
+}
+
+#[tokio::test]
 async fn node_that_draws_conclusions_together_may_cite_their_evidence_at_once() {
     let mut tree = Tree::of("Compare A and B".parse().unwrap());
     let first = add_node(&mut tree, "What is A?", &[]);
@@ -482,6 +517,7 @@ async fn steps_can_be_run_by_any_thread() {
         verdicts: &[],
         ledger: Vec::new(),
         nearest: &Vec::new(),
+        is_last: false,
         on_section: &|_| {},
     };
     is_send(&crate::research::writer::draft(&caller, &key, &material));
@@ -714,6 +750,6 @@ async fn links_below_an_opened_note_are_shown_although_it_is_cut_and_open_in_tur
         "{}",
         tasks[2]
     );
-    assert!(tasks[3].contains("there is no passage `secret.md`"), "{}", tasks[3]);
+    assert!(tasks[3].contains("refused: `secret.md` was not shown as a link"), "{}", tasks[3]);
     assert!(tasks[3].contains("these words do not stand in p2"), "links are no words of the note: {}", tasks[3]);
 }

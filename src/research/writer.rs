@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 
 use super::assemble::draft_by_rules;
 use super::branch::{Branch, Finding};
-use super::claim::{UNSUPPORTED, mark_unsupported, without_lookalikes};
+use super::claim::{UNSUPPORTED, mark_unsupported, subject_of, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
+use super::cut::pieces;
 use super::evidence::{Evidence, EvidenceId};
-use super::memory::{Memory, branch_text};
+use super::memory::{Memory, cited, claims_text};
 use super::node::{Node, NodeId, Tree};
 use super::planner::in_words;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
@@ -41,6 +42,17 @@ const MAX_SECTIONS: usize = 8;
 
 /// Tokens of the prompt of a section besides findings and quotes.
 const SECTION_RULES: u64 = 1_000;
+
+/// Words that all sections of an answer share, and bounds on those of one. A section with few quotes gets fewer.
+const ALL_WORDS: usize = 1_200;
+const SECTION_WORDS: std::ops::RangeInclusive<usize> = 120..=350;
+const WORDS_PER_QUOTE: usize = 8;
+
+/// Tokens of the quotes that no section cites but the summary is shown: a contradiction may need them.
+const OTHER_QUOTES: u64 = 2_000;
+
+/// Share of the words of two open questions that both have, from which one repeats the other.
+const SAME_QUESTION: f32 = 0.75;
 
 /// Shortest answer, in words, without citations.
 const MIN_WORDS: usize = 4;
@@ -77,6 +89,8 @@ pub(crate) struct WriterInput<'a> {
     pub(crate) ledger: Vec<&'a Evidence>,
     /// Ranks the quotes of a section whose quotes do not all fit.
     pub(crate) nearest: &'a dyn Nearest,
+    /// Whether this draft is the report, whatever it lacks: no round follows.
+    pub(crate) is_last: bool,
     /// Called with each section of a long answer, in order, after its citations were checked.
     pub(crate) on_section: &'a (dyn Fn(&Section) + Send + Sync),
 }
@@ -173,7 +187,7 @@ struct Writer<'a> {
 /// # Errors
 ///
 /// Returns an error if the run cannot continue, or if a limit is reached: the caller may then spend the budget reserved
-/// for writing.
+/// for writing. In the last draft, that is so only if nothing was written.
 pub(crate) async fn draft(caller: &dyn Caller, key: &CallKey, material: &WriterInput<'_>) -> Result<Draft, CallError> {
     let writer = Writer::new(caller, key, material);
     let mut draft = draft_by_rules(material.brief, material.tree, material.branches);
@@ -206,54 +220,114 @@ impl<'a> Writer<'a> {
         if findings <= SHORT_FINDINGS || self.material.brief.mode == Mode::Quick {
             return self.whole(Vec::new()).await;
         }
-        if !self.can_pay_at_length() {
+        // Before the outline, the nodes stand for the sections.
+        let nodes: Vec<_> = self.found().into_iter().map(|(node, _)| vec![node]).collect();
+        if !self.can_pay("outline", &nodes, true) {
             return self.whole(Vec::new()).await;
         }
         match self.at_length().await {
             // The rest of the budget does not cover a long answer, but may cover a short one.
-            Err(CallError::Limit(_)) => self.whole(Vec::new()).await,
+            Err(CallError::Limit(_)) if self.material.is_last => self.whole(Vec::new()).await,
             written => written,
         }
     }
 
-    /// Returns whether the rest of the budget is likely to pay for outline, sections and summary.
-    fn can_pay_at_length(&self) -> bool {
-        let found = self.found();
-        let texts = found.iter().map(|(node, branch)| {
+    /// Returns whether the rest of the budget is likely to pay for sections from these nodes and a summary, and for the
+    /// outline that is still to be made. `first` names the first of these calls.
+    fn can_pay(&self, first: &str, sections: &[Vec<&Node>], has_outline_due: bool) -> bool {
+        let size = |node: &&Node| {
+            let branch = self.material.branches.get(&node.id)?;
             let quotes = branch.evidence.iter().map(|quote| quote.quote.as_str()).collect::<Vec<_>>().join("\n");
-            self.count(&format!("{}\n{quotes}", node_text(node, branch)))
-        });
-        let (all, number) = (texts.sum::<u64>(), found.len().clamp(1, MAX_SECTIONS));
-        let sections = std::iter::repeat_n(SECTION_RULES + all / number as u64, number);
-        // Outline and last call are estimated: they see summaries, and the sections, instead of findings and quotes.
-        let prompts: Vec<_> = sections.chain([SECTION_RULES + all / 4, SECTION_RULES + all]).collect();
-        self.caller.can_pay(Role::Writer, &prompts)
+            Some(self.count(&format!("{}\n{quotes}", node_text(node, branch))))
+        };
+        let mut prompts: Vec<u64> =
+            sections.iter().map(|nodes| SECTION_RULES + nodes.iter().filter_map(size).sum::<u64>()).collect();
+        let all: u64 = self.found().iter().filter_map(|(node, _)| size(node)).sum();
+        // Estimated: the summary sees the sections and their quotes instead of the findings.
+        prompts.push(SECTION_RULES + all);
+        // The outline sees summaries.
+        prompts.extend(has_outline_due.then_some(SECTION_RULES + all / 4));
+        self.caller.can_pay(&self.key.then(first), Role::Writer, &prompts)
     }
 
-    /// Writes outline, sections and summary.
+    /// Writes outline, sections and summary. In the last draft, what was written is kept if the limits do not pay for the
+    /// rest.
     async fn at_length(&self) -> Result<Draft, CallError> {
         let outline = self.outline().await?;
-        let titles = outline.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" · ");
-        let sections =
-            outline.iter().enumerate().map(|(number, (title, nodes))| self.section(number, title, nodes, &titles));
+        // An outline may give the same nodes to several sections.
+        let nodes: Vec<_> = outline.iter().map(|(_, nodes)| nodes.clone()).collect();
+        if !self.can_pay("section/1", &nodes, false) {
+            return self.whole(Vec::new()).await;
+        }
+        let titles: Vec<_> = outline.iter().map(|(title, _)| title.as_str()).collect();
+        let sections = outline.iter().enumerate().map(|(at, (_, nodes))| self.section(at, &titles, nodes));
         let mut writing: FuturesOrdered<_> = sections.collect();
-        let mut sections = Vec::new();
-        let mut failed = None;
+        let mut written = Vec::new();
         // Waits for every section even after one failed: a reply that was paid for must reach the journal.
         while let Some(section) = writing.next().await {
-            match section {
-                Ok(section) => {
-                    (self.material.on_section)(&self.section_as_shown(&section));
-                    // Kept as written: [`Self::held_to_evidence`] counts what it removes.
-                    sections.push(section);
-                }
-                Err(error) => failed = failed.or(Some(error)),
+            if let Ok(section) = &section {
+                (self.material.on_section)(&self.section_as_shown(section));
             }
+            // Kept as written: [`Self::held_to_evidence`] counts what it removes.
+            written.push(section);
         }
-        match failed {
-            Some(error) => Err(error),
-            None => self.whole(sections).await,
+        let is_kept = self.material.is_last && written.iter().any(Result::is_ok);
+        let mut missing = 0;
+        let mut short = None;
+        let mut sections = Vec::new();
+        for (section, (title, nodes)) in written.into_iter().zip(&outline) {
+            sections.push(match section {
+                Err(error @ CallError::Limit(_)) if is_kept => {
+                    missing += 1;
+                    short = Some(error);
+                    self.section_by_rules(title, nodes)
+                }
+                section => section?,
+            });
         }
+        let error = match short {
+            Some(error) => error,
+            None => match self.whole(sections.clone()).await {
+                Err(error @ CallError::Limit(_)) if is_kept => error,
+                done => return done,
+            },
+        };
+        Ok(self.without_summary(sections, missing, &error))
+    }
+
+    /// Returns a section that lists the findings of its nodes.
+    fn section_by_rules(&self, title: &str, nodes: &[&Node]) -> Section {
+        let branches = nodes.iter().filter_map(|node| self.material.branches.get(&node.id));
+        let findings = branches.flat_map(|branch| &branch.report.findings);
+        let lines: Vec<_> = findings.map(|finding| format!("- {}", one_line(&cited(finding)))).collect();
+        Section { title: one_line(title), text: lines.join("\n") }
+    }
+
+    /// Returns an answer from sections whose summary was not written: in its place stand their first cited sentences.
+    /// `missing` sections were not written either.
+    fn without_summary(&self, sections: Vec<Section>, missing: usize, why: &CallError) -> Draft {
+        let is_cited = |piece: &&str| !piece.starts_with('|') && !marks(piece).is_empty();
+        let first = |section: &Section| pieces(&section.text).into_iter().find(is_cited).map(without_bullet);
+        let sentences: Vec<_> = sections.iter().filter_map(first).collect();
+        let number = sections.len();
+        let found = self.found();
+        #[expect(clippy::cast_precision_loss, reason = "there are a handful of nodes")]
+        let mean = found.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / found.len().max(1) as f32;
+        let said = SummaryDraft {
+            answer: sentences.join(" "),
+            contradictions: Vec::new(),
+            open_questions: self.left_open(),
+            limitations: Vec::new(),
+            confidence: mean,
+        };
+        let draft = self.held_to_evidence(&said, &[], sections);
+        let mut draft = Draft { findings: self.cited_findings(&draft), ..draft };
+        let what = match missing {
+            0 => "the summary was put together".to_owned(),
+            _ => format!("the summary and {missing} of {number} sections were put together"),
+        };
+        draft.made_do(&what, why);
+        draft
     }
 
     /// Returns section titles with their nodes. Every node with findings is in at least one section.
@@ -292,16 +366,20 @@ impl<'a> Writer<'a> {
         found
     }
 
-    async fn section(&self, number: usize, title: &str, nodes: &[&Node], titles: &str) -> Result<Section, CallError> {
+    async fn section(&self, at: usize, titles: &[&str], nodes: &[&Node]) -> Result<Section, CallError> {
+        let (title, number, titles) = (titles[at], titles.len(), titles.join(" · "));
         let branches: Vec<_> = nodes.iter().filter_map(|node| self.material.branches.get(&node.id)).collect();
-        let findings: Vec<_> = branches.iter().map(|branch| branch_text(&branch.report)).collect();
+        let findings: Vec<_> = branches.iter().map(|branch| claims_text(&branch.report)).collect();
         let mut quotes: Vec<_> = branches.iter().flat_map(|branch| &branch.evidence).collect();
         let mut view = WriterParts { findings: findings.join("\n"), ..WriterParts::default() };
         view.quotes = quotes.iter().copied().map(named).collect();
+        let most_words = words_of_section(quotes.len(), number);
         let render = |view: &WriterParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
-            let context =
-                json!({"task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes});
+            let context = json!({
+                "task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes,
+                "most_words": most_words,
+            });
             Template::Section.prompt(self.caller, context)
         };
         let room = room::<SectionDraft>(self.caller, Role::Writer);
@@ -314,7 +392,7 @@ impl<'a> Writer<'a> {
         }
         let prompt = self.fitted(room, &mut view, render);
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
-        let key = self.key.then(&format!("section/{}", number + 1));
+        let key = self.key.then(&format!("section/{}", at + 1));
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
     }
@@ -369,7 +447,13 @@ impl<'a> Writer<'a> {
             let cited = Draft { sections: sections.to_vec(), ..Draft::default() };
             let cited = quotes_of(&cited, self.material.branches);
             let is_other = |quote: &&Evidence| !cited.iter().any(|known| known.id == quote.id);
-            let quotes = quotes(cited.iter().copied().chain(ledger.into_iter().filter(is_other)).collect());
+            let mut room = OTHER_QUOTES;
+            let fits = |quote: &&Evidence| {
+                room = room.saturating_sub(self.count(&quote.quote));
+                room > 0
+            };
+            let others = ledger.into_iter().filter(is_other).take_while(fits);
+            let quotes = quotes(cited.iter().copied().chain(others).collect());
             let shown = |section: &Section| format!("{}\n{}", section.title, section.text);
             let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
             return WriterParts { sections: sections.collect(), quotes, ..WriterParts::default() };
@@ -395,16 +479,19 @@ impl<'a> Writer<'a> {
             "groups": groups,
             "sections": view.sections,
             "findings": view.findings,
-            "open": if view.sections.is_empty() { String::new() } else { self.left_open() },
+            "open": if view.sections.is_empty() { String::new() } else { self.left_open().join("\n") },
             "quotes": view.quotes,
         });
         Template::Write.prompt(self.caller, context)
     }
 
-    /// Returns the questions that the nodes left open, one line each: a section need not repeat them.
-    fn left_open(&self) -> String {
-        let open = self.material.branches.values().flat_map(|branch| &branch.report.open_questions);
-        open.map(|question| one_line(question)).collect::<Vec<_>>().join("\n")
+    /// Returns the questions that the nodes left open: a section need not repeat them.
+    fn left_open(&self) -> Vec<String> {
+        let mut open = Vec::new();
+        for question in self.material.branches.values().flat_map(|branch| &branch.report.open_questions) {
+            add_question(&mut open, one_line(question));
+        }
+        open
     }
 
     /// Shortens the prompt until it fits: first drops quotes from the end, then shortens the longest text.
@@ -528,9 +615,7 @@ impl<'a> Writer<'a> {
         let contradictions = lines(&draft.contradictions).into_iter().filter(|text| !marks(text).is_empty()).collect();
         let mut open_questions = lines(&draft.open_questions);
         for question in open {
-            if !open_questions.contains(&question) {
-                open_questions.push(question);
-            }
+            add_question(&mut open_questions, question);
         }
         let mut limitations = lines(&draft.limitations);
         struck += findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
@@ -612,8 +697,37 @@ fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(
     headings
 }
 
+/// Returns the most words of a section, by its quotes and the number of sections.
+fn words_of_section(quotes: usize, sections: usize) -> usize {
+    let by_quotes = SECTION_WORDS.start() / 2 + WORDS_PER_QUOTE * quotes;
+    by_quotes.min(ALL_WORDS / sections.max(1)).clamp(*SECTION_WORDS.start(), *SECTION_WORDS.end()) / 10 * 10
+}
+
+/// Adds a question unless one in the list asks the same in other words. What differs in its figures is another one.
+fn add_question(questions: &mut Vec<String>, question: String) {
+    let asked = subject_of(&question);
+    let repeats = |known: &String| {
+        let known = subject_of(known);
+        let has_figure = |stem: &&String| stem.contains(|letter: char| letter.is_ascii_digit());
+        #[expect(clippy::cast_precision_loss, reason = "a question is short")]
+        let share = asked.intersection(&known).count() as f32 / asked.union(&known).count().max(1) as f32;
+        share >= SAME_QUESTION && !asked.symmetric_difference(&known).any(|stem| has_figure(&stem))
+    };
+    if !questions.iter().any(repeats) {
+        questions.push(question);
+    }
+}
+
+/// Returns the text of a list item, or a text that is none.
+fn without_bullet(text: &str) -> String {
+    let item = ["- ", "* ", "+ "].iter().find_map(|bullet| text.strip_prefix(bullet));
+    let number = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let numbered = number.strip_prefix(". ").filter(|_| number.len() < text.len());
+    item.or(numbered).unwrap_or(text).to_owned()
+}
+
 fn node_text(node: &Node, branch: &Branch) -> String {
-    format!("{} asked: {}\n{}", node.id, node.question, branch_text(&branch.report))
+    format!("{} asked: {}\n{}", node.id, node.question, claims_text(&branch.report))
 }
 
 fn named(quote: &Evidence) -> PromptText {

@@ -50,6 +50,7 @@ impl World {
             verdicts: &[],
             ledger: self.branches.values().flat_map(|branch| &branch.evidence).collect(),
             nearest: &self.similar,
+            is_last: true,
             on_section: &|_| {},
         }
     }
@@ -241,6 +242,77 @@ async fn long_answer_that_cannot_be_paid_for_is_not_begun() {
     let caller = caller.paying_for(4);
     assert_eq!(world.draft(&caller).await.unwrap().answer, "Apple 0 weighs 0 stones [n2e1].");
     assert_eq!(caller.keys(), ["write/answer"], "outline, three sections and the whole are five calls");
+}
+
+/// Returns a writer whose outline has a section for each of three nodes.
+fn writer_of_three() -> Scripted {
+    let section = |node: &str| json!({"title": format!("On {node}"), "nodes": [node]});
+    Scripted::by_key(vec![
+        ("write/outline", json!({"sections": (["n2", "n3", "n4"].map(section))})),
+        ("write/section/1", json!({"text": "- Apple 0 weighs 3 stones [n2e4]. It is heavy."})),
+        ("write/section/2", json!({"text": "Apple 1 weighs 3 stones [n3e4]."})),
+        ("write/section/3", json!({"text": "Apple 2 weighs 3 stones [n4e4]."})),
+        ("write/answer", json!({"answer": "Apples weigh up to 9 stones [n2e10].", "confidence": 0.7})),
+    ])
+}
+
+#[tokio::test]
+async fn sections_that_were_written_are_kept_though_the_limit_ends_the_writing() {
+    let world = World::of(3, 10);
+    let limit = CallError::Limit(Limit::Tokens);
+    let draft = world.draft(&writer_of_three().failing_at(5, limit.clone())).await.unwrap();
+    assert_eq!(draft.sections.len(), 3);
+    let first = "Apple 0 weighs 3 stones [n2e4]. Apple 1 weighs 3 stones [n3e4]. Apple 2 weighs 3 stones [n4e4].";
+    assert_eq!(draft.answer, first, "the first sentences stand in for the summary");
+    assert!(draft.is_makeshift && draft.limitations[0].starts_with("the summary was put together without a model"));
+    let earlier = WriterInput { is_last: false, ..world.material() };
+    let caller = writer_of_three().failing_at(5, limit.clone());
+    let refused = super::draft(&caller, &CallKey::new("write"), &earlier).await;
+    assert_eq!(refused, Err(limit.clone()), "what is reserved for the report may still pay");
+    let draft = world.draft(&writer_of_three().failing_at(3, limit.clone())).await.unwrap();
+    assert_eq!(draft.sections[0].text, "- Apple 0 weighs 3 stones [n2e4]. It is heavy.");
+    assert!(draft.sections[1].text.starts_with("- Apple 1 weighs 0 stones. [n3e1]\n- Apple 1 weighs 1 stones."));
+    let missing = "the summary and 2 of 3 sections were put together without a model";
+    assert!(draft.limitations[0].starts_with(missing), "{:?}", draft.limitations);
+    // Nothing was written, so a short answer is tried.
+    let caller = writer_of_three().failing_at(2, limit.clone());
+    assert_eq!(world.draft(&caller).await, Err(limit));
+    assert_eq!(caller.keys().last().unwrap(), "write/answer");
+}
+
+#[tokio::test]
+async fn outline_whose_sections_cannot_be_paid_for_is_not_followed() {
+    let world = World::of(3, 10);
+    let all = |title: &str| json!({"title": title, "nodes": ["n2", "n3", "n4"]});
+    let caller = Scripted::by_key(vec![
+        ("write/outline", json!({"sections": (["A", "B", "C", "D", "E"].map(all))})),
+        ("write/answer", answer("Apple 0 weighs 0 stones [n2e1].", &json!([]))),
+    ]);
+    let caller = caller.paying_for(5);
+    assert_eq!(world.draft(&caller).await.unwrap().answer, "Apple 0 weighs 0 stones [n2e1].");
+    assert_eq!(caller.keys(), ["write/outline", "write/answer"]);
+}
+
+#[test]
+fn section_has_words_by_its_quotes_and_by_the_number_of_sections() {
+    assert_eq!(
+        [(2, 3), (20, 3), (90, 3), (90, 8)].map(|(quotes, number)| words_of_section(quotes, number)),
+        [120, 220, 350, 150]
+    );
+}
+
+#[test]
+fn open_question_in_other_words_is_asked_once() {
+    let mut questions = vec!["In which months are pumps oiled, and from which date is the oil paid?".to_owned()];
+    add_question(
+        &mut questions,
+        "No source found says in which month pumps are oiled or from which date oil is paid.".into(),
+    );
+    assert_eq!(questions.len(), 1);
+    for other in ["Who oils the pumps?", "What does oil cost in 2023?", "What does oil cost in 2024?"] {
+        add_question(&mut questions, other.into());
+    }
+    assert_eq!(questions.len(), 4);
 }
 
 #[tokio::test]

@@ -66,7 +66,8 @@ impl Desk {
         self.writing.store(true, Ordering::SeqCst);
     }
 
-    fn is_writing(&self) -> bool {
+    /// Returns whether the report is being written.
+    pub(super) fn is_writing(&self) -> bool {
         self.writing.load(Ordering::SeqCst)
     }
 
@@ -289,8 +290,8 @@ impl<D: Deref<Target = Desk> + Send + Sync> Caller for Outward<D> {
         self.0.is_tight(key)
     }
 
-    fn can_pay(&self, role: Role, prompts: &[u64]) -> bool {
-        self.0.can_pay(role, prompts)
+    fn can_pay(&self, first: &CallKey, role: Role, prompts: &[u64]) -> bool {
+        self.0.can_pay(first, role, prompts)
     }
 }
 
@@ -321,7 +322,11 @@ impl Caller for Desk {
         *tight.entry(key.clone()).or_insert_with(|| self.is_tight_now())
     }
 
-    fn can_pay(&self, role: Role, prompts: &[u64]) -> bool {
+    fn can_pay(&self, first: &CallKey, role: Role, prompts: &[u64]) -> bool {
+        // A resumed run has paid for some of them: it goes on as it began.
+        if locked(&self.tight).contains_key(first) {
+            return true;
+        }
         let verdict = self.outlook.likely(Role::Judge) * u64::from(!self.is_writing());
         let all = verdict + self.outlook.of_prompts(role, prompts);
         self.ledger.budget().fits_alone(all, Purpose::Writing)

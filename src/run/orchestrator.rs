@@ -48,7 +48,7 @@ use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::prompt::Template;
 use crate::research::question::{Brief, Mode, Question};
-use crate::research::report::{Draft, Section, StopReason};
+use crate::research::report::{Draft, Section, StopReason, strike};
 use crate::research::route::{JobWay, Route, Way, Ways, route};
 use crate::source::SourceError;
 use crate::traces::attach;
@@ -630,17 +630,30 @@ impl Orchestrator {
             desk.begin_writing();
         }
         let mut draft = self.written(stop).await?;
-        draft.limitations.extend(reached.into_iter().chain(self.left_open()));
+        draft.limitations.extend(reached);
+        self.hold_to_verdict(&mut draft);
         Ok(draft)
     }
 
-    /// Returns a limitation that names what the judge finds not fully answered.
-    fn left_open(&self) -> Option<String> {
-        let verdict = *self.state.phase.stage().verdicts().last()?;
-        let brief = self.state.brief().filter(|_| self.steps.desk.is_some() && !verdict.missing_aspects.is_empty())?;
+    /// Adds what the judge finds not fully answered or thin, and lowers the confidence of the writer to that of the
+    /// judge.
+    fn hold_to_verdict(&self, draft: &mut Draft) {
+        let verdict = self.state.phase.stage().verdicts().last().copied().filter(|_| self.steps.desk.is_some());
+        let (Some(verdict), Some(brief)) = (verdict, self.state.brief()) else { return };
         let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id));
         let missing: Vec<_> = missing.map(|aspect| format!("`{}`", one_line(&aspect.text))).collect();
-        Some(format!("judged as not fully answered: {}", missing.join(", ")))
+        if !missing.is_empty() {
+            draft.limitations.push(format!("judged as not fully answered: {}", missing.join(", ")));
+        }
+        // A verdict by rules stands in for a judge that failed.
+        if draft.is_makeshift {
+            return;
+        }
+        if !verdict.is_complete && !verdict.weak_evidence_areas.is_empty() {
+            let areas = strike(&verdict.weak_evidence_areas.join("; "), &|_| false, "").0;
+            draft.limitations.push(format!("thin evidence, according to the judge: {areas}"));
+        }
+        draft.confidence = draft.confidence.min(verdict.overall_confidence);
     }
 
     async fn written(&self, stop: StopReason) -> Result<Draft, RunError> {

@@ -12,7 +12,7 @@ use crate::llm::message::{Prompt, Role, Usage};
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
 use crate::research::cut::estimate;
-use crate::research::memory::branch_text;
+use crate::research::memory::claims_text;
 use crate::research::node::{Node, NodeId, NodeStatus};
 
 /// Calls of the writer whose cost is reserved beforehand: the report, and one retry.
@@ -125,7 +125,7 @@ impl Outlook {
         let size = |branch: &Branch| {
             // Beside its text, a quote is shown with its id and its provenance.
             let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
-            estimate(&branch_text(&branch.report)) + quotes
+            estimate(&claims_text(&branch.report)) + quotes
         };
         let (found, all): (u64, u64) = (state.branches.len() as u64, state.branches.values().map(size).sum());
         let each = all.checked_div(found).unwrap_or(UNKNOWN_BRANCH).max(UNKNOWN_BRANCH / 2);

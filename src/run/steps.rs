@@ -404,7 +404,9 @@ impl Steps {
                         // The last round was cut short, so its quotes are not in the memory yet.
                         self.remember(state).await;
                         let memory = folded_by_rules(state);
-                        self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?
+                        // Under the key of the round, whose draft may have been begun: what it paid for is on record.
+                        let key = CallKey::of_run(format!("draft/{}", rounds.number));
+                        self.written(desk, &key, state, rounds, &memory).await?
                     }
                     (_, None) | (None, Some(_)) => by_rules(brief),
                 };
@@ -451,6 +453,7 @@ impl Steps {
             branches: &state.branches,
             ledger,
             nearest: self,
+            is_last: desk.is_writing(),
             on_section: self.on_section.as_ref(),
         };
         Ok(writer::draft(desk, key, &material).await?)

@@ -187,7 +187,7 @@ impl Documents for KbSource {
             let missing = || SourceError::NoSuchPassage { id: id.to_owned() };
             let index = self.searcher.index();
             let (chunk, rows) = self.chunk(id).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
-            let section = HeadingChunks::around(&rows, &chunk);
+            let section = HeadingChunks::to_read(&rows, &chunk);
             let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
             let text = section.text(&file);
             let below = self.links.as_ref().map(|links| links.below(&chunk.document_id)).unwrap_or_default();
@@ -308,6 +308,19 @@ impl<'a> HeadingChunks<'a> {
         let before = rows[..place].iter().rev().take_while(is_inside).count();
         let after = rows[place..].iter().take_while(is_inside).count();
         Self { rows: &rows[place - before..place + after] }
+    }
+
+    /// Finds what is read after a chunk was shown: its section or, if it is all of that, what follows it below the
+    /// heading above.
+    fn to_read(rows: &'a [ChunkRow], chunk: &ChunkRow) -> Self {
+        let section = Self::around(rows, chunk);
+        let place = rows.iter().position(|row| row.id == chunk.id).unwrap_or(0);
+        if section.rows.len() > 1 {
+            return section;
+        }
+        let above = &chunk.heading_path[..chunk.heading_path.len().saturating_sub(1)];
+        let after = rows[place..].iter().take_while(|row| row.heading_path.starts_with(above)).count();
+        Self { rows: &rows[place..place + after] }
     }
 
     /// Returns all chunks of a document.
@@ -456,6 +469,23 @@ mod tests {
             let error = source.open(unknown).await.unwrap_err();
             assert_eq!(error, SourceError::NoSuchPassage { id: unknown.to_owned() });
         }
+    }
+
+    #[tokio::test]
+    async fn passage_that_is_all_of_its_section_is_opened_with_what_follows_below_the_heading_above() {
+        let folder = tempfile::tempdir().unwrap();
+        let about = |word: &str| format!("A {word} of the garden is closed at night by its old keeper.");
+        let text = format!(
+            "# Garden\n\n## Gates\n\n### Oak\n\n{}\n\n### Elm\n\n{}\n\n## Ponds\n\n{}\n",
+            about("gate"),
+            about("door"),
+            about("pond")
+        );
+        let source = source(&folder, &[("a/garden.md", &text)], &of(&["a"])).await;
+        let hit = source.search("gate", 1).await.unwrap().passages.remove(0);
+        assert!(!hit.text.contains("door"), "{hit:?}");
+        let opened = source.open(&hit.id).await.unwrap().text;
+        assert!(opened.starts_with(hit.text.trim()) && opened.contains("door") && !opened.contains("pond"), "{opened}");
     }
 
     #[tokio::test]

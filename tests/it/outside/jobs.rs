@@ -241,7 +241,7 @@ fn mixed_node_without_its_job_gets_it_with_retry_unknown() {
     ];
     let inside = world.dr(ask);
     let report = inside.json();
-    assert!(inside.stdout.contains("the web was not searched for the rest"), "{inside}");
+    assert!(inside.stdout.contains("the web was not searched for what the files leave open"), "{inside}");
     assert!(quotes(&report, "public").is_empty() && !quotes(&report, "internal").is_empty(), "{report:#}");
     assert_eq!((world.dr(["resume", "--json", &world.run_ids()[0]]).exit, server.jobs().len()), (inside.exit, 1));
     let whole = world.dr(["resume", "--json", "--retry-unknown"]).succeeded().json();
