@@ -369,9 +369,9 @@ fn strong(shown: &mut String, run: &[Span], push: &dyn Fn(&mut String, &str)) {
         shown.push_str(&text[..start]);
         shown.push_str(if opens { "**" } else { "" });
         if is_code {
-            shown.push_str(&text)
+            shown.push_str(&text);
         } else {
-            push(shown, &text[start..end])
+            push(shown, &text[start..end]);
         }
         shown.push_str(if closes { "**" } else { "" });
         shown.push_str(&text[end..]);

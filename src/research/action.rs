@@ -364,10 +364,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             ToolDraft::Search => {
                 let query = one_line(draft.query.as_deref().unwrap_or_default());
                 let has_words = query.chars().any(char::is_alphanumeric);
-                match has_words {
-                    true => Ok(Action::Search { query: (self.query)(query), limit }),
-                    false => Err("`query` has no words".to_owned()),
+                if !has_words {
+                    return Err("`query` has no words".to_owned());
                 }
+                Ok(Action::Search { query: (self.query)(query), limit })
             }
             ToolDraft::Call => {
                 let CallDraft { tool, arguments } = draft.call.clone().unwrap_or_default();
