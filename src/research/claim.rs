@@ -31,13 +31,22 @@ pub(super) struct Marked {
     pub(super) open: Vec<String>,
 }
 
+/// A text without citations that others may bear out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Uncited<'a> {
+    /// The first line.
+    Opening(&'a str),
+    /// The end of a sentence with citations, which is the last of its line.
+    End { end: &'a str, of: &'a str },
+}
+
 /// Marks unsupported claims in a text.
 ///
 /// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end
 /// of its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported.
-/// Headings, table rows, questions and lead-ins are not claims. A first line without citations may sum up what follows:
-/// `sums_up` decides whether the cited claims bear it out together.
-pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Marked {
+/// Headings, table rows, questions and lead-ins are not claims. A first line without citations may sum up what follows,
+/// and the end of a sentence may be borne out by what is cited in it: `is_borne_out` decides.
+pub(super) fn mark_unsupported(text: &str, is_borne_out: &dyn Fn(Uncited<'_>) -> bool) -> Marked {
     let mut marked = Marked::default();
     let mut lines = Vec::new();
     let mut is_first = true;
@@ -56,11 +65,18 @@ pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Ma
         }
         // Only the bullet of a list item may be left.
         let is_emptied = !about.is_empty() && !line.contains(char::is_alphanumeric);
-        marked.open.extend(about.into_iter().map(as_sentence));
+        // "Their dates were not found" means nothing by itself.
+        marked.open.extend(about.into_iter().map(as_sentence).filter(|sentence| !refers_back(sentence)));
         if is_emptied {
             continue;
         }
-        if is_claim(&line, &kept) && !(is_first && from == 0 && sums_up(&line)) {
+        let uncited = match from {
+            0 if is_first => Some(Uncited::Opening(&line)),
+            0 => None,
+            _ if pieces(&kept).len() == 1 && !is_ended(supported) => Some(Uncited::End { end: &kept, of: &line }),
+            _ => None,
+        };
+        if is_claim(&line, &kept) && !uncited.is_some_and(is_borne_out) {
             marked.number += 1;
             lines.push(format!("{} {UNSUPPORTED}", line.trim_end()));
         } else {
@@ -70,6 +86,11 @@ pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Ma
     }
     lines.join("\n").trim_end().clone_into(&mut marked.text);
     marked
+}
+
+fn refers_back(sentence: &str) -> bool {
+    let first = sentence.split(' ').next().unwrap_or_default();
+    ["It", "Its", "They", "Their", "This", "That", "These", "Those"].contains(&first)
 }
 
 /// Returns whether a line ends with a sentence, which may be followed by citations.
@@ -314,10 +335,27 @@ mod tests {
     #[test]
     fn first_line_is_held_against_the_cited_claims_together() {
         let text = "There are two ways to restore it.\n\n- from the disk [n2e1]\n\nIt takes all day long.";
-        let sums_up = |line: &str| line.contains("two ways");
+        let sums_up = |uncited: Uncited<'_>| matches!(uncited, Uncited::Opening(line) if line.contains("two ways"));
         let marked = mark_unsupported(text, &sums_up);
         assert_eq!(marked.text, format!("{text} [unsupported]"), "and no other line");
         assert_eq!(mark_unsupported(text, &|_| false).number, 2);
+    }
+
+    #[test]
+    fn end_of_a_cited_sentence_is_supported_if_what_is_cited_bears_it_out() {
+        let text = "The first zone is the base [n2e1], and the other zones are fractions of it.";
+        let number = |is_borne_out: bool| {
+            mark_unsupported(text, &|uncited| {
+                assert!(
+                    matches!(uncited, Uncited::End { end, of } if end.starts_with(", and the other") && of == text)
+                );
+                is_borne_out
+            })
+            .number
+        };
+        assert_eq!((number(true), number(false)), (0, 1));
+        let other = "The first zone is the base [n2e1]. The other zones are fractions of it.";
+        assert_eq!(mark_unsupported(other, &|_| true).number, 1, "a sentence of its own");
     }
 
     #[test]

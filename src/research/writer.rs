@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::assemble::draft_by_rules;
 use super::branch::{Branch, Finding};
-use super::claim::{UNSUPPORTED, mark_unsupported, subject_of, without_lookalikes};
+use super::claim::{UNSUPPORTED, Uncited, mark_unsupported, subject_of, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
 use super::cut::pieces;
 use super::evidence::{Evidence, EvidenceId};
@@ -373,7 +373,9 @@ impl<'a> Writer<'a> {
         let mut quotes: Vec<_> = branches.iter().flat_map(|branch| &branch.evidence).collect();
         let mut view = WriterParts { findings: findings.join("\n"), ..WriterParts::default() };
         view.quotes = quotes.iter().copied().map(named).collect();
-        let most_words = words_of_section(quotes.len(), number);
+        // A node that compares has claims on the quotes of others.
+        let claims: usize = branches.iter().map(|branch| branch.report.findings.len()).sum();
+        let most_words = words_of_section(quotes.len().max(claims), number);
         let render = |view: &WriterParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
             let context = json!({
@@ -401,7 +403,7 @@ impl<'a> Writer<'a> {
     fn section_as_shown(&self, section: &Section) -> Section {
         let known = strike(&section.text, &|id| self.is_citable(id), UNSUPPORTED).0;
         let text = without_lookalikes(&known).0;
-        Section { text: mark_unsupported(&text, &|line| self.sums_up(line, &text)).text, ..section.clone() }
+        Section { text: mark_unsupported(&text, &|uncited| self.bears_out(uncited, &text)).text, ..section.clone() }
     }
 
     /// Writes the answer, from its sections if there are any. Those say what its findings would, which are then not
@@ -550,16 +552,22 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns whether the claims that a text cites, with their quotes, support a line without citations: they have all
-    /// of its figures and most of its key words.
-    fn sums_up(&self, line: &str, text: &str) -> bool {
+    /// Returns whether cited quotes support a text without citations: they have all of its figures and most of its key
+    /// words. Those of the whole answer, with the claims that cite them, may support its first line; those of a sentence
+    /// its end.
+    fn bears_out(&self, uncited: Uncited<'_>, text: &str) -> bool {
         let splitter = WordSplitter::default();
-        let ids: BTreeSet<_> = marks(text).into_iter().map(|(_, id)| id).collect();
+        let (said, citing) = match uncited {
+            Uncited::Opening(line) => (line, text),
+            Uncited::End { end, of } => (end, of),
+        };
+        let ids: BTreeSet<_> = marks(citing).into_iter().map(|(_, id)| id).collect();
         let quotes = self.material.branches.values().flat_map(|branch| &branch.evidence);
         let quotes = quotes.filter(|quote| quote.checked && ids.contains(&quote.id)).map(|quote| quote.quote.as_str());
-        let cited = text.lines().filter(|line| !marks(line).is_empty());
-        let known: HashSet<String> = cited.chain(quotes).flat_map(|text| splitter.key_stems(text)).collect();
-        let wanted = splitter.key_stems(line);
+        let is_opening = matches!(uncited, Uncited::Opening(_));
+        let claims = citing.lines().filter(|line| is_opening && !marks(line).is_empty());
+        let known: HashSet<String> = claims.chain(quotes).flat_map(|text| splitter.key_stems(text)).collect();
+        let wanted = splitter.key_stems(said);
         let has_figure = |stem: &&String| stem.chars().any(|letter| letter.is_ascii_digit());
         let found = wanted.iter().filter(|stem| known.contains(*stem)).count();
         #[expect(clippy::cast_precision_loss, reason = "a line is short")]
@@ -596,7 +604,7 @@ impl<'a> Writer<'a> {
         };
         let (mut uncited, mut open) = (0, Vec::new());
         let mut borne_out = |text: String| {
-            let marked = mark_unsupported(&text, &|line| self.sums_up(line, &text));
+            let marked = mark_unsupported(&text, &|uncited| self.bears_out(uncited, &text));
             uncited += marked.number;
             open.extend(marked.open);
             marked.text
@@ -697,7 +705,7 @@ fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(
     headings
 }
 
-/// Returns the most words of a section, by its quotes and the number of sections.
+/// Returns the most words of a section, by its quotes or claims and the number of sections.
 fn words_of_section(quotes: usize, sections: usize) -> usize {
     let by_quotes = SECTION_WORDS.start() / 2 + WORDS_PER_QUOTE * quotes;
     by_quotes.min(ALL_WORDS / sections.max(1)).clamp(*SECTION_WORDS.start(), *SECTION_WORDS.end()) / 10 * 10

@@ -10,7 +10,7 @@ use crate::base::line::{counted, cut, with_causes};
 use crate::kb::about::About;
 use crate::kb::extract::{Extractable, Part, as_extracted};
 use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
-use crate::kb::links::{LinkMap, LinkedNote};
+use crate::kb::links::{LinkMap, LinkedNote, Resolved};
 use crate::kb::rerank::Rerank;
 use crate::kb::search::query::QUOTATION_MARKS;
 use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher, Unknown};
@@ -126,7 +126,29 @@ impl LinkAccess {
                 below = format!("{below}{}{what}: {listed}", if below.is_empty() { "\n\n" } else { "\n" });
             }
         }
+        let lost = self.lost_links(at);
+        if !lost.is_empty() {
+            let shown = lost.iter().map(|path| format!("`{}`", cut(path, MAX_NAME_CHARACTERS)));
+            let listed = listed(shown, lost.len(), MAX_LINKED);
+            let space = if below.is_empty() { "\n\n" } else { "\n" };
+            below = format!("{below}{space}Links of this page to notes that are not here: {listed}");
+        }
         below
+    }
+
+    /// Returns the notes that a document links to and that are not in the index, each once.
+    fn lost_links(&self, at: usize) -> Vec<&str> {
+        let mut lost: Vec<&str> = Vec::new();
+        for (link, resolved) in self.map.outgoing(at) {
+            let name = match resolved {
+                Resolved::Missing { path } => path.as_deref().unwrap_or(&link.target),
+                Resolved::Note(_) | Resolved::Outside => continue,
+            };
+            if !lost.contains(&name) {
+                lost.push(name);
+            }
+        }
+        lost
     }
 
     /// Returns the address by which a document is opened: its path, with its collection if another has the same path.
@@ -143,8 +165,19 @@ impl LinkAccess {
             let of_collection = || address.strip_prefix(&row.collection)?.strip_prefix('/');
             row.path == address || of_collection() == Some(&row.path)
         };
+        self.only(is_at)
+    }
+
+    /// Finds the only document that a link may mean by its written path, as in `../pumps/oil.md`.
+    fn meant_by(&self, link: &str) -> Option<&DocumentRow> {
+        let path = link.trim_start_matches("../").trim_start_matches("./");
+        let end = format!("/{path}");
+        self.only(|row| row.path == path || row.path.ends_with(&end))
+    }
+
+    fn only(&self, is_meant: impl Fn(&DocumentRow) -> bool) -> Option<&DocumentRow> {
         let rows = self.map.notes().iter().map(|note| &note.row);
-        let mut found = rows.filter(|row| is_at(row) && self.open.contains(&row.id));
+        let mut found = rows.filter(|row| is_meant(row) && self.open.contains(&row.id));
         found.next().filter(|_| found.next().is_none())
     }
 }
@@ -173,7 +206,10 @@ impl KbSource {
             let (path, line) = id.rsplit_once(':')?;
             Some((links.at(path)?, line.parse::<u32>().ok()?))
         };
-        let Some((row, line)) = links.at(id).map(|row| (row, 1)).or_else(with_line) else { return Ok(None) };
+        let meant = || links.meant_by(id).map(|row| (row, 1));
+        let Some((row, line)) = links.at(id).map(|row| (row, 1)).or_else(with_line).or_else(meant) else {
+            return Ok(None);
+        };
         let rows = index.document_chunks(&row.id).await?;
         // A line before the first chunk, such as one of the front matter, opens that chunk.
         let at = rows.iter().rposition(|chunk| chunk.line_start <= line).unwrap_or(0);
@@ -454,7 +490,8 @@ mod tests {
         assert_eq!(
             below(&garden),
             "Sections by line, opened as `garden.md:LINE`: 1 Garden; 5 Beds\n\
-             Links of this page: `sub/water.md` (Water); `secret.md` (secret)"
+             Links of this page: `sub/water.md` (Water); `secret.md` (secret)\n\
+             Links of this page to notes that are not here: `Nothing`"
         );
         let water = source.open("sub/water.md").await.unwrap();
         assert_eq!(water.text.trim_end(), WATER.trim_end());
@@ -465,7 +502,10 @@ mod tests {
         let pump = source.open("sub/water.md:6").await.unwrap();
         assert!(pump.text.contains("The pump is a Kestrel."), "{}", pump.text);
         assert_eq!(pump.place.for_people().split(':').next(), Some("sub/water.md"));
-        for unknown in ["nothing.md", "sub/water.md:x", "../a/garden.md", "", ":1", "0000000000000000"] {
+        for written in ["water.md", "../sub/water.md", "./water.md"] {
+            assert_eq!(source.open(written).await.unwrap().text, water.text, "a link is opened as it is written");
+        }
+        for unknown in ["nothing.md", "sub/water.md:x", "../x/garden.md", "", ":1", "0000000000000000"] {
             let error = source.open(unknown).await.unwrap_err();
             assert_eq!(error, SourceError::NoSuchPassage { id: unknown.to_owned() });
         }
