@@ -223,7 +223,7 @@ fn link_of_a_page_is_shown_and_opened_and_no_address_that_stood_nowhere() {
     let pages: Vec<_> = server.worked_on().into_iter().filter(|(kind, _)| *kind == Kind::Page).collect();
     assert_eq!(pages.iter().filter(|(_, request)| request.path == LINKED).count(), 1);
     assert!(pages.iter().all(|(_, request)| !request.path.contains("leak") && !request.path.contains("secret")));
-    assert!(server.received().contains("/notes/secret`: name one you were shown"), "the worker was told");
+    assert!(server.received().contains("/notes/secret` was not shown as a link"), "the worker was told");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     assert!(egress.contains(&format!("address: {}{LINKED} (sent", server.origin())), "{egress}");
     let before = server.count();
