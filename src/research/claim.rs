@@ -109,7 +109,7 @@ fn as_sentence(piece: &str) -> String {
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
-/// Returns the stems of a question or a remark without the words that only speak of findings, and its figures.
+/// Returns the stems of a question or a remark, without words that only speak of the findings.
 pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
     let is_frame = |stem: &String| {
         FINDINGS.contains(&stem.as_str())

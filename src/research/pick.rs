@@ -753,11 +753,11 @@ fn keep_one_of_each_section(candidates: &mut Vec<UnitCandidate<'_>>) {
     candidates.retain(|candidate| sections.insert((candidate.rank, candidate.unit.section)));
 }
 
-/// Keeps the units of an overview: those that name its subject, or whose headings do, as far as they fit on two screens,
-/// in the order of the documents found.
+/// Keeps the units of an overview, best first: those that name its subject, or whose headings do, as far as they fit on
+/// two screens.
 fn overview(candidates: Vec<UnitCandidate<'_>>) -> Vec<UnitCandidate<'_>> {
-    let names = |candidate: &&UnitCandidate<'_>| candidate.features.says() > 0.0;
-    let has_name = candidates.iter().any(|candidate| names(&candidate));
+    let names = |candidate: &UnitCandidate<'_>| candidate.features.says() > 0.0;
+    let has_name = candidates.iter().any(names);
     let least = candidates.first().map_or(0.0, |best| best.features.score() - OVERVIEW_MARGIN);
     let mut kept: Vec<UnitCandidate<'_>> = Vec::new();
     let mut lines = 0;
@@ -768,12 +768,11 @@ fn overview(candidates: Vec<UnitCandidate<'_>>) -> Vec<UnitCandidate<'_>> {
         if candidate.features.score() < least || kept.len() == OVERVIEW_TEXTS {
             break;
         }
-        if fits && (!has_name || names(&&candidate)) && !kept.iter().any(is_same) {
+        if fits && (!has_name || names(&candidate)) && !kept.iter().any(is_same) {
             lines += own;
             kept.push(candidate);
         }
     }
-    kept.sort_by_key(|candidate| (candidate.rank, candidate.unit.range.start));
     kept
 }
 
@@ -998,14 +997,15 @@ fn deciding(
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |sentence: &Sentence| sought.value_in(sentence, splitter);
     // A row says nothing of what another row is about.
+    let has_rows = candidate.unit.kind == UnitKind::Table && !sought.code_words.is_empty();
     let is_row_of = |sentence: &Sentence| {
         let (text, words) = (sentence.plain.to_lowercase(), splitter.stems(&sentence.plain));
-        candidate.unit.kind == UnitKind::Table && sought.code_words.iter().any(|word| word.is_in(&text, &words))
+        sought.code_words.iter().any(|word| word.is_in(&text, &words))
     };
     let scored =
         // Part 0 of the matches is the headings.
         (1..).zip(&candidate.unit.sentences).filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)));
-    let scored = scored.map(|own| ((is_said(own.1), is_row_of(own.1), value(own.1), score(own)), own.1));
+    let scored = scored.map(|own| ((is_said(own.1), has_rows && is_row_of(own.1), value(own.1), score(own)), own.1));
     // Of equals the first.
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or_else(

@@ -220,9 +220,7 @@ impl<'a> Writer<'a> {
         if findings <= SHORT_FINDINGS || self.material.brief.mode == Mode::Quick {
             return self.whole(Vec::new()).await;
         }
-        // Before the outline, the nodes stand for the sections.
-        let nodes: Vec<_> = self.found().into_iter().map(|(node, _)| vec![node]).collect();
-        if !self.can_pay("outline", &nodes, true) {
+        if !self.can_pay(None) {
             return self.whole(Vec::new()).await;
         }
         match self.at_length().await {
@@ -232,21 +230,29 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns whether the rest of the budget is likely to pay for sections from these nodes and a summary, and for the
-    /// outline that is still to be made. `first` names the first of these calls.
-    fn can_pay(&self, first: &str, sections: &[Vec<&Node>], has_outline_due: bool) -> bool {
-        let size = |node: &&Node| {
-            let branch = self.material.branches.get(&node.id)?;
-            let quotes = branch.evidence.iter().map(|quote| quote.quote.as_str()).collect::<Vec<_>>().join("\n");
-            Some(self.count(&format!("{}\n{quotes}", node_text(node, branch))))
+    /// Returns whether the rest of the budget is likely to pay for the sections of an outline and the summary; without
+    /// one, for the outline and a section on each node as well.
+    fn can_pay(&self, outline: Option<&[(String, Vec<&Node>)]>) -> bool {
+        let sizes: BTreeMap<_, u64> = self
+            .found()
+            .into_iter()
+            .map(|(node, branch)| {
+                let quotes = branch.evidence.iter().map(|quote| quote.quote.as_str()).collect::<Vec<_>>().join("\n");
+                (&node.id, self.count(&format!("{}\n{quotes}", node_text(node, branch))))
+            })
+            .collect();
+        let all: u64 = sizes.values().sum();
+        let of = |nodes: &[&Node]| nodes.iter().filter_map(|node| sizes.get(&node.id)).sum::<u64>();
+        let (first, mut prompts): (_, Vec<u64>) = match outline {
+            Some(outline) => ("section/1", outline.iter().map(|(_, nodes)| SECTION_RULES + of(nodes)).collect()),
+            // The outline is estimated: it sees summaries.
+            None => {
+                let sections = sizes.values().map(|size| SECTION_RULES + size);
+                ("outline", sections.chain([SECTION_RULES + all / 4]).collect())
+            }
         };
-        let mut prompts: Vec<u64> =
-            sections.iter().map(|nodes| SECTION_RULES + nodes.iter().filter_map(size).sum::<u64>()).collect();
-        let all: u64 = self.found().iter().filter_map(|(node, _)| size(node)).sum();
-        // Estimated: the summary sees the sections and their quotes instead of the findings.
+        // Estimated as well: the summary sees the sections and their quotes instead of the findings.
         prompts.push(SECTION_RULES + all);
-        // The outline sees summaries.
-        prompts.extend(has_outline_due.then_some(SECTION_RULES + all / 4));
         self.caller.can_pay(&self.key.then(first), Role::Writer, &prompts)
     }
 
@@ -255,8 +261,7 @@ impl<'a> Writer<'a> {
     async fn at_length(&self) -> Result<Draft, CallError> {
         let outline = self.outline().await?;
         // An outline may give the same nodes to several sections.
-        let nodes: Vec<_> = outline.iter().map(|(_, nodes)| nodes.clone()).collect();
-        if !self.can_pay("section/1", &nodes, false) {
+        if !self.can_pay(Some(&outline)) {
             return self.whole(Vec::new()).await;
         }
         let titles: Vec<_> = outline.iter().map(|(title, _)| title.as_str()).collect();
@@ -310,15 +315,14 @@ impl<'a> Writer<'a> {
         let first = |section: &Section| pieces(&section.text).into_iter().find(is_cited).map(without_bullet);
         let sentences: Vec<_> = sections.iter().filter_map(first).collect();
         let number = sections.len();
-        let found = self.found();
-        #[expect(clippy::cast_precision_loss, reason = "there are a handful of nodes")]
-        let mean = found.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / found.len().max(1) as f32;
+        let WriterInput { brief, tree, branches, .. } = self.material;
+        let by_rules = draft_by_rules(brief, tree, branches);
         let said = SummaryDraft {
             answer: sentences.join(" "),
             contradictions: Vec::new(),
-            open_questions: self.left_open(),
+            open_questions: by_rules.open_questions,
             limitations: Vec::new(),
-            confidence: mean,
+            confidence: by_rules.confidence,
         };
         let draft = self.held_to_evidence(&said, &[], sections);
         let mut draft = Draft { findings: self.cited_findings(&draft), ..draft };

@@ -111,10 +111,10 @@ impl LinkAccess {
         let LinkedNote { row, structure } = &self.map.notes()[at];
         let sections: Vec<_> = structure.headings.iter().filter(|heading| heading.level <= OUTLINE_LEVELS).collect();
         let shown = |heading: &&Heading| format!("{} {}", heading.line, cut(&heading.text, MAX_NAME_CHARACTERS));
-        let mut below = String::new();
+        let mut lines = Vec::new();
         if sections.len() > 1 {
             let listed = listed(sections.iter().map(shown), sections.len(), MAX_SECTIONS);
-            below = format!("\n\nSections by line, opened as `{}:LINE`: {listed}", self.address(row));
+            lines.push(format!("Sections by line, opened as `{}:LINE`: {listed}", self.address(row)));
         }
         for (what, notes) in [("Links of this page", self.map.linked(at)), ("Linked from", self.map.linking(at))] {
             let notes: Vec<_> = notes.into_iter().filter(|note| self.open.contains(&note.row.id)).collect();
@@ -122,18 +122,16 @@ impl LinkAccess {
                 format!("`{}` ({})", self.address(&note.row), cut(&note.row.title, MAX_NAME_CHARACTERS))
             };
             if !notes.is_empty() {
-                let listed = listed(notes.iter().map(shown), notes.len(), MAX_LINKED);
-                below = format!("{below}{}{what}: {listed}", if below.is_empty() { "\n\n" } else { "\n" });
+                lines.push(format!("{what}: {}", listed(notes.iter().map(shown), notes.len(), MAX_LINKED)));
             }
         }
         let lost = self.lost_links(at);
         if !lost.is_empty() {
             let shown = lost.iter().map(|path| format!("`{}`", cut(path, MAX_NAME_CHARACTERS)));
             let listed = listed(shown, lost.len(), MAX_LINKED);
-            let space = if below.is_empty() { "\n\n" } else { "\n" };
-            below = format!("{below}{space}Links of this page to notes that are not here: {listed}");
+            lines.push(format!("Links of this page to notes that are not here: {listed}"));
         }
-        below
+        if lines.is_empty() { String::new() } else { format!("\n\n{}", lines.join("\n")) }
     }
 
     /// Returns the notes that a document links to and that are not in the index, each once.
@@ -505,7 +503,7 @@ mod tests {
         for written in ["water.md", "../sub/water.md", "./water.md"] {
             assert_eq!(source.open(written).await.unwrap().text, water.text, "a link is opened as it is written");
         }
-        for unknown in ["nothing.md", "sub/water.md:x", "../x/garden.md", "", ":1", "0000000000000000"] {
+        for unknown in ["nothing.md", "sub/water.md:x", "../a/garden.md", "", ":1", "0000000000000000"] {
             let error = source.open(unknown).await.unwrap_err();
             assert_eq!(error, SourceError::NoSuchPassage { id: unknown.to_owned() });
         }

@@ -174,8 +174,8 @@ const ORDERS: [&str; 18] = [
 const OVERVIEW_NAMES: &str = "report|overview|summary|introduction|article|essay|briefing";
 const OVERVIEW_LINKS: [&str; 7] = ["about", "about:", "on", "on:", "of", "of:", "to"];
 
-/// Most words between an order and the name of an overview, and words that none of them may be: "write a note to whom the
-/// report on …".
+/// Most words between an order and the name of an overview, and words that may not be among them: "Write a letter to the
+/// author of the report on pumps" asks for a letter.
 const ADJECTIVES: usize = 6;
 const NO_ADJECTIVES: &str = "the|to|for|who|whom|whose|what|which|when|where|why|how|that|of|on|in|my|our|your|their";
 
