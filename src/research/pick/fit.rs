@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::features::Features;
 use super::*;
 use crate::base::id::ContentHash;
 use crate::kb::embed::{EmbedderOptions, load};
@@ -124,7 +125,7 @@ async fn measure() {
             let readings = readings(&searcher.search(&text, &options()).await.unwrap().hits, folder);
             let question: Question = text.parse().unwrap();
             let sought = Sought::of(&text, searcher.splitter());
-            let (mut candidates, _) = candidates(&readings, &text, &[], &sought, searcher.splitter());
+            let (mut candidates, _) = candidates(&readings, &[], &sought);
             add_meaning(&mut candidates, &question, embedder.as_ref()).unwrap();
             let answers = |candidate: &UnitCandidate<'_>| match () {
                 () if has_any(candidate, &gold) => Answers::Wholly,

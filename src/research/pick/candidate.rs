@@ -1,0 +1,374 @@
+//! The units of the documents found, with their features, best first.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use super::asked::overview_of;
+use super::code_word::CodeWord;
+use super::features::{Features, Weights, share};
+use super::sought::Sought;
+use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
+use crate::base::word::WordSplitter;
+use crate::kb::embed::{EmbedError, Embedder, Matches};
+use crate::research::question::Question;
+use crate::research::sentence::Sentence;
+use crate::research::unit::{Unit, UnitKind, ends_open, units, units_of_page};
+use crate::source::{DocumentName, Passage, Place};
+
+/// Score of a unit beside a hit, relative to that of the hit.
+pub(super) const NEIGHBOUR: f32 = 0.85;
+
+/// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one
+/// node.
+pub(super) const MAX_COMPARED: usize = 16;
+
+/// Sentences of one unit that are compared by their tokens.
+pub(super) const MAX_SENTENCES: usize = 48;
+
+/// Longest unit with the one it refers to, in bytes.
+pub(super) const MAX_EXTENDED: usize = 1_500;
+
+/// Openings of a paragraph that is not understood without the one before it.
+pub(super) const REFERRING: [&str; 23] = [
+    "So, ",
+    "So ",
+    "This ",
+    "That ",
+    "These ",
+    "Those ",
+    "It ",
+    "They ",
+    "However",
+    "But ",
+    "Also",
+    "Then ",
+    "Therefore",
+    "Instead",
+    "For example",
+    "In this case",
+    "As a result",
+    "Here ",
+    "And ",
+    "Otherwise",
+    "Notice ",
+    "On the other hand",
+    "Once ",
+];
+
+/// Openings of a lead-in that is not understood without the unit before it: "For example:" above a block of code. "These
+/// are:" refers to what follows.
+pub(super) const REFERRING_LEAD_INS: [&str; 5] =
+    ["For example", "For instance", "In this case", "Instead", "Otherwise"];
+
+/// A unit with its features.
+pub(super) struct UnitCandidate<'a> {
+    pub(super) reading: &'a DocumentHits,
+    pub(super) rank: usize,
+    pub(super) unit: Unit,
+    /// Score of the hit it stands in or beside, relative to the best hit.
+    hit: f32,
+    pub(super) words: HashSet<String>,
+    /// Words of the question in its headings.
+    pub(super) about: HashSet<String>,
+    /// How well the words of the question match its headings, which are the first part, and its sentences.
+    pub(super) matches: Option<Matches>,
+    pub(super) features: Features,
+}
+
+impl UnitCandidate<'_> {
+    pub(super) fn text(&self) -> &str {
+        &self.reading.document.text[self.unit.range.clone()]
+    }
+
+    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is about what
+    /// the title names as much as the paragraph right below the title.
+    pub(super) fn headings(&self) -> String {
+        let title = self.reading.document.place.title();
+        let mut names = vec![title];
+        let own = self.unit.headings.iter().map(String::as_str);
+        names.extend(own.filter(|heading| *heading != title));
+        names.join(". ")
+    }
+
+    /// Returns whether another unit stands right before or after this one. One that is shown in part does not count.
+    pub(super) fn touches(&self, other: &Self) -> bool {
+        let is_short = |own: &Self| own.unit.pieces.len() <= MAX_PIECES && lines_in(own.text()) <= MAX_LINES;
+        let (a, b) = (&self.unit.range, &other.unit.range);
+        let between = if a.start < b.start { a.end..b.start } else { b.end..a.start };
+        let is_blank = |text: &str| text.trim().is_empty();
+        std::ptr::eq(self.reading, other.reading)
+            && self.unit.section == other.unit.section
+            && is_short(self)
+            && is_short(other)
+            && self.reading.document.text.get(between).is_some_and(is_blank)
+    }
+
+    /// Sets the headings of a place in this unit. A document that was read whole has those of the first passage found
+    /// in it.
+    pub(super) fn name_headings(&self, place: &mut Place) {
+        if let (Place::Kb { line_start: 1, .. }, Place::Kb { heading_path, .. }) = (&self.reading.document.place, place)
+        {
+            heading_path.clone_from(&self.unit.headings);
+        }
+    }
+}
+
+pub(super) fn candidates<'a>(
+    readings: &'a [DocumentHits],
+    names: &[DocumentName],
+    sought: &Sought<'_>,
+) -> (Vec<UnitCandidate<'a>>, Weights) {
+    let Sought { asked, question, splitter, .. } = *sought;
+    let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
+    stems.extend(symbols(question));
+    let mut candidates = Vec::new();
+    // Never zero, since scores are divided by it.
+    let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
+    for (rank, reading) in readings.iter().enumerate() {
+        let text = &reading.document.text;
+        let found = units_in(&reading.document);
+        let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
+        for unit in with_what_they_refer_to(text, found) {
+            let Some(of_section) = sections.get(&unit.section) else { continue };
+            let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
+            let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
+            let words = words_in(&text[unit.range.clone()], &stems, splitter);
+            candidates.push(UnitCandidate {
+                reading,
+                rank,
+                unit,
+                hit,
+                words,
+                about: HashSet::new(),
+                matches: None,
+                features: Features::default(),
+            });
+        }
+    }
+    let weights = rarity(&candidates, &stems);
+    let mut sections: HashMap<(usize, usize), HashSet<String>> = HashMap::new();
+    for candidate in &mut candidates {
+        candidate.about = splitter.stems(&candidate.headings());
+        candidate.about.retain(|stem| weights.contains_key(stem));
+        let section = sections.entry((candidate.rank, candidate.unit.section)).or_default();
+        section.extend(candidate.words.union(&candidate.about).cloned());
+    }
+    let section_share = |words: HashSet<String>| share(&weights, &words, &HashSet::new());
+    let sections: HashMap<_, f32> = sections.into_iter().map(|(at, words)| (at, section_share(words))).collect();
+    for candidate in &mut candidates {
+        let words = share(&weights, &candidate.words, &candidate.about);
+        let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+        let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
+        candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
+        candidate.features.named = named(candidate, &weights, splitter);
+        candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
+    }
+    keep_named(&mut candidates, names, splitter);
+    mark_lacking(&mut candidates, &sought.code_words, splitter);
+    sort(&mut candidates);
+    (candidates, weights)
+}
+
+pub(super) fn units_in(document: &Passage) -> Vec<Unit> {
+    match document.place {
+        Place::Kb { .. } => units(&document.text),
+        Place::Web { .. } | Place::Mcp { .. } => units_of_page(&document.text),
+    }
+}
+
+/// Returns the share of the question's words in the heading right above a unit, or in the title if it has none; 0 if
+/// that has other words too, or is a single word, as of a chapter. "Load balancer state" is where its states are
+/// listed, "Pre-built container for X" is not where X is explained.
+pub(super) fn named(candidate: &UnitCandidate<'_>, weights: &Weights, splitter: &WordSplitter) -> f32 {
+    let title = candidate.reading.document.place.title();
+    let heading = splitter.key_stems(candidate.unit.headings.last().map_or(title, String::as_str));
+    let is_asked = heading.len() > 1 && heading.iter().all(|stem| weights.contains_key(stem));
+    if is_asked { share(weights, &heading.into_iter().collect(), &HashSet::new()) } else { 0.0 }
+}
+
+/// Returns a text in lower case without the backslashes of Markdown.
+pub(super) fn unescaped(text: &str) -> String {
+    text.replace('\\', "").to_lowercase()
+}
+
+/// Drops the units that mention no document named in the question, if others do. They are about something else, however
+/// well their other words match.
+pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[DocumentName], splitter: &WordSplitter) {
+    let words: Vec<_> = names.iter().map(|name| CodeWord::of_name(&name.word, splitter)).collect();
+    let mentions = |candidate: &UnitCandidate<'_>| {
+        names.iter().any(|name| is_of(&candidate.reading.document.place, name))
+            || has(candidate, &words, splitter).contains(&true)
+    };
+    if candidates.iter().any(mentions) {
+        candidates.retain(mentions);
+    }
+}
+
+/// Returns which code words a unit has, in its text, its headings or its path.
+pub(super) fn has(candidate: &UnitCandidate<'_>, code_words: &[CodeWord], splitter: &WordSplitter) -> Vec<bool> {
+    let around = format!("{} {}", candidate.headings(), candidate.reading.document.place.for_people());
+    let text = unescaped(&format!("{around} {}", candidate.text()));
+    let mut words = splitter.stems(&around);
+    words.extend(candidate.words.iter().cloned());
+    code_words.iter().map(|word| word.is_in(&text, &words)).collect()
+}
+
+/// Sets which share of the code words of the question each unit lacks, of those that some unit has.
+#[expect(clippy::cast_precision_loss, reason = "a question has few words")]
+pub(super) fn mark_lacking(candidates: &mut [UnitCandidate<'_>], code_words: &[CodeWord], splitter: &WordSplitter) {
+    if code_words.is_empty() {
+        return;
+    }
+    let found: Vec<_> = candidates.iter().map(|candidate| has(candidate, code_words, splitter)).collect();
+    let is_known = |at: usize| found.iter().any(|has| has[at]);
+    let known: Vec<_> = (0..code_words.len()).filter(|at| is_known(*at)).collect();
+    for (candidate, has) in candidates.iter_mut().zip(&found) {
+        let missing = known.iter().filter(|at| !has[**at]).count();
+        candidate.features.lacks = missing as f32 / known.len().max(1) as f32;
+    }
+}
+
+/// Returns the operators and other symbols of a question, such as `..=`.
+pub(super) fn symbols(question: &str) -> Vec<String> {
+    let is_sign = |word: &&str| {
+        // A dash or an ellipsis is punctuation of the sentence.
+        word.len() > 1
+            && word.chars().all(|letter| letter.is_ascii_punctuation())
+            && !word.trim_matches(['-', '.']).is_empty()
+    };
+    let words = question.split_whitespace().map(|word| word.trim_matches(['`', '"', '\'', ',', '?', ';', '(', ')']));
+    words.filter(is_sign).map(str::to_owned).collect()
+}
+
+/// Returns the stems of a text, and those of the words that are symbols and stand in it.
+pub(super) fn words_in<'a>(
+    text: &str,
+    words: impl IntoIterator<Item = &'a String>,
+    splitter: &WordSplitter,
+) -> HashSet<String> {
+    let joins = |letter: Option<char>| letter.is_some_and(|letter| "=<>!&|+-*/%^~.:?@#$".contains(letter));
+    let is_whole = |at: usize, sign: &str| {
+        // The `..` of `..=` is another operator.
+        !joins(text[..at].chars().next_back()) && !joins(text[at + sign.len()..].chars().next())
+    };
+    let is_found = |word: &&String| {
+        !word.contains(char::is_alphanumeric) && text.match_indices(word.as_str()).any(|(at, sign)| is_whole(at, sign))
+    };
+    let mut found = splitter.stems(text);
+    found.extend(words.into_iter().filter(is_found).cloned());
+    found
+}
+
+/// Extends units that refer to the one before them ("So, what is the difference?") to that unit, and the
+/// paragraph after code that is included from another file: such code is no unit, and the paragraph that introduces it
+/// would lead nowhere.
+pub(super) fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
+    let mut extended: Vec<Unit> = Vec::with_capacity(units.len());
+    for mut unit in units {
+        let before = extended.last().filter(|before| before.section == unit.section);
+        let own = &text[unit.range.clone()];
+        let is_open = |before: &Unit| {
+            let between = text.get(before.range.end..unit.range.start).unwrap_or_default();
+            ends_open(&text[before.range.clone()]) && !between.trim().is_empty()
+        };
+        let is_paragraph = unit.kind == UnitKind::Paragraph;
+        let openings = if is_paragraph { &REFERRING[..] } else { &REFERRING_LEAD_INS[..] };
+        let refers =
+            is_paragraph && before.is_some_and(is_open) || openings.iter().any(|opening| own.starts_with(opening));
+        if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
+            unit.range.start = before.range.start;
+            unit.heading = before.heading;
+            unit.sentences = before.sentences.iter().cloned().chain(std::mem::take(&mut unit.sentences)).collect();
+        }
+        extended.push(unit);
+    }
+    extended
+}
+
+/// Returns the sections with hits, with the best score in each.
+pub(super) fn sections_hit(units: &[Unit], hits: &[(Range<usize>, f32)]) -> HashMap<usize, f32> {
+    let mut sections = HashMap::new();
+    for (range, score) in hits {
+        for unit in units.iter().filter(|unit| overlap(range, &unit.range)) {
+            let best = sections.entry(unit.section).or_insert(*score);
+            *best = best.max(*score);
+        }
+    }
+    sections
+}
+
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// Returns the weight of each stem: inverse document frequency over the units.
+#[expect(clippy::cast_precision_loss, reason = "counts of units are small")]
+pub(super) fn rarity(candidates: &[UnitCandidate<'_>], stems: &[String]) -> Weights {
+    let weight = |stem: &String| {
+        let having = candidates.iter().filter(|candidate| candidate.words.contains(stem)).count();
+        // One is added, so that a word that all units have still counts.
+        (1.0 + (candidates.len() as f32 + 0.5) / (having as f32 + 0.5)).ln()
+    };
+    stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()
+}
+
+pub(super) fn sort(candidates: &mut [UnitCandidate<'_>]) {
+    let place = |candidate: &UnitCandidate<'_>| (candidate.rank, candidate.unit.range.start);
+    let score = |candidate: &UnitCandidate<'_>| candidate.features.score();
+    candidates.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| place(a).cmp(&place(b))));
+}
+
+/// Adds how well the question matches the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
+/// dropped.
+pub(super) fn add_meaning(
+    candidates: &mut Vec<UnitCandidate<'_>>,
+    question: &Question,
+    embedder: &dyn Embedder,
+) -> Result<(), EmbedError> {
+    candidates.truncate(MAX_COMPARED);
+    let words: Vec<_> = question.as_str().split_whitespace().collect();
+    let headings: Vec<_> = candidates.iter().map(UnitCandidate::headings).collect();
+    let texts: Vec<_> = headings.iter().zip(&*candidates).map(|(headings, own)| parts(headings, own)).collect();
+    let found = embedder.compare(&words, &texts)?;
+    for (candidate, matches) in candidates.iter_mut().zip(found) {
+        candidate.features.add_meaning(&matches);
+        candidate.matches = Some(matches);
+    }
+    sort(candidates);
+    Ok(())
+}
+
+/// Returns the headings of a unit as one part, and its sentences; the whole unit if it has none.
+pub(super) fn parts<'a>(headings: &'a str, candidate: &'a UnitCandidate<'_>) -> Vec<&'a str> {
+    let whole = candidate.text();
+    let sentences = compared(&candidate.unit).iter().map(|sentence| sentence.plain.as_str());
+    let is_empty = candidate.unit.sentences.is_empty();
+    std::iter::once(headings).chain(sentences).chain(is_empty.then_some(whole)).collect()
+}
+
+/// Returns the sentences of a unit to compare token by token.
+pub(super) fn compared(unit: &Unit) -> &[Sentence] {
+    &unit.sentences[..unit.sentences.len().min(MAX_SENTENCES)]
+}
+
+/// Estimates the lines of a unit on a screen, with a paragraph of at most this many.
+pub(super) fn lines_of(candidate: &UnitCandidate<'_>, paragraph: usize) -> usize {
+    let text = candidate.text();
+    match candidate.unit.kind {
+        UnitKind::Paragraph => (text.len() / 90 + 1).min(paragraph) + 1,
+        UnitKind::Callout => text.len() / 90 + 2,
+        UnitKind::List { .. } => lines_in(text).min(MAX_LINES) + 2,
+        UnitKind::Table => candidate.unit.pieces.len().min(MAX_PIECES) + 3,
+        UnitKind::Code => text.lines().count() + 1,
+    }
+}
+
+/// Estimates the lines of a text on a screen.
+pub(super) fn lines_in(text: &str) -> usize {
+    text.lines().filter(|line| !line.trim().is_empty()).map(rows).sum()
+}
+
+/// Estimates the rows of a line on a screen.
+pub(super) fn rows(line: &str) -> usize {
+    line.len() / 90 + 1
+}

@@ -1,0 +1,234 @@
+//! Sets how far a chosen unit reaches: cut to its answer, or widened to what it is read with.
+
+use std::ops::Range;
+
+use super::asked::names_remedy;
+use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, rows, units_in};
+use super::features::Weights;
+use super::sought::Sought;
+use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
+use crate::research::unit::{Unit, UnitKind, ends_open};
+
+/// Lines of a section that is shown whole where its steps are asked for.
+pub(super) const SHORT_SECTION: usize = 12;
+
+/// Lines of a procedure, which is read as a whole.
+pub(super) const MAX_STEP_LINES: usize = 32;
+
+/// Lines up to which the best unit is read on below its heading, and after one about a failure: messages are long, and
+/// what to do about them comes last. With 16 lines 105 of 130 questions on five folders get all of their answer, in a
+/// twentieth more words; 99 do without.
+pub(super) const READ_ON_TO: usize = 16;
+
+pub(super) const READ_ON_AFTER_FAILURE_TO: usize = 38;
+
+/// Openings of a later step of a procedure.
+pub(super) const CONTINUING: [&str; 16] = [
+    "Then",
+    "Next",
+    "Now ",
+    "Once ",
+    "After",
+    "Finally",
+    "Lastly",
+    "In another ",
+    "By adding ",
+    "By passing ",
+    "When done",
+    "When you are done",
+    "You can then ",
+    "You can also ",
+    "To undo ",
+    "Also",
+];
+
+/// Cuts a paragraph of more than `long` lines to at most `most`: the sentences around the one that answers, or its first.
+pub(super) fn shorten(candidate: &mut UnitCandidate<'_>, long: usize, most: usize, answer: Option<&str>) {
+    let Unit { kind: UnitKind::Paragraph, sentences, range, .. } = &candidate.unit else { return };
+    let text = &candidate.reading.document.text;
+    if lines_in(&text[range.clone()]) <= long || sentences.len() < 2 {
+        return;
+    }
+    let at = answer.and_then(|answer| sentences.iter().position(|own| own.plain == answer)).unwrap_or(0);
+    let (mut first, mut last) = (at, at);
+    let fits =
+        |first: usize, last: usize| lines_in(&text[sentences[first].range.start..sentences[last].range.end]) <= most;
+    loop {
+        let (after, before) = (last + 1, first.checked_sub(1));
+        let goes_on = after < sentences.len() && fits(first, after);
+        last += usize::from(goes_on);
+        let before = before.filter(|before| fits(*before, last));
+        first = before.unwrap_or(first);
+        if !goes_on && before.is_none() {
+            break;
+        }
+    }
+    let kept = sentences[first..=last].to_vec();
+    candidate.unit.range = kept[0].range.start..kept[kept.len() - 1].range.end;
+    candidate.unit.sentences = kept;
+    // What stands between the heading and the sentences is left out.
+    candidate.unit.heading = candidate.unit.heading.filter(|_| first == 0);
+}
+
+/// Joins units that follow each other in a document, which are read as one text. The sentence of the better one stays.
+pub(super) fn join(kept: &mut Vec<Kept<'_>>) {
+    let mut at = 0;
+    while at < kept.len() {
+        let touches = |next: &usize| kept[at].candidate.touches(&kept[*next].candidate);
+        let Some(next) = (at + 1..kept.len()).find(touches) else {
+            at += 1;
+            continue;
+        };
+        let joined = kept.remove(next).candidate.unit;
+        let unit = &mut kept[at].candidate.unit;
+        if joined.range.start < unit.range.start {
+            unit.heading = joined.heading;
+        } else {
+            // Those at the end, which may be cut off.
+            unit.sentences = joined.sentences;
+        }
+        unit.range = unit.range.start.min(joined.range.start)..unit.range.end.max(joined.range.end);
+        unit.pieces.clear();
+    }
+}
+
+/// Cuts off the last sentence of a text if it only leads to what is not shown: "You will get an error like this:"
+pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
+    let leads_on = candidate.unit.kind == UnitKind::Paragraph && ends_open(candidate.text());
+    let Unit { sentences, range, .. } = &mut candidate.unit;
+    if let [.., said, last] = &sentences[..]
+        && leads_on
+        && last.range.end >= range.end
+    {
+        range.end = said.range.end;
+    }
+}
+
+/// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks:
+/// "Not at this time." answers the question above it. "Yes" and "no" always answer that one and not the reader's.
+pub(super) fn name_subject(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) {
+    let opening = candidate.text().split(|letter: char| !letter.is_alphanumeric()).next();
+    let says_yes = matches!(opening, Some("Yes" | "No"));
+    let is_bare = match candidate.unit.kind {
+        UnitKind::Paragraph => lines_in(candidate.text()) < 2,
+        UnitKind::List { .. } => candidate.text().starts_with(['-', '*', '+', '1']),
+        UnitKind::Table => candidate.text().starts_with('|'),
+        UnitKind::Code => candidate.unit.sentences.is_empty(),
+        UnitKind::Callout => false,
+    };
+    let heading = candidate.unit.headings.last().map(|heading| sought.splitter.stems(heading)).unwrap_or_default();
+    let adds = heading.iter().any(|stem| weights.contains_key(stem) && !candidate.words.contains(stem));
+    if let Some(start) = candidate.unit.heading.filter(|_| says_yes || is_bare && adds) {
+        candidate.unit.range.start = start;
+    }
+}
+
+/// Widens units to the procedure they are part of, and drops those that are then shown already. `units` are those of
+/// the sections found, each with the rank of its document.
+pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)]) {
+    let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
+    let (mut lines, mut is_whole) = (0, false);
+    kept.retain_mut(|Kept { candidate, .. }| {
+        let section =
+            units.iter().filter(|(rank, unit)| *rank == candidate.rank && unit.section == candidate.unit.section);
+        let section: Vec<_> = section.map(|(_, unit)| unit).collect();
+        let text = &candidate.reading.document.text;
+        let is_shown =
+            |(rank, range): &(usize, Range<usize>)| *rank == candidate.rank && overlap(range, &candidate.unit.range);
+        // The procedure that was found best is the answer.
+        if is_whole || shown.iter().any(is_shown) {
+            return false;
+        }
+        let wide = procedure(candidate, section);
+        let own = lines_in(&text[wide.clone()]);
+        if wide != candidate.unit.range && (shown.is_empty() || lines + own <= MAX_LINES) {
+            candidate.unit.pieces.clear();
+            candidate.unit.range = wide;
+            is_whole = shown.is_empty();
+        }
+        lines += lines_in(candidate.text());
+        shown.push((candidate.rank, candidate.unit.range.clone()));
+        true
+    });
+}
+
+/// Widens the best unit to what follows it below its heading, also below the next heading if that names a remedy and one
+/// is asked for, and drops the others if they no longer fit on the screen. Who reports a failure knows the message; what
+/// to do about it stands after it.
+pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
+    // A list that is shown in part would be shown whole.
+    let is_whole = |candidate: &UnitCandidate<'_>| candidate.unit.pieces.len() <= MAX_PIECES;
+    let Some(first) = kept.first_mut().filter(|best| is_whole(&best.candidate)) else { return };
+    let best = &mut first.candidate;
+    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
+    let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
+    let mut last = best.unit.clone();
+    for next in units_in(&best.reading.document).into_iter().filter(|unit| unit.range.start >= end) {
+        // Below one more heading, not below a third.
+        let names_remedy = || next.headings.last().is_some_and(|heading| names_remedy(heading));
+        let is_remedy = || to_remedy && last.section == best.unit.section && names_remedy();
+        let mut between = text.get(last.range.end..next.range.start).unwrap_or_default().lines();
+        let is_joined = between.all(|line| line.trim().is_empty() || line.starts_with('#'));
+        // Blank lines count: they are shown.
+        let lines: usize = text[start..next.range.end].lines().map(rows).sum();
+        if !is_joined || lines > most || (next.section != last.section && !is_remedy()) {
+            break;
+        }
+        last = next;
+    }
+    // What only leads to a text that is not shown is left out.
+    if last.range.end == end || (last.kind == UnitKind::Paragraph && ends_open(&text[last.range.clone()])) {
+        return;
+    }
+    first.read_on = last.range.end - end;
+    best.unit.range.end = last.range.end;
+    best.unit.pieces.clear();
+    let (reading, whole) = (best.reading, best.unit.range.clone());
+    let mut lines = 0;
+    kept.retain(|Kept { candidate, .. }| {
+        let is_best = candidate.unit.range == whole;
+        let is_shown = std::ptr::eq(reading, candidate.reading) && overlap(&whole, &candidate.unit.range);
+        let own = if is_best { lines_in(candidate.text()) } else { lines_of(candidate, LONG_PARAGRAPH) };
+        let is_kept = is_best || (!is_shown && lines + own <= MAX_LINES);
+        lines += if is_kept { own } else { 0 };
+        is_kept
+    });
+}
+
+/// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps
+/// before it if it continues them, and those after it. A section may have the same for two cases, so of a unit that
+/// says most of what is asked only what completes it is added.
+pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) -> Range<usize> {
+    section.sort_by_key(|unit| (unit.range.start, unit.range.end));
+    let (own, text) = (&candidate.unit.range, candidate.reading.document.text.as_str());
+    let continues = |at: usize| CONTINUING.iter().any(|opening| text[at..].starts_with(opening));
+    let is_step = |unit: &Unit| matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true });
+    let lines = |range: &Range<usize>| lines_in(&text[range.clone()]);
+    let whole = section.first().map_or(own.start, |unit| unit.range.start.min(own.start))
+        ..section.iter().map(|unit| unit.range.end).fold(own.end, usize::max);
+    let most = if section.iter().filter(|unit| is_step(unit)).count() > 1 { MAX_STEP_LINES } else { SHORT_SECTION };
+    if candidate.features.says() < SAYS_MOST && lines(&whole) <= most {
+        return whole;
+    }
+    let mut range = own.clone();
+    if continues(range.start) {
+        for before in section.iter().rev().filter(|unit| unit.range.start < own.start) {
+            let wider = before.range.start.min(range.start)..range.end;
+            if lines(&wider) > MAX_STEP_LINES {
+                break;
+            }
+            range = wider;
+        }
+    }
+    let mut is_after_step = is_step(&candidate.unit);
+    for after in section.iter().filter(|unit| unit.range.end > own.end) {
+        let is_next = continues(after.range.start) || (is_step(after) && !is_after_step);
+        let wider = range.start..after.range.end;
+        if !is_next || lines(&wider) > MAX_STEP_LINES {
+            break;
+        }
+        is_after_step = is_step(after);
+        range = wider;
+    }
+    range
+}

@@ -1,0 +1,118 @@
+//! What of a unit is shown: the sentence that decides, and the pieces of a long list or table.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::asked::AnswerKind;
+use super::candidate::{UnitCandidate, lines_in, overlap, unescaped, words_in};
+use super::features::{Weights, points, share};
+use super::sought::Sought;
+use super::{MAX_LINES, MAX_PIECES};
+use crate::research::sentence::Sentence;
+use crate::research::unit::{UnitKind, items};
+
+/// Returns the sentence of a unit that answers best, of those in the ranges `shown`, without Markdown.
+///
+/// A list that is asked for answers as a whole: the sentence that leads into it does not prefer one of its items.
+pub(super) fn deciding(
+    candidate: &UnitCandidate<'_>,
+    shown: &[Range<usize>],
+    sought: &Sought<'_>,
+    weights: &Weights,
+) -> String {
+    let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
+    let head = candidate.unit.head();
+    if is_list
+        && sought.asked == AnswerKind::List
+        && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
+    {
+        return lead.plain.clone();
+    }
+    let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
+    // Headings are left out: all sentences of a unit share them.
+    let none = HashSet::new();
+    let score = |(part, sentence): (usize, &Sentence)| {
+        let found = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim(part..=part));
+        share(weights, &sought.splitter.stems(&sentence.plain), &none) + found
+    };
+    let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
+    let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
+    // "There are forty of them" answers "how many", though its neighbours have more words of the question.
+    let value = |sentence: &Sentence| sought.value_in(sentence);
+    // A row says nothing of what another row is about.
+    let has_rows = candidate.unit.kind == UnitKind::Table && !sought.code_words.is_empty();
+    let is_row_of = |sentence: &Sentence| {
+        let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
+        sought.code_words.iter().any(|word| word.is_in(&text, &words))
+    };
+    let scored =
+        // Part 0 of the matches is the headings.
+        (1..).zip(&candidate.unit.sentences).filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)));
+    let scored = scored.map(|own| ((is_said(own.1), has_rows && is_row_of(own.1), value(own.1), score(own)), own.1));
+    // Of equals the first.
+    let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.map_or_else(
+        || candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned(),
+        |(_, sentence)| sentence.plain.clone(),
+    )
+}
+
+/// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear
+/// on the question.
+pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> Vec<Range<usize>> {
+    let asked = sought.asked;
+    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+    let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
+    let is_nested =
+        is_list && !matches!(asked, AnswerKind::List | AnswerKind::Steps) && lines_in(candidate.text()) > MAX_LINES;
+    if unit.pieces.len() <= MAX_PIECES && !is_nested {
+        return vec![unit.range.clone()];
+    }
+    let pieces =
+        if is_nested { items(text, unit) } else { unit.pieces.iter().map(|piece| (None, piece.clone())).collect() };
+    let none = HashSet::new();
+    // Part 0 of the matches is the headings.
+    let meant = |piece: &Range<usize>| {
+        let own = (1..).zip(&unit.sentences).filter(|(_, sentence)| overlap(&sentence.range, piece));
+        let matches = candidate.matches.as_ref().filter(|_| is_nested);
+        matches.map_or(0.0, |matches| own.map(|(part, _)| matches.max_sim(part..=part)).fold(0.0, f32::max))
+    };
+    // What only leads into its own items is shown with them.
+    let leads_on = |piece: &Range<usize>| is_nested && text[piece.clone()].trim_end().ends_with(':');
+    let bears = |piece: &Range<usize>| {
+        if leads_on(piece) {
+            return 0.0;
+        }
+        let own = &text[piece.clone()];
+        let words = words_in(own, weights.keys(), sought.splitter);
+        let unescaped = unescaped(own);
+        // The row of `db.t2.small` and not those of its family.
+        let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, &words));
+        share(weights, &words, &none) + meant(piece) + f32::from(u8::from(named))
+    };
+    let mut best: Vec<_> = pieces.iter().enumerate().map(|(at, (_, piece))| (bears(piece), at)).collect();
+    best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    // `MaxSim` of any two texts has much in common.
+    let part = if is_nested { 0.85 } else { 0.6 };
+    let least = best.first().map_or(0.0, |(score, _)| score * part);
+    let mut kept: Vec<usize> =
+        best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, at)| at).collect();
+    // An item is read below the ones it is nested in.
+    let mut at = 0;
+    while let Some(own) = kept.get(at) {
+        kept.extend(pieces[*own].0);
+        at += 1;
+    }
+    kept.sort_unstable();
+    kept.dedup();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let head = unit.head();
+    ranges.extend((!text[head.clone()].trim().is_empty()).then_some(head));
+    for piece in kept.into_iter().map(|at| &pieces[at].1) {
+        match ranges.last_mut() {
+            Some(last) if text[last.end..piece.start].trim().is_empty() => last.end = piece.end,
+            _ => ranges.push(piece.clone()),
+        }
+    }
+    ranges
+}

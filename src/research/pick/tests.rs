@@ -1,0 +1,301 @@
+use super::*;
+use crate::base::id::ContentHash;
+use crate::source::Label;
+
+fn picked(document: &str, question: &str) -> Vec<Picked> {
+    picked_with(document, question, &[])
+}
+
+fn picked_with(document: &str, question: &str, names: &[DocumentName]) -> Vec<Picked> {
+    let place = Place::Kb {
+        collection: "kb".into(),
+        path: "a.md".into(),
+        title: "Beds".into(),
+        heading_path: Vec::new(),
+        line_start: 1,
+        line_end: 1,
+        content_hash: ContentHash::of(document.as_bytes()),
+        date: None,
+    };
+    let text = document.to_owned();
+    let passage = Passage { id: "c".into(), place, label: Label::Internal, snippet: String::new(), text, score: 1.0 };
+    let reading = DocumentHits { hits: vec![(0..document.len(), 1.0)], document: passage };
+    let question = question.parse().unwrap();
+    pick(&NodeId::numbered(1), &question, names, &[reading], &WordSplitter::default(), None).unwrap()
+}
+
+fn quotes(found: &Picked) -> Vec<&str> {
+    found.quotes.iter().map(|quote| quote.quote.as_str()).collect()
+}
+
+#[test]
+fn long_table_is_cut_to_its_header_and_the_rows_that_bear_on_the_question() {
+    let rows: Vec<_> = (1..40).map(|bed| format!("| bed {bed} | holds plant{bed} |\n")).collect();
+    let table = format!("# Beds\n\n| bed | plants |\n|---|---|\n{}", rows.concat());
+    let found = picked(&table, "Where is plant17?");
+    assert_eq!(quotes(&found[0]), ["| bed | plants |\n|---|---|", "| bed 17 | holds plant17 |"]);
+}
+
+#[test]
+fn row_of_the_code_word_is_shown_without_the_others_of_its_family() {
+    let family = |name: &str| -> String {
+        let row = |size: &str| format!("| db\\.{name}\\.{size} | 1 | memory of {name} {size} |\n");
+        ["micro", "small", "medium", "large", "xlarge"].map(row).concat()
+    };
+    let rows = ["m1", "t2", "t3", "r5"].map(family).concat();
+    let table = format!("# Classes\n\n| class | vCPU | memory |\n|---|---|---|\n{rows}");
+    let found = picked(&table, "How much memory has a db.t2.small instance of this small class?");
+    let row = "| db\\.t2\\.small | 1 | memory of t2 small |";
+    assert_eq!(quotes(&found[0]), ["| class | vCPU | memory |\n|---|---|---|", row]);
+    assert!(found[0].text.contains("t2.small"), "{}", found[0].text);
+}
+
+#[test]
+fn row_of_the_release_that_is_asked_about_decides_though_another_has_the_value() {
+    let table =
+        "# Support\n\n| release | end of support |\n|---|---|\n| Pump 7.7 | |\n| Pump 7.6 | 14 November 2028 |\n";
+    let found = picked(table, "On what date does support of Pump 7.7 end?");
+    assert!(found[0].text.contains("7.7"), "{}", found[0].text);
+}
+
+#[test]
+fn overview_has_the_opening_of_each_section_below_its_heading() {
+    let about = |words: &str| format!("They say that {words} of the mill is old. ").repeat(30);
+    let document = format!(
+        "# Mill\n\n## Stones\n\n{}\n\nAnother word on the mill stones.\n\n## Wheel\n\n{}\n",
+        about("granite from far away"),
+        about("oak with iron nails")
+    );
+    let found = picked(&document, "Give me an overview of the mill.");
+    let quotes: Vec<_> = found.iter().map(|found| quotes(found)[0]).collect();
+    assert!(quotes[0].starts_with("## Stones\n\nThey say that granite"), "{quotes:?}");
+    assert!(quotes[1].starts_with("## Wheel\n\nThey say that oak") && quotes.len() == 2, "{quotes:?}");
+    assert!(quotes.iter().all(|quote| quote.len() < 600), "{quotes:?}");
+}
+
+#[test]
+fn paragraph_longer_than_a_screen_is_cut_to_the_sentences_around_the_answer() {
+    let filler =
+        |word: &str| format!("The {word} of the village is old and much loved by all who live in it. ").repeat(20);
+    let document = format!("# Mill\n\n{}The mill grinds oats on Friday. {}\n", filler("church"), filler("school"));
+    let found = picked(&document, "When does the mill grind oats?");
+    let quote = quotes(&found[0])[0];
+    assert!(quote.contains("oats on Friday. The school") && quote.contains("church"), "{quote}");
+    assert!(quote.len() < 13 * 90, "{quote}");
+}
+
+#[test]
+fn units_that_mention_no_document_that_the_question_names_are_left_out_if_others_do() {
+    let document = "# Pumps\n\nThe price of a garden pump is 40 euros in spring.\n\n## Zeus\n\nIt costs 90 euros.\n";
+    let question = "What is the price of the Zeus garden pump in spring?";
+    let name = |word: &str, path: &str| {
+        let documents = [DocumentId::new("kb", path)].into();
+        [DocumentName { word: word.to_owned(), documents }]
+    };
+    let texts = |names: &[DocumentName]| -> Vec<_> {
+        picked_with(document, question, names).into_iter().map(|picked| picked.text).collect()
+    };
+    assert!(texts(&[])[0].starts_with("The price"));
+    assert_eq!(texts(&name("Zeus", "zeus.md")), ["It costs 90 euros."]);
+    assert!(texts(&name("Hera", "hera.md"))[0].starts_with("The price"));
+    let lacks =
+        |names: &[DocumentName]| lacks_value(&question.parse().unwrap(), names, &picked_with(document, question, &[]));
+    assert!(lacks(&name("Hera", "hera.md")) && !lacks(&name("Pumps", "p.md")), "no unit mentions Hera");
+    assert!(!lacks(&name("Hera", "a.md")), "an alias stands in no unit");
+}
+
+#[test]
+fn section_whose_heading_is_what_is_asked_comes_before_one_that_names_more() {
+    let document = "# Pumps\n\n## Pump state of other makers\n\nThe pump has a state which other makers name \
+                    differently, since each of them has names of its own.\n\n## Pump state\n\nThe pump tells its \
+                    state by a lamp which is lit or not.\n";
+    let found = picked(document, "What is the pump state?");
+    assert!(found[0].text.starts_with("The pump tells"), "{}", found[0].text);
+}
+
+#[test]
+fn yes_is_shown_with_the_question_that_it_answers() {
+    let document = "# Valves\n\n## Can I open a valve by hand?\n\nYes. A valve that is opened by hand is closed by \
+                    the timer, which runs for an hour and then closes all valves that are open.\n";
+    let found = picked(document, "Is a valve closed by the timer?");
+    assert!(quotes(&found[0])[0].starts_with("## Can I open a valve by hand?"), "{:?}", quotes(&found[0]));
+}
+
+#[test]
+fn limit_in_the_next_sentence_and_list_after_a_lead_in_are_shown() {
+    let document = "# Uploads\n\nThe size of an upload depends on your plan. It is 5 MB in the free plan and 200 MB in \
+                    others.\n\nThese formats are accepted:\n\n- png\n- jpg\n";
+    let found = picked(document, "How large may an upload be?");
+    assert!(quotes(&found[0])[0].contains("200 MB in others."));
+    let found = picked(document, "Which formats are accepted?");
+    assert_eq!(quotes(&found[0]), ["These formats are accepted:\n\n- png\n- jpg"]);
+}
+
+#[test]
+fn sentence_that_leads_to_what_is_not_shown_is_cut_off() {
+    let document = "# Valve\n\nThe valve of the pump opens to the left. Its handle is red, and turning it the other way \
+                    breaks it. You will then see an error like this:\n\n```console\n{{#include ../out.txt}}\n```\n";
+    let found = picked(document, "How does the valve of the pump open?");
+    assert!(quotes(&found[0])[0].ends_with("breaks it."), "{found:#?}");
+}
+
+#[test]
+fn paragraph_before_code_from_another_file_is_shown_with_the_one_after() {
+    let document = "# Tests\n\nPass the name of a test to run only that one:\n\n```console\n{{#include ../out.txt}}\n```\n\n\
+                    Only the test named `one` ran, as the last line says.\n";
+    let found = picked(document, "How do I run only one test?");
+    assert!(quotes(&found[0])[0].starts_with("Pass the name") && quotes(&found[0])[0].ends_with("says."));
+}
+
+#[test]
+fn paragraph_that_refers_to_the_one_before_is_shown_with_it() {
+    let document = "# Valves\n\nA valve of brass lasts.\n\nSo, what closes a brass valve? The night rule does.\n";
+    let found = picked(document, "What closes a brass valve at night?");
+    assert!(found[0].quotes[0].quote.starts_with("A valve of brass lasts."));
+}
+
+#[test]
+fn example_is_shown_with_the_paragraph_that_it_is_an_example_of() {
+    let document = "# Valves\n\nThe valve stays open for one night with the flag of the pump.\n\nFor \
+                    example:\n\n```sh\npump --open valve --night\n```\n";
+    let found = picked(document, "How do I keep the pump valve open for a night?");
+    let quote = quotes(&found[0])[0];
+    assert!(quote.starts_with("The valve stays open") && quote.ends_with("--night\n```"), "{quote}");
+}
+
+#[test]
+fn question_for_a_value_is_not_answered_by_units_without_one() {
+    let lacks =
+        |document: &str, question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));
+    let document = "# Valves\n\nBrass valves arrived in a later version of the garden.\n";
+    assert!(lacks(document, "Which version introduced brass valves?"));
+    assert!(!lacks(document, "Why did the garden introduce brass valves?"));
+    assert!(lacks("The garden has twelve brass valves in this version.", "Which version introduced brass valves?"));
+    for value in ["In version 1.4 the garden got brass valves.", "Brass valves are in the garden since Pump 7."] {
+        assert!(!lacks(value, "Which version introduced brass valves?"), "{value}");
+    }
+    let document = "# Tyres\n\nThe winter tyres are in the cellar since 2 October.\n";
+    assert!(lacks(document, "What did the winter tyres cost?"));
+    for amount in ["The winter tyres were 480 €.", "Cost of the winter tyres: 480.", "The winter tyres were free."] {
+        assert!(!lacks(amount, "What did the winter tyres cost?"), "{amount}");
+    }
+    let document = "# Meet\n\nThe meet of the valve makers had 40 guests.\n\nThe opener at the meet was 295 lbs.\n";
+    assert!(lacks(document, "On which day is the meet of the valve makers?"));
+    for day in ["2 May", "a Tuesday", "2025-05-02"] {
+        assert!(!lacks(&format!("The meet is on {day}.\n"), "On which day is the meet?"), "{day}");
+    }
+}
+
+#[test]
+fn sentence_with_the_value_that_is_asked_for_decides_and_of_a_list_that_is_asked_for_its_lead_in() {
+    let document =
+        "# Valves\n\nValves of a garden are counted by the gardener every spring. There are forty of them.\n";
+    assert_eq!(picked(document, "How many valves are in the garden?")[0].text, "There are forty of them.");
+    let document = "# Valves\n\nThe garden has these valves:\n\n- a brass valve in the garden\n- a steel valve\n";
+    assert_eq!(picked(document, "Which valves are in the garden?")[0].text, "The garden has these valves:");
+}
+
+#[test]
+fn unit_whose_sentence_has_all_that_is_asked_is_the_answer_without_poorer_ones_unless_several_things_are_asked_for() {
+    let document = "# Brass\n\nThe garden closes its brass valves at night because of frost that comes in March.\n\nAt dusk \
+                    the garden closes its brass valves, says the watchman, who walks round with a lamp and a dog.\n";
+    let shown = |question: &str| quotes(&picked(document, question)[0])[0].contains("says the watchman");
+    assert!(!shown("Why does the garden close its brass valves at night?"));
+    assert!(shown("Which brass valves close at night in the garden?"));
+}
+
+#[test]
+fn units_that_follow_each_other_are_one_text_and_count_once() {
+    let document = "# Garden\n\n## Gate\n\nThe gate of the garden has a lock of brass.\n\nBoth garden gates are \
+                    closed at night by the watchman.\n\n## Oak\n\nOak is good for every gate beside the garden \
+                    pond.\n\n## Mill\n\nThe smith made gates for the mill and its garden.\n";
+    let found = picked(document, "Which gates are in the garden?");
+    let joined = "lock of brass.\n\nBoth garden gates are closed";
+    assert!(found.iter().any(|found| quotes(found)[0].contains(joined)), "{found:#?}");
+    assert_eq!(found.len(), 3);
+}
+
+#[test]
+fn step_is_shown_with_those_around_it_and_not_with_those_for_another_case() {
+    let filler = "The pump of the garden was built long ago by a smith of the village, who is remembered. ".repeat(12);
+    let document = format!(
+        "# Pump\n\n{filler}\n\nOpen the valve that feeds the pump from the tank of the garden:\n\n```sh\nopen\n```\n\n\
+         By adding `--undo`, close it:\n\n```sh\nopen --undo\n```\n\nThe smith is dead.\n"
+    );
+    let found = picked(&document, "How do I open the valve that feeds the pump?");
+    let quote = quotes(&found[0])[0];
+    assert!(quote.starts_with("Open the valve") && quote.ends_with("open --undo\n```"), "{quote}");
+    let document =
+        "# Install the pump\n\nOn Debian:\n\n```sh\napt install pump\n```\n\nOn macOS:\n\n```sh\nbrew\n```\n";
+    let found = picked(document, "How do I install the pump on Debian?");
+    assert_eq!(quotes(&found[0]), ["On Debian:\n\n```sh\napt install pump\n```"]);
+    let document = "# Redis\n\nIt is not open to the world.\n\nMake a tunnel:\n\n```sh\nssh\n```\n\nIn another terminal, reach \
+                    the store:\n\n```sh\nredis-cli\n```\n";
+    let found = picked(document, "How can I reach the store from my machine?");
+    assert!(quotes(&found[0])[0].starts_with("It is not open") && found.len() == 1, "{found:#?}");
+}
+
+#[test]
+fn text_is_read_on_below_its_heading_unless_one_sentence_says_all_that_is_asked() {
+    let document = "# Garden\n\n## Gate\n\nThe gate of the garden is shared with the mill by a list of names.\n\nWho \
+                    is not on it asks the watchman.\n\n## Oak\n\nOak lasts.\n";
+    let quote = |question: &str| quotes(&picked(document, question)[0])[0].to_owned();
+    let read_on = quote("How is the garden gate shared with strangers?");
+    assert!(read_on.ends_with("asks the watchman."), "{read_on}");
+    let alone = quote("Is the gate shared with the mill?");
+    assert!(alone.ends_with("list of names."), "{alone}");
+}
+
+#[test]
+fn question_about_a_failure_is_answered_by_the_message_and_what_follows_it() {
+    let document = "# Pump\n\n## Messages\n\n### Dry\n\nThe pump stops with this error:\n\n```text\nerror: the tank is \
+                    dry\n```\n\n### What to do\n\nFill the tank.\n\n## Colours\n\nIt is red.\n";
+    for question in ["error: the tank is dry", "The pump fails with \"the tank is dry\". How do I fix it?"] {
+        let found = picked(document, question);
+        assert!(quotes(&found[0])[0].ends_with("### What to do\n\nFill the tank."), "{found:#?}");
+    }
+    let found = picked(document, "Which error says that the tank is dry?");
+    assert!(quotes(&found[0])[0].ends_with("dry\n```"), "who asks for the message gets it: {found:#?}");
+}
+
+#[test]
+fn unit_that_says_little_by_itself_is_shown_below_its_heading() {
+    let document = "# Pension\n\n## Does the company match my pension?\n\n- Not yet.\n\n## Fees\n\n- None.\n";
+    let found = picked(document, "Does the company match what I pay into my pension?");
+    assert_eq!(quotes(&found[0]), ["## Does the company match my pension?\n\n- Not yet."]);
+}
+
+#[test]
+fn long_nested_list_is_cut_to_the_items_that_bear_on_the_question_below_those_they_are_nested_in() {
+    let other = "Water the beds in the evening and close the gate behind you, so that no goat comes in. ".repeat(15);
+    let document = format!(
+        "# Rules\n\nThe rules:\n\n- Beds:\n    - {other}\n- Leave:\n    - {other}\n    - A long holiday needs permission.\n"
+    );
+    let found = picked(&document, "Do I need permission for a holiday?");
+    assert_eq!(quotes(&found[0]), ["The rules:", "- Leave:", "    - A long holiday needs permission."]);
+}
+
+#[test]
+fn row_of_a_symbol_is_found_by_it() {
+    let row = |sign: &str| format!("| `{sign}` | `a {sign} b` |\n");
+    let signs = ["!", "!=", "%", "%=", "&", "&&", "*", "*=", "+", "+=", "-", "-=", "..", "..=", "/", "/="];
+    let table = format!("# Operators\n\n| operator | use |\n|---|---|\n{}", signs.map(row).concat());
+    let found = picked(&table, "What does the ..= operator mean?");
+    assert_eq!(quotes(&found[0]), ["| operator | use |\n|---|---|", "| `..=` | `a ..= b` |"]);
+}
+
+#[test]
+fn first_sentence_answers_though_the_last_leads_on_to_something() {
+    let document = "# Buddies\n\nA guild has a hall, a bell and a buddy for each that is new in it, says the book.\n\n\
+                    The manager selects the buddy of a new member. These points are considered:\n";
+    let found = picked(document, "Who selects the buddy of a member?");
+    assert!(quotes(&found[0])[0].starts_with("The manager"), "{found:#?}");
+}
+
+#[test]
+fn unit_that_points_elsewhere_comes_after_one_that_says() {
+    let document = "# Expenses\n\nYou can find information on how to submit an expense here.\n\n\
+                    Submit an expense with its receipt in the portal by the end of the month.\n";
+    let found = picked(document, "How do I submit an expense?");
+    assert!(found[0].quotes[0].quote.starts_with("Submit an expense"), "{found:#?}");
+}
