@@ -86,13 +86,32 @@ pub(crate) fn is_directive(line: &str) -> bool {
     ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close))
 }
 
-/// Returns whether a line consists of one HTML tag.
+/// Names of HTML elements that are written in Markdown.
+const ELEMENTS: &str = "a abbr address article aside audio b blockquote body br button caption center cite code col \
+    colgroup dd del details dfn div dl dt em embed fieldset figcaption figure font footer form g h1 h2 h3 h4 h5 h6 head \
+    header hr html i iframe img input ins kbd label legend li link main mark math meta nav noscript object ol optgroup \
+    option p path picture pre q rp rt ruby s samp script section select small source span strike strong style sub \
+    summary sup svg table tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr";
+
+/// Returns whether a line consists of one HTML tag, also of a custom element or component. `<name>` and `<ann@b.org>` are
+/// text.
 pub(crate) fn is_tag(line: &str) -> bool {
     line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).is_some_and(|inner| {
         let name = inner.strip_prefix('/').unwrap_or(inner);
+        let (name, attributes) =
+            name.split_once(|letter: char| letter.is_whitespace() || letter == '/').unwrap_or((name, ""));
+        let is_element = || {
+            let is_component = name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+            let is_custom = name.contains(['-', ':', '.']) && !name.contains('@');
+            is_component
+                || is_custom
+                || attributes.contains('=')
+                || ELEMENTS.split(' ').any(|own| own.eq_ignore_ascii_case(name))
+        };
         // Quoted values of attributes may contain anything.
         let outside_values = || inner.split('"').step_by(2);
         name.starts_with(char::is_alphabetic)
+            && is_element()
             && inner.matches('"').count().is_multiple_of(2)
             && outside_values().all(|part| !part.contains(['<', '>']) && !part.contains("://"))
     })

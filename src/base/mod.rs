@@ -22,6 +22,8 @@ pub(crate) mod language;
 
 pub mod line;
 
+pub(crate) mod readable;
+
 pub(crate) mod bounded;
 
 pub(crate) mod money;

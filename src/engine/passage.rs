@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn address_of_a_document_names_it_and_its_lines() {
+    fn address_of_a_proper_names_it_and_its_lines() {
         for (collection, path) in [("notes", "a b/50% #1?.md"), ("a/b", "é.md"), ("notes", "%41.md")] {
             let uri = document_address(collection, path).to_string();
             let named = |lines| Ok(Selector::Path { path: format!("{collection}/{path}"), lines });

@@ -35,7 +35,7 @@ use crate::run::store::Store;
 use crate::run::tree::RunState;
 use crate::source::mcp::McpServers;
 use crate::source::web::DateRange;
-use crate::source::{DocumentName, KbSource, Label, SourceError};
+use crate::source::{KbSource, Label, ProperName, SourceError};
 use crate::traces::NotExported;
 use crate::traces::attach::{ExportRule, rule};
 
@@ -494,7 +494,7 @@ impl Pick for Picker {
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        names: &'a [DocumentName],
+        names: &'a [ProperName],
         readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         let (searcher, node, question) = (self.0.clone(), node.clone(), question.clone());

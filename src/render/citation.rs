@@ -8,10 +8,10 @@ use serde::{Serialize, Serializer};
 
 use super::figure;
 use crate::base::line::{is_invisible, one_line};
+use crate::base::readable::readable;
 use crate::research::branch::Finding;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
-use crate::research::unit::readable;
 use crate::source::Place;
 
 /// Characters of a longer quote in the list of sources, by which a reader finds it in its document.

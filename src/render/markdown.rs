@@ -254,7 +254,7 @@ fn blocks(text: &mut String, blocks: &[Block]) {
         item_depth = depth;
         match block {
             Block::Heading { spans } => {
-                let _ = writeln!(text, "### {}", inline(spans));
+                let _ = writeln!(text, "### {}", within_line(spans));
             }
             Block::Paragraph { spans } => {
                 let _ = writeln!(text, "{}", inline(spans));
@@ -292,7 +292,7 @@ fn table(text: &mut String, rows: &[Vec<Vec<Span>>]) {
 fn cell(spans: &[Span]) -> String {
     let mut shown = String::new();
     let mut is_escaped = false;
-    for letter in inline(spans).chars() {
+    for letter in within_line(spans).chars() {
         if letter == '|' && !is_escaped {
             shown.push('\\');
         }
@@ -300,6 +300,13 @@ fn cell(spans: &[Span]) -> String {
         is_escaped = letter == '\\' && !is_escaped;
     }
     shown
+}
+
+/// Returns spans as Markdown after other text on a line, where "2." begins no item.
+fn within_line(spans: &[Span]) -> String {
+    let before = "x ";
+    let spans: Vec<_> = std::iter::once(Span::Text(before.to_owned())).chain(spans.iter().cloned()).collect();
+    inline(&spans)[before.len()..].to_owned()
 }
 
 /// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character,
@@ -515,6 +522,17 @@ mod tests {
         );
         assert_eq!(line("1. an item, foo_bar and _this_"), r"1\. an item, foo_bar and \_this\_");
         assert_eq!(line("R&D; said &#91;1&#93; &lt;b>"), r"R\&D; said \&#91;1\&#93; \&lt;b>");
+    }
+
+    #[test]
+    fn number_within_a_line_begins_no_item() {
+        let text = |text: &str| vec![Span::Text(text.to_owned())];
+        let mut shown = String::new();
+        blocks(
+            &mut shown,
+            &[Block::Heading { spans: text("2. Adopt") }, Block::Table { rows: vec![vec![text("1) *a*")]] }],
+        );
+        assert_eq!(shown, "### 2. Adopt\n\n| 1) \\*a\\* |\n|---|\n");
     }
 
     #[test]

@@ -399,10 +399,19 @@ impl BlockBuilder {
             return;
         }
         let spans = self.spans();
-        self.blocks.push(match item {
-            Some((depth, number)) => Block::Item { depth, number, spans },
-            None => Block::Paragraph { spans },
-        });
+        match (item, self.blocks.last_mut()) {
+            (Some((depth, number)), _) => self.blocks.push(Block::Item { depth, number, spans }),
+            // A further paragraph of an item, which has no form of its own here.
+            (None, Some(Block::Item { depth, spans: own, .. })) if *depth + 1 == self.lists.len() => {
+                own.push(Span::Text(" ".to_owned()));
+                own.extend(spans);
+            }
+            // The same after the items nested in it.
+            (None, Some(Block::Item { depth, .. })) if *depth >= self.lists.len() && !self.lists.is_empty() => {
+                self.blocks.push(Block::Item { depth: self.lists.len(), number: None, spans });
+            }
+            (None, _) => self.blocks.push(Block::Paragraph { spans }),
+        }
     }
 }
 
@@ -459,6 +468,17 @@ mod tests {
                 prop_assert!(is_code || !text.contains('\n'), "{text:?}");
             }
         }
+    }
+
+    #[test]
+    fn further_paragraph_of_an_item_stays_in_the_list() {
+        let found = blocks("1. One.\n\n   More:\n   - a\n\n   End.\n2. Two.\n", &uncited);
+        let item = |depth, number, words: &[&str]| {
+            let spans = words.iter().map(|word| Span::Text((*word).to_owned())).collect();
+            Block::Item { depth, number, spans }
+        };
+        let first = item(0, Some(1), &["One.", " ", "More:"]);
+        assert_eq!(found, [first, item(1, None, &["a"]), item(1, None, &["End."]), item(0, Some(2), &["Two."])]);
     }
 
     #[test]

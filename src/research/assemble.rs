@@ -9,12 +9,17 @@ use super::node::{Node, NodeId, Tree};
 use super::question::Brief;
 use super::report::{Draft, Section};
 use super::sentence::every_sentence;
-use super::unit::{after_callout_mark, readable};
 use super::verdict::by_coverage;
+use crate::base::line::one_line;
+use crate::base::readable::{after_callout_mark, readable};
 use crate::base::word::WordSplitter;
+use crate::source::Place;
 
 /// Most units of one part of a comparison, or of a question with several parts, so that the answer fits on one screen.
 const UNITS_OF_PART: usize = 2;
+
+/// Headings that are named above a unit, the nearest ones.
+const HEADINGS: usize = 2;
 
 /// Assembles a draft from the branch reports.
 ///
@@ -104,7 +109,7 @@ struct FindingsWriter<'a> {
 impl<'a> FindingsWriter<'a> {
     /// Returns the findings that have not been shown yet, at most `most` whole units among them.
     fn text(&mut self, findings: &[Finding], most: usize) -> String {
-        let (mut shown, mut units) = (Vec::new(), 0);
+        let (mut shown, mut units, mut above) = (Vec::new(), 0, None);
         for finding in findings {
             let quotes = self.quotes(finding);
             let is_unit = is_from(&finding.text, &joined(quotes.iter().map(|quote| quote.quote.as_str())));
@@ -115,8 +120,13 @@ impl<'a> FindingsWriter<'a> {
             }
             let text = if is_unit {
                 let Some(unit) = self.unseen(&quotes) else { continue };
+                let heading = heading(&quotes[0].source).filter(|_| !unit.starts_with('#'));
+                let place = Some((quotes[0].source.document(), heading.clone()));
+                let is_new = above != place;
+                above = place;
                 self.quoted.extend(quotes);
-                of_unit(&unit, finding)
+                let heading = heading.filter(|_| is_new).map(|heading| format!("### {heading}\n\n"));
+                format!("{}{}", heading.unwrap_or_default(), of_unit(&unit, finding))
             } else if self.is_new(finding, &quotes) {
                 cited(finding)
             } else {
@@ -187,6 +197,17 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks.into_iter().map(str::trim_end).collect()
 }
 
+/// Returns the headings above a passage, for a heading in Markdown; `None` if it stands right below the title, or on a
+/// page that is cited by its number. "Not yet." is read by what it is an answer to.
+fn heading(place: &Place) -> Option<String> {
+    let title = place.title();
+    let headings = place.heading_path().iter().map(|heading| one_line(heading));
+    let headings: Vec<_> = headings.filter(|heading| heading != title && !heading.is_empty()).collect();
+    let path = headings[headings.len().saturating_sub(HEADINGS)..].join(" › ");
+    let escaped = |letter: char| if "\\`*[]<>|#".contains(letter) { format!("\\{letter}") } else { letter.to_string() };
+    (!path.is_empty() && !place.is_on_page()).then(|| path.chars().map(escaped).collect())
+}
+
 fn joined<'a>(quotes: impl Iterator<Item = &'a str>) -> String {
     quotes.collect::<Vec<_>>().join("\n")
 }
@@ -215,7 +236,7 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     let sentences = every_sentence(unit);
     let found = sentences.iter().find(|own| own.plain == sentence).filter(|_| sentences.len() > 1);
     let Some(range) = found.map(|own| own.range.clone()) else { return unit.to_owned() };
-    let text = within_quotes(past_callout_mark(unit[range.clone()].trim_end()));
+    let text = within_quotes(past_mark(unit[range.clone()].trim_end()));
     let start = range.start + unit[range.clone()].find(text).unwrap_or_default();
     let (before, after) = (&unit[..start], &unit[start + text.len()..]);
     let is_inside = before.ends_with(['*', '_']) || after.starts_with(['*', '_']);
@@ -225,8 +246,11 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     }
 }
 
-/// Cuts off the mark of a callout, as in `[!NOTE]`: in bold it would mark none, and be printed.
-fn past_callout_mark(sentence: &str) -> &str {
+/// Cuts off the mark of a callout, as in `[!NOTE]`, or the box of a task: in bold it would mark none, and be printed.
+fn past_mark(sentence: &str) -> &str {
+    if let Some(task) = ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| sentence.strip_prefix(mark)) {
+        return task;
+    }
     let is_frame = |letter: char| letter.is_whitespace() || letter == '>';
     after_callout_mark(sentence).map_or(sentence, |rest| rest.trim_start_matches(is_frame))
 }
@@ -360,6 +384,27 @@ mod tests {
             draft_by_rules(&brief("What does it cost?", &["cost"]), &tree, &[(tree.root.clone(), found)].into());
         assert_eq!(draft.answer, "It costs nine. [n1e1] It is cheap. [n1e2]");
         assert!(draft.sections.is_empty() && draft.findings.len() == 2);
+    }
+
+    #[test]
+    fn units_are_shown_below_their_headings_which_stand_once() {
+        let mut tree = Tree::of("Is it open?".parse().unwrap());
+        tree.nodes[0].status = crate::research::node::NodeStatus::Done;
+        let mut found = branch(&tree.root, &["Not yet.", "In May.", "Ask Ann."], Label::Internal);
+        let places =
+            [["Mill", "Tours", "Is the *mill* open?"], ["Mill", "Tours", "Is the *mill* open?"], ["Mill", "", ""]];
+        for (quote, headings) in found.evidence.iter_mut().zip(places) {
+            let headings = headings.into_iter().filter(|heading| !heading.is_empty()).map(str::to_owned).collect();
+            let Place::Kb { title, heading_path, .. } = &mut quote.source else { panic!() };
+            (*title, *heading_path) = ("Mill".into(), headings);
+        }
+        for (finding, quote) in found.report.findings.iter_mut().zip(&mut found.evidence) {
+            quote.quote.clone_from(&finding.text);
+        }
+        let draft = draft_by_rules(&brief("Is it open?", &["open"]), &tree, &[(tree.root.clone(), found)].into());
+        let (above, below) = draft.answer.split_once("Not yet. [n1e1]").unwrap();
+        assert_eq!(above, "### Tours › Is the \\*mill\\* open?\n\n");
+        assert!(below.contains("In May.") && below.contains("Ask Ann.") && !below.contains('#'), "{below}");
     }
 
     #[test]

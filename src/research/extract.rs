@@ -7,10 +7,11 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
-use super::pick::{DocumentHits, Picked, asks_whether, lacks_value};
+use super::pick::{DocumentHits, Picked, asks_whether, is_overview, lacks_value};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
-use crate::source::{DocumentName, Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::base::word::count_words;
+use crate::source::{Documents, Found, Passage, Place, ProperName, Source, SourceError, SourceFile, Support};
 
 /// Search results that are read for one node.
 const PASSAGES_PER_NODE: usize = 12;
@@ -32,7 +33,7 @@ pub trait Pick: Send + Sync {
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        names: &'a [DocumentName],
+        names: &'a [ProperName],
         readings: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
@@ -84,7 +85,9 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
         output: None,
         stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
     };
-    let further = without_texts(found.passages);
+    let is_contents = |text: &str| text.matches("](").count() * 4 > count_words(text);
+    let further = found.passages.into_iter().filter(|passage| !is_contents(&passage.text)).collect();
+    let further = without_texts(further);
     let (support, reported, saw_internal) = (found.support, Vec::new(), false);
     Ok(Branch { report, evidence, further, support, notes, reported, saw_internal })
 }
@@ -106,21 +109,32 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
             let question = corrected.as_ref().unwrap_or(question);
             let picked = picker.pick(node, question, &found.names, &readings(&passages, source).await).await?;
-            let best = picked.first();
-            found.support = match found.odds.zip(best.and_then(|best| best.matches)) {
+            found.support = match is_said(&picked, question, &found) {
                 // About the subject, but without the value that is asked for: shown as the closest passages.
                 _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
                 // Whether a thing is so cannot be said by notes without a word for it: they would answer another thing.
                 _ if found.lacks_word && !found.is_reranked && asks_whether(question) => Support::Weak,
                 // Support was judged by the first passages; the unit may stand in a later one.
-                Some((odds, matches)) => odds.judge(matches),
-                None if !found.is_reranked && best.is_some_and(|best| best.says_most) => Support::Strong,
+                Some(true) => Support::Strong,
+                Some(false) => Support::Weak,
                 None => found.support,
             };
             picked
         }
     };
     Ok((found, picked))
+}
+
+/// Returns whether the best unit answers, or any of an overview: it is also supported by a heading with its subject.
+/// `None` if that cannot be told by the units, or if a reranker has judged.
+fn is_said(picked: &[Picked], question: &Question, found: &Found) -> Option<bool> {
+    let judged =
+        |own: &Picked| found.odds.zip(own.matches).map(|(odds, matches)| odds.judge(matches) == Support::Strong);
+    let says_most = |own: &Picked| (own.says_most && !found.is_reranked).then_some(true);
+    if is_overview(question) {
+        return picked.iter().any(|own| says_most(own).or_else(|| judged(own)) == Some(true)).then_some(true);
+    }
+    picked.first().and_then(|best| judged(best).or_else(|| says_most(best)))
 }
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
@@ -230,7 +244,7 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             _: &'a Question,
-            _: &'a [DocumentName],
+            _: &'a [ProperName],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let document = readings[0].document.clone();
@@ -255,6 +269,19 @@ mod tests {
         assert_eq!(judged(true, false).await, Support::Strong);
         assert_eq!(judged(true, true).await, Support::Weak);
         assert_eq!(judged(false, false).await, Support::Weak);
+    }
+
+    #[tokio::test]
+    async fn overview_is_supported_by_a_heading_with_its_subject_or_by_a_unit() {
+        let judged = async |says_most, whole| {
+            let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
+            let source = ScriptedSource::of(&[("a.md", "The mill is old.")]).judging(judged);
+            let question = "Tell me about the mill".parse().unwrap();
+            let picker = First { says_most, matches: Some(UnitMatch { whole, headings: 0.0 }) };
+            search_and_pick(&NodeId::numbered(1), &question, "mill", &source, &picker).await.unwrap().0.support
+        };
+        assert_eq!([judged(true, 0.2).await, judged(false, 0.9).await], [Support::Strong; 2]);
+        assert_eq!(judged(false, 0.2).await, Support::Weak);
     }
 
     #[tokio::test]

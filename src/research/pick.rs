@@ -19,13 +19,13 @@ mod tests;
 
 use std::ops::Range;
 
-use asked::{AnswerKind, Remedy, Wanted, overview_of};
+use asked::{AnswerKind, Remedy, Wanted, counted, counts_anything, overview_of};
 use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
 use choice::{best, is_said};
 use code_word::CodeWord;
-use extent::{cut_loose_end, join, name_subject, read_on, shorten, widen};
+use extent::{cut_loose_end, join, read_on, shorten, widen};
 use features::Weights;
-use overview::{keep_one_of_each_section, overview};
+use overview::{Openings, overview};
 use shown::{deciding, shown};
 use sought::Sought;
 
@@ -38,7 +38,7 @@ use crate::base::language::Language;
 use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::{EmbedError, Embedder};
 use crate::kb::search::UnitMatch;
-use crate::source::{DocumentName, Passage, Place};
+use crate::source::{Passage, Place, ProperName};
 
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 30;
@@ -104,8 +104,6 @@ struct Kept<'a> {
     /// The sentence that answers, without Markdown.
     text: String,
     candidate: UnitCandidate<'a>,
-    /// The line of the heading that it is shown below, if that is shown.
-    heading: Option<Range<usize>>,
     /// Bytes that were added at its end, which were not picked for the question.
     read_on: usize,
 }
@@ -113,21 +111,7 @@ struct Kept<'a> {
 impl<'a> Kept<'a> {
     fn of(candidate: UnitCandidate<'a>, sought: &Sought<'_>, weights: &Weights) -> Self {
         let text = deciding(&candidate, &shown(&candidate, sought, weights), sought, weights);
-        Self { text, candidate, heading: None, read_on: 0 }
-    }
-
-    /// Returns the ranges that are shown, below the heading if there is one.
-    fn shown(&self, sought: &Sought<'_>, weights: &Weights) -> Vec<Range<usize>> {
-        let mut shown = shown(&self.candidate, sought, weights);
-        if let (Some(heading), Some(first)) = (self.heading.clone(), shown.first_mut()) {
-            let between = &self.candidate.reading.document.text[heading.end..first.start];
-            if between.trim().is_empty() {
-                first.start = heading.start;
-            } else {
-                shown.insert(0, heading);
-            }
-        }
-        shown
+        Self { text, candidate, read_on: 0 }
     }
 }
 
@@ -140,7 +124,7 @@ impl<'a> Kept<'a> {
 pub(crate) fn pick(
     node: &NodeId,
     question: &Question,
-    names: &[DocumentName],
+    names: &[ProperName],
     readings: &[DocumentHits],
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
@@ -149,23 +133,24 @@ pub(crate) fn pick(
     let (mut candidates, weights) = candidates(readings, names, &sought);
     // Taken before the candidates are limited, since a step is read with those around it.
     let all: Vec<_> = candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect();
-    if sought.asked == AnswerKind::Overview {
-        keep_one_of_each_section(&mut candidates, &sought, &weights);
+    let openings = (sought.asked == AnswerKind::Overview).then(|| Openings::of(&candidates, &sought));
+    if let Some(openings) = &openings {
+        openings.keep_best(&mut candidates);
     }
     // An embedder that does not read the language of the question would match its words with any.
     let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
-    let kept = match sought.asked {
-        AnswerKind::Overview => overview(candidates, &all, &sought, &weights),
-        _ => answering(candidates, &all, &sought, &weights),
+    let kept = match &openings {
+        Some(openings) => overview(candidates, openings, &sought, &weights),
+        None => answering(candidates, &all, &sought, &weights),
     };
     let mut number = 0;
     let picked = kept.into_iter().map(|own| {
         let candidate = &own.candidate;
         let document = &candidate.reading.document;
-        let shown = own.shown(&sought, &weights);
+        let shown = shown(candidate, &sought, &weights);
         let said = shown.last().map_or(0, |last| last.len().saturating_sub(own.read_on));
         let quote = |range| {
             number += 1;
@@ -210,16 +195,15 @@ fn answering<'a>(
         None if !is_said && !asks_for_steps => read_on(&mut kept, false),
         Some(_) | None => {}
     }
-    for Kept { candidate, .. } in &mut kept {
-        cut_loose_end(candidate);
-        name_subject(candidate, sought, weights);
+    for own in &mut kept {
+        cut_loose_end(&mut own.candidate);
     }
     kept
 }
 
-/// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or a code word
-/// that it names, or a document. The units are then about the subject but do not answer.
-pub(super) fn lacks_value(question: &Question, names: &[DocumentName], picked: &[Picked]) -> bool {
+/// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or what it
+/// counts, or a code word or name in it. The units are then about the subject but do not answer.
+pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
     // What is read on was not picked for the question.
     let said = || picked.iter().flat_map(Picked::said);
     let wanted = Wanted::of(question.as_str());
@@ -230,16 +214,21 @@ pub(super) fn lacks_value(question: &Question, names: &[DocumentName], picked: &
             word.is_in(&text, &splitter.stems(&text))
         })
     };
-    let mentions = |name: &DocumentName| {
+    let mentions = |name: &ProperName| {
         said().any(|(source, _)| is_of(source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
     };
+    let counted = counted(question.as_str()).filter(|noun| !counts_anything(noun)).map(|noun| splitter.stem(&noun));
+    let is_counted = |(source, quote): (&Place, &str), noun: &String| {
+        splitter.stems(&format!("{} {quote}", source.names())).contains(noun)
+    };
     wanted.is_some_and(|wanted| !said().any(|(_, quote)| wanted.is_in(quote)))
+        || counted.is_some_and(|noun| !said().any(|own| is_counted(own, &noun)))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))
 }
 
 /// Returns whether a place is in a document that is called so.
-fn is_of(place: &Place, name: &DocumentName) -> bool {
+fn is_of(place: &Place, name: &ProperName) -> bool {
     match place {
         Place::Kb { collection, path, .. } => name.documents.contains(&DocumentId::new(collection, path)),
         Place::Web { .. } | Place::Mcp { .. } => false,
@@ -249,6 +238,11 @@ fn is_of(place: &Place, name: &DocumentName) -> bool {
 /// Returns what is searched for to answer a question: the subject of an overview, or all of it.
 pub(crate) fn searched(question: &Question) -> &str {
     overview_of(question.as_str()).unwrap_or(question.as_str())
+}
+
+/// Returns whether a question asks for an overview.
+pub(super) fn is_overview(question: &Question) -> bool {
+    overview_of(question.as_str()).is_some()
 }
 
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.

@@ -9,8 +9,8 @@ use super::branch::{Branch, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::Question;
-use super::unit::readable;
 use crate::base::id::as_word;
+use crate::base::readable::readable;
 use crate::base::word::count_words;
 use crate::source::{Passage, Place, Support};
 

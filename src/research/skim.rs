@@ -196,7 +196,7 @@ mod tests {
     use crate::llm::call::Limit;
     use crate::research::pick::{DocumentHits, pick};
     use crate::research::scripted::{Scripted, ScriptedSource, brief, broken};
-    use crate::source::DocumentName;
+    use crate::source::ProperName;
 
     struct ByWords;
 
@@ -205,7 +205,7 @@ mod tests {
             &'a self,
             node: &'a NodeId,
             question: &'a Question,
-            names: &'a [DocumentName],
+            names: &'a [ProperName],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             let picked = pick(node, question, names, readings, &WordSplitter::default(), None).unwrap();

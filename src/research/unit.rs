@@ -4,13 +4,12 @@
 //! or a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
 //! belongs to its paragraph as well.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
-use crate::base::line::{is_directive, is_tag};
+use crate::base::line::is_directive;
 use crate::base::word::count_words;
 use crate::kb::document::HeadingText;
 
@@ -57,8 +56,6 @@ pub(crate) struct Unit {
     pub(crate) pieces: Vec<Range<usize>>,
     /// Headings above it, outermost first.
     pub(crate) headings: Vec<String>,
-    /// Where the heading begins, if nothing stands between it and the unit.
-    pub(crate) heading: Option<usize>,
     /// Number of its section: units between the same two headings share one.
     pub(crate) section: usize,
     /// Its sentences, list items and table rows, with ranges in the document.
@@ -130,7 +127,6 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
                 pieces: if kind == UnitKind::Table { Vec::new() } else { vec![range.clone()] },
                 range,
                 headings: headings.clone(),
-                heading: None,
                 section,
                 sentences: Vec::new(),
             }),
@@ -165,8 +161,6 @@ struct BlockCollector {
     headings: Vec<(HeadingLevel, HeadingText)>,
     section: usize,
     is_heading: bool,
-    /// Where the last heading begins, until a unit follows it.
-    heading: Option<usize>,
 }
 
 impl BlockCollector {
@@ -182,7 +176,6 @@ impl BlockCollector {
                         self.headings.push((*level, HeadingText::default()));
                         self.section += 1;
                         self.is_heading = true;
-                        self.heading = Some(range.start);
                     }
                     (0, tag) => {
                         let unit = kind_of(tag).map(|kind| self.unit(kind, range));
@@ -212,7 +205,6 @@ impl BlockCollector {
             range,
             pieces: Vec::new(),
             headings: self.headings.iter().map(|(_, heading)| heading.as_str().to_owned()).collect(),
-            heading: self.heading.take(),
             section: self.section,
             sentences: Vec::new(),
         }
@@ -270,7 +262,7 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
         let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
         match lead.and_then(|lead| lead_in(document, lead, unit.kind)) {
             Some((from, true)) => {
-                unit.heading = units.pop().and_then(|lead| lead.heading);
+                units.pop();
                 unit.range.start = from;
             }
             Some((from, false)) => unit.range.start = from,
@@ -301,7 +293,7 @@ fn with_counted(document: &str, units: &[Unit]) -> Vec<Unit> {
                     && (says_count || ends_open(text))
             };
             if let Some(before) = joined.pop_if(introduces) {
-                (unit.range.start, unit.heading) = (before.range.start, before.heading);
+                unit.range.start = before.range.start;
             }
         }
         joined.push(unit);
@@ -367,225 +359,6 @@ fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind) -> Option<(usize, b
         () if text.len() <= MAX_LEAD_IN => Some((paragraph.range.start, true)),
         () => Some((last()?.range.start, false)),
     }
-}
-
-/// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, links
-/// reduced to their text, and not indented.
-pub(crate) fn readable(markdown: &str) -> String {
-    let mut shown = String::new();
-    let mut prose = String::new();
-    let mut code: Option<(String, Vec<String>)> = None;
-    let push = |shown: &mut String, text: &str| {
-        if !text.trim().is_empty() {
-            shown.push_str(text);
-        }
-        shown.push('\n');
-    };
-    for line in not_indented(&without_comments(markdown)) {
-        let bare = line.trim();
-        if let Some((mark, lines)) = &mut code {
-            if !is_directive(bare) {
-                lines.push(line.to_owned());
-            }
-            if bare.starts_with(mark.as_str()) {
-                // A code block that held directives alone is dropped with its fence.
-                if lines.len() > 2 {
-                    push(&mut shown, &lines.join("\n"));
-                }
-                code = None;
-            }
-            continue;
-        }
-        let marks = bare.len() - bare.trim_start_matches(['`', '~']).len();
-        // With another backtick on the line it is a code span.
-        if marks >= 3 && !bare[marks..].contains('`') {
-            push(&mut shown, &without_links(&prose));
-            prose.clear();
-            code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
-        } else if !is_directive(bare) && !is_tag(bare) && !is_callout_mark(bare) {
-            // Collected, since a link or a tag may continue on the next line.
-            prose.push_str(&without_callout_mark(line));
-            prose.push('\n');
-        }
-    }
-    push(&mut shown, &without_links(&prose));
-    if let Some((mark, mut lines)) = code {
-        // Cut inside a code block: the fence is closed, so that what follows is not taken for code.
-        lines.push(mark);
-        push(&mut shown, &lines.join("\n"));
-    }
-    let blank_lines_once = shown.lines().fold(Vec::<&str>::new(), |mut lines, line| {
-        if !line.trim().is_empty() || lines.last().is_some_and(|last| !last.trim().is_empty()) {
-            lines.push(line);
-        }
-        lines
-    });
-    blank_lines_once.join("\n").trim_end().to_owned()
-}
-
-/// Returns whether a line only names the kind of a callout: `> [!NOTE]`.
-fn is_callout_mark(line: &str) -> bool {
-    line.contains("[!") && without_callout_mark(line).trim_matches(['>', ' ']).is_empty()
-}
-
-/// Cuts the kind of a callout out of its first line: `> [!NOTE] Take care.`
-fn without_callout_mark(line: &str) -> Cow<'_, str> {
-    let text = line.trim_start_matches([' ', '>']);
-    let before = &line[..line.len() - text.len()];
-    // Outside of a quotation, only a line that has nothing else.
-    match after_callout_mark(text).filter(|after| before.contains('>') || after.trim().is_empty()) {
-        Some(after) => Cow::Owned(format!("{before}{}", after.trim_start())),
-        None => Cow::Borrowed(line),
-    }
-}
-
-/// Returns the text after a callout marker such as `[!NOTE]`.
-pub(super) fn after_callout_mark(text: &str) -> Option<&str> {
-    let (kind, after) = text.strip_prefix("[!")?.split_once(']')?;
-    kind.chars().all(char::is_alphabetic).then_some(after)
-}
-
-/// Returns the lines of a unit without the indentation they share; the first has none.
-fn not_indented(text: &str) -> Vec<&str> {
-    let indent = |line: &&str| line.len() - line.trim_start_matches(' ').len();
-    let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty());
-    // Below a list item, indentation is nesting.
-    let shared = if text.starts_with(['-', '*', '+']) { 0 } else { rest.map(|line| indent(&line)).min().unwrap_or(0) };
-    let cut = |(at, line): (usize, &'_ str)| if at == 0 { 0 } else { shared.min(indent(&line)) };
-    text.lines().enumerate().map(|(at, line)| &line[cut((at, line))..]).collect()
-}
-
-fn without_comments(text: &str) -> String {
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, after)) = rest.split_once("<!--") {
-        shown.push_str(before);
-        // An unclosed comment hides the rest, as in Markdown.
-        rest = after.split_once("-->").map_or("", |(_, after)| after);
-    }
-    shown + rest
-}
-
-/// Reduces wiki links, reference links, footnote marks, images and HTML to the text that a reader sees, outside code.
-fn without_links(text: &str) -> String {
-    let parts: Vec<_> = text.split('`').collect();
-    // Backticks that do not pair are no code.
-    if parts.len().is_multiple_of(2) {
-        return without_links_in(&without_tags(text));
-    }
-    // Links may have code in their text, so code is put back after links are reduced.
-    let is_code = |at: usize| at % 2 == 1;
-    let held = |(at, part): (usize, &&str)| if is_code(at) { HELD.to_string() } else { without_tags(part) };
-    let reduced = without_links_in(&parts.iter().enumerate().map(held).collect::<String>());
-    let mut codes = parts.iter().enumerate().filter(|(at, _)| is_code(*at)).map(|(_, code)| code);
-    let mut shown = String::with_capacity(reduced.len());
-    for letter in reduced.chars() {
-        match letter {
-            HELD => shown.push_str(&codes.next().map(|code| format!("`{code}`")).unwrap_or_default()),
-            letter => shown.push(letter),
-        }
-    }
-    shown
-}
-
-/// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a
-/// sign.
-const HELD: char = '\u{f8fe}';
-
-/// Removes struck-out text, with a space beside it, and HTML tags. Text between tags stays.
-fn without_tags(text: &str) -> String {
-    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, struck)) = rest.split_once("~~") {
-        let Some((_, after)) = struck.split_once("~~") else { break };
-        kept.push_str(before);
-        rest = if before.ends_with(' ') { after.trim_start_matches(' ') } else { after };
-    }
-    kept.push_str(rest);
-    without_html(&kept)
-}
-
-fn without_html(text: &str) -> String {
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(open) = rest.find('<') {
-        shown.push_str(&rest[..open]);
-        let tag = rest[open..].split_once('>').filter(|(tag, _)| is_tag(&format!("{tag}>")));
-        match tag {
-            Some((_, after)) => rest = after,
-            None => {
-                shown.push('<');
-                rest = &rest[open + 1..];
-            }
-        }
-    }
-    shown + rest
-}
-
-fn without_links_in(text: &str) -> String {
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(open) = rest.find('[') {
-        let (before, after) = rest.split_at(open);
-        let is_image = before.ends_with('!');
-        let before = if is_image { &before[..before.len() - 1] } else { before };
-        shown.push_str(before);
-        match link(after) {
-            // Code in the name of an image is kept: it is put back in order.
-            Some((text, length)) if is_image => {
-                shown.extend(text.chars().filter(|letter| *letter == HELD));
-                rest = &after[length..];
-            }
-            Some((text, length)) => {
-                shown.push_str(text);
-                rest = &after[length..];
-            }
-            None => {
-                shown.push('[');
-                rest = &after[1..];
-            }
-        }
-    }
-    shown + rest
-}
-
-/// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
-fn link(text: &str) -> Option<(&str, usize)> {
-    if let Some(inner) = text.strip_prefix("[[") {
-        let (inner, _) = inner.split_once("]]")?;
-        let shown = inner.rsplit_once('|').map_or(inner, |(_, alias)| alias);
-        return (!inner.contains(['[', '\n'])).then_some((shown, inner.len() + 4));
-    }
-    let (label, rest) = text[1..].split_once(']')?;
-    if label.contains('[') {
-        return None;
-    }
-    let own = label.len() + 2;
-    if label.starts_with('^') {
-        return Some(("", own));
-    }
-    for (open, close) in [('(', ')'), ('[', ']')] {
-        if let Some(inner) = rest.strip_prefix(open)
-            && let Some(inner) = closed(inner, open, close)
-        {
-            // A reference consists of one short name; `a[0][1]` is no link.
-            let is_link =
-                open == '(' || (!label.is_empty() && !label.chars().all(char::is_numeric) && inner.len() < 80);
-            return is_link.then_some((label, own + inner.len() + 2));
-        }
-    }
-    None
-}
-
-/// Returns the part of a text before the bracket that closes it. An address may have brackets in pairs.
-fn closed(text: &str, open: char, close: char) -> Option<&str> {
-    let mut depth = 0_usize;
-    for (at, letter) in text.char_indices() {
-        match letter {
-            _ if letter == open => depth += 1,
-            _ if letter == close && depth == 0 => return Some(&text[..at]),
-            _ if letter == close => depth -= 1,
-            _ => {}
-        }
-    }
-    // Brackets that do not pair: up to the first that closes.
-    text.split_once(close).map(|(inner, _)| inner)
 }
 
 #[cfg(test)]
@@ -658,14 +431,6 @@ mod tests {
     }
 
     #[test]
-    fn address_of_a_link_may_have_brackets_and_the_mark_of_a_callout_is_not_shown() {
-        assert_eq!(readable("See [t](https://e.org/a_(b)) and [u](v)."), "See t and u.");
-        assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
-        assert_eq!(readable("[!NOTE]\n> Take care."), "> Take care.");
-        assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
-    }
-
-    #[test]
     fn items_of_a_list_are_found_at_any_depth() {
         let document = "Rules:\n\n- one\n    - two\n      more\n    - three\n- four\n";
         let list = units(document).remove(0);
@@ -674,12 +439,5 @@ mod tests {
             found,
             [(None, "- one"), (Some(0), "    - two\n      more"), (Some(0), "    - three"), (None, "- four")]
         );
-    }
-
-    #[test]
-    fn reader_sees_no_comments_directives_targets_of_links_or_html_lines() {
-        let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1].[^2] <!-- hidden -->\n\
-            <Listing number=\"1\">\n\n```rust\n{{#rustdoc_include x}}\n```\n\n</Listing>\n![i](p.png)\n```\n[a][b]\n```";
-        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n\n```\n[a][b]\n```");
     }
 }

@@ -29,7 +29,7 @@ use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::id::{ContentHash, as_word};
 use crate::base::line::{one_line, shortened};
 use crate::kb::extract::{Extractable, page_of_heading};
-pub use crate::kb::search::{DocumentName, Odds, Support};
+pub use crate::kb::search::{Odds, ProperName, Support};
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file, read_place};
 
@@ -141,7 +141,7 @@ pub struct Found {
     pub lacks_word: bool,
     /// Words of the query that name documents of the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<DocumentName>,
+    pub names: Vec<ProperName>,
     /// Whether what it says of a document that the query names is not about the query.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_of_others: bool,
@@ -383,7 +383,7 @@ impl Place {
     }
 
     /// Returns the parts that identify a document, beginning with its kind.
-    fn document(&self) -> [&str; 4] {
+    pub(crate) fn document(&self) -> [&str; 4] {
         match self {
             Self::Kb { collection, path, .. } => ["kb", collection, path, ""],
             Self::Web { url, .. } => ["web", url, "", ""],
@@ -450,6 +450,11 @@ impl Place {
             Self::Kb { title, .. } | Self::Web { title, .. } => title,
             Self::Mcp { arguments, .. } => arguments,
         }
+    }
+
+    /// Returns whether it is cited by the page of a PDF.
+    pub(crate) fn is_on_page(&self) -> bool {
+        matches!(self, Self::Kb { path, heading_path, .. } if page_of(path, heading_path).is_some())
     }
 
     /// Returns the headings above it; pages and results of tools have none.

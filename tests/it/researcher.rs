@@ -28,7 +28,7 @@ use dr::run::budget::{BudgetLimits, LimitsByPlan};
 use dr::run::event::{InternalText, RunRequest, RunSettings};
 use dr::run::orchestrator::{McpServers, Resources, Sources};
 use dr::run::store::Store;
-use dr::source::{DocumentName, Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use dr::source::{Documents, Found, Label, Passage, Place, ProperName, Source, SourceError, SourceFile, Support};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -388,7 +388,7 @@ impl Pick for NoPick {
         &'a self,
         _: &'a NodeId,
         _: &'a Question,
-        _: &'a [DocumentName],
+        _: &'a [ProperName],
         _: &'a [DocumentHits],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         Box::pin(async { Ok(Vec::new()) })

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
-pub use named::DocumentName;
+pub use named::ProperName;
 use query::Query;
 pub use scope::Scope;
 pub use snippet::Snippet;
@@ -234,7 +234,7 @@ pub(crate) struct JudgedHits {
     /// Words of the query that the folder does not have.
     pub(crate) unknown: Vec<Unknown>,
     /// Words of the query that name documents, unless hits alone are wanted.
-    pub(crate) names: Vec<DocumentName>,
+    pub(crate) names: Vec<ProperName>,
     /// Whether hits about a document that the query names are not about the query.
     pub(crate) is_of_others: bool,
     /// The query with misspelt words replaced, if it was searched instead.

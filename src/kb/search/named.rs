@@ -1,5 +1,5 @@
-//! Finds documents that a question names. "What does Apollo cost?" is about the note called Apollo: a note about Zeus
-//! does not answer it, however well its other words match.
+//! Finds the proper names in a question: of documents, and of things that few documents mention. "What does Apollo cost?"
+//! is about Apollo: a note about Zeus does not answer it, however well its other words match.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -11,6 +11,7 @@ use super::query::Query;
 use super::signals::{KeyWord, headings};
 use super::{Hit, SearchError, Searcher};
 use crate::base::id::DocumentId;
+use crate::base::language::Language;
 use crate::kb::index::Filter;
 
 /// Chunks that are looked at for a word, best first. The names of a document are in the text index with each of its
@@ -28,24 +29,24 @@ const MOST_DOCUMENTS: usize = 4;
 /// Longest name, in words. A longer one is a sentence.
 const MOST_WORDS: usize = 3;
 
-/// A word of a question that names documents.
+/// A rare word of a question that names documents or, written with a capital, something they mention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DocumentName {
+pub struct ProperName {
     /// As it is written in the question.
     pub(crate) word: String,
-    /// The documents that are called so.
+    /// The documents that are called so; none if it names something else.
     pub(crate) documents: BTreeSet<DocumentId>,
 }
 
 impl Searcher {
     /// Returns the rare words of a question that name documents: all words of their title, an alias or their file name
-    /// are in the question.
-    pub(super) async fn document_names(
+    /// are in the question. If there are none, those of an English question that are written with a capital.
+    pub(super) async fn proper_names(
         &self,
         query: &Query,
         keys: &[KeyWord],
         filter: &Filter,
-    ) -> Result<Vec<DocumentName>, SearchError> {
+    ) -> Result<Vec<ProperName>, SearchError> {
         let (least, most) = FEW;
         let few = (self.index.count_documents(&filter.collections).await? / ONE_IN).clamp(least, most);
         let (terms, asked) = (&self.index.terms(query.language), &self.splitter.stems(&query.text));
@@ -64,10 +65,17 @@ impl Searcher {
             let is_rare = documents.len() <= few && (all < LOOKED_AT || of_named == all);
             let named: BTreeSet<_> =
                 documents.into_iter().filter_map(|(id, is_named)| is_named.then_some(id)).collect();
-            let is_name = is_rare && (1..=MOST_DOCUMENTS).contains(&named.len());
-            Ok::<_, SearchError>(is_name.then(|| DocumentName { word: key.text.clone(), documents: named }))
+            let is_name = match named.len() {
+                0 => query.language.is_none_or(Language::is_english) && is_capitalised(&query.text, &key.text),
+                documents => documents <= MOST_DOCUMENTS,
+            };
+            Ok::<_, SearchError>((is_rare && is_name).then(|| ProperName { word: key.text.clone(), documents: named }))
         }));
-        Ok(named.await?.into_iter().flatten().collect())
+        let mut names: Vec<_> = named.await?.into_iter().flatten().collect();
+        if names.iter().any(|name| !name.documents.is_empty()) {
+            names.retain(|name| !name.documents.is_empty());
+        }
+        Ok(names)
     }
 
     /// Returns whether a name has the stem of a word, and no other words than those of the question. Signs, single
@@ -83,7 +91,7 @@ impl Searcher {
 
     /// Returns the hits by which support for an answer is judged: those that mention a document that the question names,
     /// and all of them if none does or the question names none.
-    pub(super) fn to_judge<'a>(&self, hits: &'a [Hit], names: &[DocumentName]) -> Cow<'a, [Hit]> {
+    pub(super) fn to_judge<'a>(&self, hits: &'a [Hit], names: &[ProperName]) -> Cow<'a, [Hit]> {
         if names.is_empty() {
             return hits.into();
         }
@@ -94,5 +102,30 @@ impl Searcher {
         };
         let mentioning: Vec<_> = hits.iter().filter(mentions).cloned().collect();
         if mentioning.is_empty() { hits.into() } else { mentioning.into() }
+    }
+}
+
+/// Returns whether a word is written with a capital within a sentence that is not written so as a whole, like a title.
+fn is_capitalised(question: &str, word: &str) -> bool {
+    let words: Vec<_> = question.split_whitespace().collect();
+    let has_capital = |word: &&&str| word.starts_with(char::is_uppercase);
+    let opens = |at: usize| at == 0 || words[at - 1].ends_with(['.', '?', '!', ':']);
+    let is_own = |at: usize| words[at].trim_matches(|letter: char| !letter.is_alphanumeric()).starts_with(word);
+    let is_title = words.iter().filter(has_capital).count() * 2 > words.len();
+    !is_title && word.starts_with(char::is_uppercase) && (0..words.len()).any(|at| !opens(at) && is_own(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_capitalised;
+
+    #[test]
+    fn name_is_capitalised_within_a_sentence() {
+        assert!(is_capitalised("What are the steps to move from Apollo's server?", "Apollo"));
+        for (question, word) in
+            [("Apollo costs how much?", "Apollo"), ("Moving From Apollo to Zeus", "Zeus"), ("is it red", "red")]
+        {
+            assert!(!is_capitalised(question, word), "{question}");
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::base::line::{is_directive, is_invisible, is_tag};
+use crate::base;
+use crate::base::line::{is_directive, is_invisible};
 use crate::base::word::{Word, WordSplitter};
 
 /// Approximate length of a snippet in bytes, three lines of a terminal.
@@ -60,20 +61,33 @@ impl Snippet {
     }
 }
 
-/// Removes markup that readers of a passage do not see: heading and quote markers, fences, table delimiters, template
-/// directives and lines of HTML.
+/// Removes markup that readers of a passage do not see: also heading and quote markers, fences, table delimiters, and
+/// definitions of links. Headings are shown beside a passage, so they are left out unless it has nothing else.
 fn readable(text: &str) -> String {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
     let is_rule =
         |line: &str| !line.is_empty() && line.chars().all(|letter| matches!(letter, '|' | '-' | ':' | ' ' | '='));
-    let lines = text.lines().map(|line| line.trim_start_matches([' ', '\t', '>', '#']));
+    let is_definition = |line: &str| line.starts_with('[') && line.contains("]: ");
+    let text = base::readable::readable(text);
     let is_seen =
-        |line: &&str| !is_fence(line) && !is_rule(line) && !is_directive(line.trim_end()) && !is_tag(line.trim_end());
-    let lines = lines.filter(is_seen).map(|line| match line.strip_prefix('|') {
-        Some(row) => row.trim_end().trim_end_matches('|').replace('|', "–"),
-        None => line.to_owned(),
+        |line: &&str| !is_fence(line) && !is_rule(line) && !is_definition(line) && !is_directive(line.trim_end());
+    let lines: Vec<_> = text.lines().map(|line| line.trim_start_matches([' ', '\t', '>'])).filter(is_seen).collect();
+    let is_heading = |line: &str| line.starts_with('#');
+    let is_bare = lines.iter().all(|line| is_heading(line) || line.is_empty());
+    let lines = lines.into_iter().filter(|line| is_bare || !is_heading(line)).map(|line| {
+        let item = ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark));
+        match (line.strip_prefix('|'), item) {
+            (Some(row), _) => row.trim_end().trim_end_matches('|').replace('|', "–"),
+            (None, Some(item)) => format!("• {}", past_box(item)),
+            (None, None) => line.trim_start_matches(['#', ' ']).to_owned(),
+        }
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns an item without the box of a task.
+fn past_box(item: &str) -> &str {
+    ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| item.strip_prefix(mark)).unwrap_or(item)
 }
 
 /// Returns the range with the most distinct query words, widened to whole words.
@@ -139,10 +153,12 @@ mod tests {
     #[test]
     fn snippet_is_read_without_the_marks_that_shape_a_passage() {
         let snippet = cut(
-            "## Parts\n\n| part | use |\n|---|---|\n| probe | moisture |\n\n> ```sh\n> dr index\n> {{#include a.rs}}\n> ```\n<Listing number=\"4\">\n",
+            "## Parts\n\n| part | use |\n|---|---|\n| probe | [moisture](a.md) |\n\n> ```sh\n> dr index\n> {{#include a.rs}}\n> \
+             ```\n<Listing number=\"4\">\n\n- [ ] a probe\n\n[probe]: https://a.b\n",
             "probe",
         );
-        assert_eq!(snippet.text, "Parts part – use probe – moisture dr index");
+        assert_eq!(snippet.text, "part – use probe – moisture dr index • a probe");
+        assert_eq!(cut("## Parts of it\n", "parts").text, "Parts of it", "it has nothing else");
     }
 
     #[test]

@@ -19,6 +19,9 @@ const LONGEST: usize = 30;
 /// Length in letters from which a word may have two errors.
 const TWO_ERRORS: usize = 7;
 
+/// Endings that make an English word of another.
+const ENDINGS: [&str; 9] = ["ers", "ors", "er", "or", "ing", "ings", "able", "ness", "ed"];
+
 /// Words of one question that are looked up; a question with more is in another language, or pasted.
 const MOST: usize = 6;
 
@@ -114,10 +117,15 @@ impl Searcher {
     /// Returns the words of texts with the fewest errors, one for each stem, the most frequent first.
     fn nearest<'a>(&self, word: &str, errors: usize, texts: impl Iterator<Item = Cow<'a, str>>) -> Vec<String> {
         let wanted = word.to_lowercase();
+        let bases: Vec<_> = bases(&wanted).iter().map(|base| self.splitter.stem(base)).collect();
         // By errors and stem: how often each spelling occurs.
         let mut near: BTreeMap<(usize, String), BTreeMap<String, usize>> = BTreeMap::new();
         for text in texts {
             for own in self.splitter.words(&text) {
+                // It is derived from a word of the folder: a committer is no committee.
+                if bases.contains(&own.stem) {
+                    return Vec::new();
+                }
                 let spelled = text[own.range].to_lowercase();
                 if spelled.chars().count().abs_diff(wanted.chars().count()) <= errors {
                     let distance = damerau_levenshtein(&spelled, &wanted);
@@ -133,6 +141,16 @@ impl Searcher {
         let commonest = |spellings: BTreeMap<String, usize>| spellings.into_iter().max_by_key(|(_, count)| *count);
         best.filter_map(|(_, spellings)| commonest(spellings)).map(|(spelled, _)| spelled).collect()
     }
+}
+
+/// Returns the English words that a word may be derived from: commit for committer.
+fn bases(word: &str) -> Vec<String> {
+    let base = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending)).filter(|base| base.len() >= SHORTEST);
+    let Some(base) = base else { return Vec::new() };
+    let mut letters = base.chars().rev();
+    let is_doubled = letters.next() == letters.next();
+    let single = is_doubled.then(|| base[..base.len() - 1].to_owned());
+    [base.to_owned(), format!("{base}e")].into_iter().chain(single).collect()
 }
 
 /// Returns how many errors a word may have; none for a name in capitals, one with digits, or a correct English word: a
@@ -168,6 +186,12 @@ mod tests {
             "not found here: `leeve`; did you mean `leave` or `sleeve`?\n\
                                                                  not found here: `zorb`"
         );
+    }
+
+    #[test]
+    fn word_that_is_derived_from_another_is_not_misspelt() {
+        assert!(bases("committer").contains(&"commit".to_owned()) && bases("writing").contains(&"write".to_owned()));
+        assert_eq!(bases("leeve"), [""; 0]);
     }
 
     #[test]

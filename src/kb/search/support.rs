@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::named::DocumentName;
+use super::named::ProperName;
 use super::query::Query;
 use super::signals::{COUNT, KeyWord, Measured, Signals};
 use super::{Hit, Hits, SearchError, SearchOptions, Searcher};
@@ -154,7 +154,7 @@ pub(super) struct Assessed {
     /// Words of the query that the folder does not have.
     pub(super) unknown: Vec<String>,
     /// Words of the query that name documents, unless hits alone are wanted.
-    pub(super) names: Vec<DocumentName>,
+    pub(super) names: Vec<ProperName>,
     /// Whether hits about a document that the query names are not about the query.
     pub(super) is_of_others: bool,
 }
@@ -180,7 +180,7 @@ impl Searcher {
         let keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
         // Only where an answer is picked, which reads the hits as well.
         let mut names = match most {
-            Measured::Tokens => self.document_names(query, &keys, &options.filter).await?,
+            Measured::Tokens => self.proper_names(query, &keys, &options.filter).await?,
             Measured::Similarity | Measured::Words => Vec::new(),
         };
         let judged = self.to_judge(&found.hits, &names);
@@ -208,6 +208,7 @@ impl Searcher {
             return Ok((Support::None, None));
         }
         let signals = self.signals(query, hits, keys, most).await?;
+        tracing::debug!(about = ABOUT.odds(&signals), says = SAYS.odds(&signals), ?signals, "support judged");
         Ok((Support::judge(&signals), Odds::of(&signals)))
     }
 }

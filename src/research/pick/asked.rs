@@ -14,6 +14,10 @@ const NUMBERED: &str = "port|ports|percentage|amount|size";
 const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;
 
+/// Nouns after "how many" for which others may stand in an answer.
+const COUNTS_ANYTHING: &str =
+    "people|persons|times|seconds|minutes|hours|days|weeks|months|years|things|ways|more|of|different|other";
+
 /// Openings of a question that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
     "what year ",
@@ -291,6 +295,11 @@ pub(super) fn counted(question: &str) -> Option<String> {
     let lower = question.to_lowercase();
     let (_, after) = lower.split_once("how many ")?;
     words(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
+}
+
+/// Returns whether a noun after "how many" is one that an answer replaces by another: people by members, days by a week.
+pub(super) fn counts_anything(noun: &str) -> bool {
+    has_word(noun, COUNTS_ANYTHING)
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:

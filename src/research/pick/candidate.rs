@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::overview_of;
+use super::asked::AnswerKind;
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
+use super::overview::Nearness;
 use super::sought::Sought;
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
 use crate::base::word::WordSplitter;
@@ -13,7 +14,7 @@ use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::research::question::Question;
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind, ends_open, units, units_of_page};
-use crate::source::{DocumentName, Passage, Place};
+use crate::source::{Passage, Place, ProperName};
 
 /// Score of a unit beside a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
@@ -115,24 +116,26 @@ impl UnitCandidate<'_> {
 
 pub(super) fn candidates<'a>(
     readings: &'a [DocumentHits],
-    names: &[DocumentName],
+    names: &[ProperName],
     sought: &Sought<'_>,
 ) -> (Vec<UnitCandidate<'a>>, Weights) {
-    let Sought { asked, question, splitter, .. } = *sought;
-    let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
-    stems.extend(symbols(question));
+    let Sought { asked, splitter, stems, .. } = sought;
     let mut candidates = Vec::new();
     // Never zero, since scores are divided by it.
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
+    let least = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(best, f32::min);
     for (rank, reading) in readings.iter().enumerate() {
         let text = &reading.document.text;
         let found = units_in(&reading.document);
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
         for unit in with_what_they_refer_to(text, found) {
-            let Some(of_section) = sections.get(&unit.section) else { continue };
+            // All of a note or section on the subject of an overview, not only the sections that were found.
+            let is_near = || Nearness::of(&reading.document, &unit, sought) != Nearness::Elsewhere;
+            let of_note = (*asked == AnswerKind::Overview && is_near()).then_some(&least);
+            let Some(of_section) = sections.get(&unit.section).or(of_note) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
-            let words = words_in(&text[unit.range.clone()], &stems, splitter);
+            let words = words_in(&text[unit.range.clone()], stems, splitter);
             candidates.push(UnitCandidate {
                 reading,
                 rank,
@@ -145,7 +148,7 @@ pub(super) fn candidates<'a>(
             });
         }
     }
-    let weights = rarity(&candidates, &stems);
+    let weights = rarity(&candidates, stems);
     let mut sections: HashMap<(usize, usize), HashSet<String>> = HashMap::new();
     for candidate in &mut candidates {
         candidate.about = splitter.stems(&candidate.headings());
@@ -158,8 +161,10 @@ pub(super) fn candidates<'a>(
     for candidate in &mut candidates {
         let words = share(&weights, &candidate.words, &candidate.about);
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
-        let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
-        candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
+        let is_spelled_out = sought.spells_out(&text[unit.range.clone()]);
+        let suits = asked.suits(unit, text, &weights, splitter) || is_spelled_out;
+        let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out;
+        candidate.features = Features::of(&candidate.unit, candidate.text(), words, (suits, has_form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
@@ -193,7 +198,7 @@ pub(super) fn unescaped(text: &str) -> String {
 
 /// Drops the units that mention no document named in the question, if others do. They are about something else, however
 /// well their other words match.
-pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[DocumentName], splitter: &WordSplitter) {
+pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[ProperName], splitter: &WordSplitter) {
     let words: Vec<_> = names.iter().map(|name| CodeWord::of_name(&name.word, splitter)).collect();
     let mentions = |candidate: &UnitCandidate<'_>| {
         names.iter().any(|name| is_of(&candidate.reading.document.place, name))
@@ -226,18 +231,6 @@ pub(super) fn mark_lacking(candidates: &mut [UnitCandidate<'_>], code_words: &[C
         let missing = known.iter().filter(|at| !has[**at]).count();
         candidate.features.lacks = missing as f32 / known.len().max(1) as f32;
     }
-}
-
-/// Returns the operators and other symbols of a question, such as `..=`.
-pub(super) fn symbols(question: &str) -> Vec<String> {
-    let is_sign = |word: &&str| {
-        // A dash or an ellipsis is punctuation of the sentence.
-        word.len() > 1
-            && word.chars().all(|letter| letter.is_ascii_punctuation())
-            && !word.trim_matches(['-', '.']).is_empty()
-    };
-    let words = question.split_whitespace().map(|word| word.trim_matches(['`', '"', '\'', ',', '?', ';', '(', ')']));
-    words.filter(is_sign).map(str::to_owned).collect()
 }
 
 /// Returns the stems of a text, and those of the words that are symbols and stand in it.
@@ -277,7 +270,6 @@ pub(super) fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit>
             is_paragraph && before.is_some_and(is_open) || openings.iter().any(|opening| own.starts_with(opening));
         if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
             unit.range.start = before.range.start;
-            unit.heading = before.heading;
             unit.sentences = before.sentences.iter().cloned().chain(std::mem::take(&mut unit.sentences)).collect();
         }
         extended.push(unit);

@@ -29,7 +29,7 @@ pub(super) fn is_said(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, wei
         let words = sought.splitter.stems(&sentence.plain);
         !points(sentence) && weights.keys().all(|stem| words.contains(stem))
     };
-    let says = |own: &Sentence| (is_one && weights.len() > 1 && has_all(own)) || sought.value_in(own) == Value::Counted;
+    let says = |own: &Sentence| (is_one && weights.len() > 1 && has_all(own)) || sought.value_in(own) == Value::Exact;
     candidates.first().is_some_and(|best| best.unit.sentences.iter().any(says))
 }
 

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use super::asked::names_remedy;
 use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, rows, units_in};
-use super::features::Weights;
-use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::research::unit::{Unit, UnitKind, ends_open};
 
@@ -66,8 +64,6 @@ pub(super) fn shorten(candidate: &mut UnitCandidate<'_>, long: usize, most: usiz
     let kept = sentences[first..=last].to_vec();
     candidate.unit.range = kept[0].range.start..kept[kept.len() - 1].range.end;
     candidate.unit.sentences = kept;
-    // What stands between the heading and the sentences is left out.
-    candidate.unit.heading = candidate.unit.heading.filter(|_| first == 0);
 }
 
 /// Joins units that follow each other in a document, which are read as one text. The sentence of the better one stays.
@@ -81,9 +77,7 @@ pub(super) fn join(kept: &mut Vec<Kept<'_>>) {
         };
         let joined = kept.remove(next).candidate.unit;
         let unit = &mut kept[at].candidate.unit;
-        if joined.range.start < unit.range.start {
-            unit.heading = joined.heading;
-        } else {
+        if joined.range.start > unit.range.start {
             // Those at the end, which may be cut off.
             unit.sentences = joined.sentences;
         }
@@ -101,25 +95,6 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
         && last.range.end >= range.end
     {
         range.end = said.range.end;
-    }
-}
-
-/// Widens a unit that says little by itself to its heading, if that has words of the question which the unit lacks:
-/// "Not at this time." answers the question above it. "Yes" and "no" always answer that one and not the reader's.
-pub(super) fn name_subject(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) {
-    let opening = candidate.text().split(|letter: char| !letter.is_alphanumeric()).next();
-    let says_yes = matches!(opening, Some("Yes" | "No"));
-    let is_bare = match candidate.unit.kind {
-        UnitKind::Paragraph => lines_in(candidate.text()) < 2,
-        UnitKind::List { .. } => candidate.text().starts_with(['-', '*', '+', '1']),
-        UnitKind::Table => candidate.text().starts_with('|'),
-        UnitKind::Code => candidate.unit.sentences.is_empty(),
-        UnitKind::Callout => false,
-    };
-    let heading = candidate.unit.headings.last().map(|heading| sought.splitter.stems(heading)).unwrap_or_default();
-    let adds = heading.iter().any(|stem| weights.contains_key(stem) && !candidate.words.contains(stem));
-    if let Some(start) = candidate.unit.heading.filter(|_| says_yes || is_bare && adds) {
-        candidate.unit.range.start = start;
     }
 }
 

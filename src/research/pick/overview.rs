@@ -1,7 +1,6 @@
 //! Picks the units of an overview: the best of each section on its subject, first those of a note that is about it.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashMap;
 
 use super::Kept;
 use super::candidate::{UnitCandidate, lines_of};
@@ -10,6 +9,7 @@ use super::extent::{cut_loose_end, shorten};
 use super::features::Weights;
 use super::sought::Sought;
 use crate::research::unit::{Unit, UnitKind};
+use crate::source::Passage;
 
 /// Texts of an overview, and those of notes that are about its subject.
 const MAX_TEXTS: usize = 10;
@@ -22,60 +22,109 @@ const PARAGRAPH_LINES: usize = 6;
 /// A further unit is left out if its score is lower than the best by more than this. Each is about something else.
 const MARGIN: f32 = 3.0;
 
-/// Words of a paragraph that can open an overview.
+/// Words of a paragraph that can open an overview, and further texts of its section.
 const OPENING_WORDS: usize = 10;
+const OPENING_TEXTS: usize = 2;
 
-/// Returns whether a unit stands in a note about the subject: its title has all words of it and no others.
-pub(super) fn is_about(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, subject: &Weights) -> bool {
-    let title = sought.splitter.key_stems(candidate.reading.document.place.title());
-    title.iter().all(|stem| subject.contains_key(stem)) && subject.keys().all(|stem| title.contains(stem))
+/// Returns whether a title or heading names the subject: it has all words of it, and not as many others.
+fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
+    let words = sought.splitter.key_stems(heading);
+    !sought.stems.is_empty()
+        && sought.stems.iter().all(|stem| words.contains(stem))
+        && words.len() <= 2 * sought.stems.len()
 }
 
-/// Keeps of each section the best unit, given the best first. The section that opens a note about the subject keeps its
-/// first paragraph.
-pub(super) fn keep_one_of_each_section(
-    candidates: &mut Vec<UnitCandidate<'_>>,
-    sought: &Sought<'_>,
-    subject: &Weights,
-) {
-    let mut openings: HashMap<usize, &Unit> = HashMap::new();
-    for own in candidates.iter().filter(|own| is_about(own, sought, subject)) {
-        if own.unit.kind == UnitKind::Paragraph && own.text().split_whitespace().count() >= OPENING_WORDS {
-            let first = openings.entry(own.rank).or_insert(&own.unit);
-            if own.unit.range.start < first.range.start {
-                *first = &own.unit;
+/// How near to the subject a unit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Nearness {
+    /// In a note whose title names it.
+    Note,
+    /// In a section whose heading names it: which, counted from outermost.
+    Section(usize),
+    Elsewhere,
+}
+
+impl Nearness {
+    pub(super) fn of(document: &Passage, unit: &Unit, sought: &Sought<'_>) -> Self {
+        if names_subject(document.place.title(), sought) {
+            return Self::Note;
+        }
+        unit.headings.iter().position(|heading| names_subject(heading, sought)).map_or(Self::Elsewhere, Self::Section)
+    }
+
+    fn is_on_subject(self) -> bool {
+        self != Self::Elsewhere
+    }
+}
+
+/// The first paragraph of each note or section on the subject: the section it stands in, by the rank of its document,
+/// and where it begins.
+pub(super) struct Openings(HashMap<(usize, usize), usize>);
+
+impl Openings {
+    pub(super) fn of(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>) -> Self {
+        let mut first: HashMap<(usize, Nearness), &Unit> = HashMap::new();
+        for UnitCandidate { reading, rank, unit, .. } in candidates {
+            let is_text = unit.kind == UnitKind::Paragraph
+                && reading.document.text[unit.range.clone()].split_whitespace().count() >= OPENING_WORDS;
+            let nearness = Nearness::of(&reading.document, unit, sought);
+            if nearness.is_on_subject() && is_text {
+                let known = first.entry((*rank, nearness)).or_insert(unit);
+                if unit.range.start < known.range.start {
+                    *known = unit;
+                }
             }
         }
+        let openings = first.into_iter().map(|((rank, _), unit)| ((rank, unit.section), unit.range.start));
+        Self(openings.collect())
     }
-    let openings: HashMap<_, _> =
-        openings.into_iter().map(|(rank, unit)| ((rank, unit.section), unit.range.start)).collect();
-    let mut sections = HashSet::new();
-    candidates.retain(|own| {
-        let section = (own.rank, own.unit.section);
-        openings.get(&section).is_none_or(|start| own.unit.range.start == *start) && sections.insert(section)
-    });
+
+    fn is_one(&self, own: &UnitCandidate<'_>) -> bool {
+        self.0.get(&(own.rank, own.unit.section)) == Some(&own.unit.range.start)
+    }
+
+    /// Keeps of each section the best unit, given the best first, and more of one that opens with the subject. Openings
+    /// come first.
+    pub(super) fn keep_best(&self, candidates: &mut Vec<UnitCandidate<'_>>) {
+        let mut kept: HashMap<_, usize> = HashMap::new();
+        candidates.retain(|own| {
+            let section = (own.rank, own.unit.section);
+            let count = kept.entry(section).or_default();
+            let most = if self.0.contains_key(&section) { OPENING_TEXTS } else { 1 };
+            let is_kept = self.is_one(own) || *count < most;
+            *count += usize::from(is_kept && !self.is_one(own));
+            is_kept
+        });
+        candidates.sort_by_key(|own| !self.is_one(own));
+    }
 }
 
 /// Returns the units of an overview, as far as they fit on two screens: those that name its subject, or whose headings
-/// do. The document with the best is first, each in its own order. `all` are the units of the sections found, each with
-/// the rank of its document.
+/// do. The document with the best is first, each in its own order.
 pub(super) fn overview<'a>(
     mut candidates: Vec<UnitCandidate<'a>>,
-    all: &[(usize, Unit)],
+    openings: &Openings,
     sought: &Sought<'_>,
     subject: &Weights,
 ) -> Vec<Kept<'a>> {
-    let is_about = |candidate: &UnitCandidate<'_>| is_about(candidate, sought, subject);
+    let nearness = |own: &UnitCandidate<'_>| Nearness::of(&own.reading.document, &own.unit, sought);
     let names = |candidate: &UnitCandidate<'_>| candidate.features.says() > 0.0;
     let has_name = candidates.iter().any(names);
     let least = candidates.first().map_or(0.0, |best| best.features.score() - MARGIN);
-    candidates.retain(|own| is_about(own) || own.features.score() >= least && (!has_name || names(own)));
-    candidates.sort_by_key(|own| !is_about(own));
+    candidates
+        .retain(|own| nearness(own).is_on_subject() || own.features.score() >= least && (!has_name || names(own)));
+    // Then by score, as they are.
+    candidates.sort_by_key(|own| match (nearness(own), openings.is_one(own)) {
+        (Nearness::Note, true) => 0,
+        (Nearness::Note, false) => 1,
+        (Nearness::Section(_), true) => 2,
+        (Nearness::Section(_), false) | (Nearness::Elsewhere, _) => 3,
+    });
     let mut kept: Vec<UnitCandidate<'_>> = Vec::new();
     let (mut lines, mut of_note) = (0, 0);
     for candidate in candidates {
         let is_same = |known: &UnitCandidate<'_>| common(&known.words, &candidate.words) > SAME_WORDS;
-        let (own, is_of_note) = (lines_of(&candidate, PARAGRAPH_LINES) + 1, is_about(&candidate));
+        let (own, is_of_note) = (lines_of(&candidate, PARAGRAPH_LINES) + 1, nearness(&candidate) == Nearness::Note);
         let fits = kept.is_empty() || lines + own <= MAX_LINES;
         if fits && kept.len() < MAX_TEXTS && (!is_of_note || of_note < MAX_OWN_TEXTS) && !kept.iter().any(is_same) {
             lines += own;
@@ -85,21 +134,12 @@ pub(super) fn overview<'a>(
     }
     let ranks: Vec<_> = kept.iter().map(|own| own.rank).collect();
     let place = |rank| ranks.iter().position(|own| *own == rank);
-    kept.sort_by_key(|own| (place(own.rank), own.unit.range.start));
+    // The section on the subject comes before the rest of its document.
+    kept.sort_by_key(|own| (place(own.rank), nearness(own), own.unit.range.start));
     let shown = kept.into_iter().map(|mut candidate| {
         shorten(&mut candidate, PARAGRAPH_LINES, PARAGRAPH_LINES, None);
         cut_loose_end(&mut candidate);
-        let heading = heading(&candidate, all);
-        Kept { heading, ..Kept::of(candidate, sought, subject) }
+        Kept::of(candidate, sought, subject)
     });
     shown.collect()
-}
-
-/// Returns the line of the heading above a unit, if the unit does not begin with it.
-fn heading(candidate: &UnitCandidate<'_>, all: &[(usize, Unit)]) -> Option<Range<usize>> {
-    let is_of_section =
-        |(rank, unit): &&(usize, Unit)| *rank == candidate.rank && unit.section == candidate.unit.section;
-    let start = all.iter().filter(is_of_section).find_map(|(_, unit)| unit.heading)?;
-    let line = candidate.reading.document.text[start..].lines().next()?.trim_end();
-    (start < candidate.unit.range.start).then_some(start..start + line.len())
 }

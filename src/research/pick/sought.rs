@@ -1,6 +1,6 @@
 //! What one question asks for, worked out once for all units and sentences.
 
-use super::asked::{AnswerKind, Wanted, counted, counts};
+use super::asked::{AnswerKind, Wanted, counted, counts, overview_of};
 use super::code_word::CodeWord;
 use crate::base::word::WordSplitter;
 use crate::research::sentence::Sentence;
@@ -11,34 +11,73 @@ pub(super) enum Value {
     No,
     /// A value of that kind.
     Any,
-    /// A number right before what is counted.
-    Counted,
+    /// A number right before what is counted, or the abbreviation that is asked about after its words.
+    Exact,
 }
 
 /// What a question asks for, worked out once for all units and sentences.
 pub(super) struct Sought<'a> {
     pub(super) question: &'a str,
     pub(super) splitter: &'a WordSplitter,
+    /// The stems of its words, and its symbols.
+    pub(super) stems: Vec<String>,
     pub(super) asked: AnswerKind,
     wanted: Option<Wanted>,
     /// The stem of the noun after "how many".
     counted: Option<String>,
+    /// Abbreviations whose meaning is asked for.
+    abbreviations: Vec<String>,
     pub(super) code_words: Vec<CodeWord>,
 }
 
 impl<'a> Sought<'a> {
     pub(super) fn of(question: &'a str, splitter: &'a WordSplitter) -> Self {
         let counted = counted(question).map(|noun| splitter.stem(&noun));
+        let asked = AnswerKind::of(question);
+        let abbreviations = if asked == AnswerKind::Definition { abbreviations(question) } else { Vec::new() };
         let code_words = CodeWord::all(question, splitter);
-        Self { question, splitter, asked: AnswerKind::of(question), wanted: Wanted::of(question), counted, code_words }
+        let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
+        stems.extend(symbols(question));
+        Self { question, splitter, stems, asked, abbreviations, wanted: Wanted::of(question), counted, code_words }
     }
 
     pub(super) fn value_in(&self, sentence: &Sentence) -> Value {
+        if self.spells_out(&sentence.plain) {
+            return Value::Exact;
+        }
         match (self.wanted, &self.counted) {
             (Some(wanted), _) if !wanted.is_in(&sentence.plain) => Value::No,
-            (Some(_), Some(noun)) if counts(&sentence.plain, noun, self.splitter) => Value::Counted,
+            (Some(_), Some(noun)) if counts(&sentence.plain, noun, self.splitter) => Value::Exact,
             (Some(_), _) => Value::Any,
             (None, _) => Value::No,
         }
     }
+
+    /// Returns whether a text says what an abbreviation stands for: "request for help (RFH)".
+    pub(super) fn spells_out(&self, text: &str) -> bool {
+        self.abbreviations
+            .iter()
+            .any(|short| text.contains(&format!("({short})")) || text.contains(&format!("({short}s)")))
+    }
+}
+
+/// Returns the abbreviations in a question, in the singular.
+fn abbreviations(question: &str) -> Vec<String> {
+    let words = question.split(|letter: char| !letter.is_alphanumeric());
+    let short = words.map(|word| word.trim_end_matches('s'));
+    let is_short =
+        |word: &&str| (2..=6).contains(&word.len()) && word.chars().all(|letter| letter.is_ascii_uppercase());
+    short.filter(is_short).map(str::to_owned).collect()
+}
+
+/// Returns the operators and other symbols of a question, such as `..=`.
+fn symbols(question: &str) -> Vec<String> {
+    let is_sign = |word: &&str| {
+        // A dash or an ellipsis is punctuation of the sentence.
+        word.len() > 1
+            && word.chars().all(|letter| letter.is_ascii_punctuation())
+            && !word.trim_matches(['-', '.']).is_empty()
+    };
+    let words = question.split_whitespace().map(|word| word.trim_matches(['`', '"', '\'', ',', '?', ';', '(', ')']));
+    words.filter(is_sign).map(str::to_owned).collect()
 }

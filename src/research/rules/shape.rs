@@ -12,7 +12,8 @@ const MAX_PARTS: usize = 8;
 /// Most words in the name of an entity; a longer text is a clause.
 const MAX_NAME_WORDS: usize = 6;
 
-const QUESTION_WORDS: &str = "how what why when where who which whose";
+const QUESTION_WORDS: &str = "how what why when where who which whose whom";
+const PREPOSITIONS: &str = "by on in at to for from with within until till since after before during";
 const ORDER_WORDS: &str = "compare explain describe list summarise summarize outline discuss recommend evaluate";
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
 
@@ -116,7 +117,12 @@ impl<'a> MaskedText<'a> {
     }
 
     fn asks(self) -> bool {
-        self.starts_with(QUESTION_WORDS) || self.starts_with(ORDER_WORDS)
+        let mut words = self.words();
+        let opening = words.next().filter(|word| is_in(word, PREPOSITIONS)).and(words.next());
+        // "By when", "within what time".
+        opening.is_some_and(|word| is_in(word, QUESTION_WORDS))
+            || self.starts_with(QUESTION_WORDS)
+            || self.starts_with(ORDER_WORDS)
     }
 }
 
@@ -267,6 +273,10 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let own_criterion = own.strip("as to ").map_or("", |criterion| criterion.text);
     let own_condition = if own_criterion.is_empty() { own.text } else { "" };
     let mut names = names.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
+    let whole = with_shared_noun(&names);
+    if let Some(whole) = &whole {
+        names[0] = whole;
+    }
     let shared = shared_ending(&mut names).unwrap_or_default();
     let said = |texts: &[&str], between| {
         texts.iter().copied().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(between)
@@ -291,6 +301,18 @@ fn shared_ending<'a>(names: &mut [&'a str]) -> Option<&'a str> {
         *last = name;
         ending
     })
+}
+
+/// Returns the first of two names with the noun of the other: "a shared and an exclusive lock".
+fn with_shared_noun(names: &[&str]) -> Option<String> {
+    const ADJECTIVES: [&str; 16] = [
+        "ic", "al", "ive", "ous", "able", "ible", "ary", "ful", "less", "ent", "ant", "ed", "ing", "-only", "-in",
+        "-free",
+    ];
+    let [first, second] = names else { return None };
+    let (_, noun) = second.rsplit_once(' ')?;
+    let is_adjective = |word: &str| !word.contains(' ') && ADJECTIVES.iter().any(|ending| word.ends_with(ending));
+    (is_adjective(first) && !is_name_like(first) && !is_name_like(noun)).then(|| format!("{first} {noun}"))
 }
 
 fn name(span: MaskedText<'_>) -> Option<&str> {

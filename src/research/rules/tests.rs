@@ -41,6 +41,7 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("How is a mutex different from a semaphore?", "mutex|semaphore"),
         ("What is the difference between A and B, and when should I use each?", "A|B"),
         ("Compare A and B. Which one is cheaper?", "A|B"),
+        ("What is the difference between a shared and an exclusive lock?", "shared lock|exclusive lock"),
         ("Compare A and B; which of them is cheaper?", "A|B"),
         ("V60 or AeroPress: what is different?", "V60|AeroPress"),
         ("¿Qué diferencia hay entre el gres y la porcelana?", "gres|porcelana"),
@@ -66,6 +67,10 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
         (
             "How many weeks of parental leave are there, and when do I tell my manager?",
             "How many weeks of parental leave are there|When do I tell my manager (weeks parental leave)",
+        ),
+        (
+            "How much does the pass cost, and by when must the receipts be handed in?",
+            "How much does the pass cost|By when must the receipts be handed in",
         ),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
     ] {

@@ -1,0 +1,255 @@
+//! Reduces Markdown to what a reader sees.
+
+use std::borrow::Cow;
+
+use super::line::{is_directive, is_tag};
+
+/// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, links
+/// reduced to their text, and not indented.
+pub(crate) fn readable(markdown: &str) -> String {
+    let mut shown = String::new();
+    let mut prose = String::new();
+    let mut code: Option<(String, Vec<String>)> = None;
+    let push = |shown: &mut String, text: &str| {
+        if !text.trim().is_empty() {
+            shown.push_str(text);
+        }
+        shown.push('\n');
+    };
+    for line in not_indented(&without_comments(markdown)) {
+        let bare = line.trim();
+        if let Some((mark, lines)) = &mut code {
+            if !is_directive(bare) {
+                lines.push(line.to_owned());
+            }
+            if bare.starts_with(mark.as_str()) {
+                // A code block that held directives alone is dropped with its fence.
+                if lines.len() > 2 {
+                    push(&mut shown, &lines.join("\n"));
+                }
+                code = None;
+            }
+            continue;
+        }
+        let marks = bare.len() - bare.trim_start_matches(['`', '~']).len();
+        // With another backtick on the line it is a code span.
+        if marks >= 3 && !bare[marks..].contains('`') {
+            push(&mut shown, &without_links(&prose));
+            prose.clear();
+            code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
+        } else if !is_directive(bare) && !is_tag(bare) && !is_callout_mark(bare) {
+            // Collected, since a link or a tag may continue on the next line.
+            prose.push_str(&without_callout_mark(line));
+            prose.push('\n');
+        }
+    }
+    push(&mut shown, &without_links(&prose));
+    if let Some((mark, mut lines)) = code {
+        // Cut inside a code block: the fence is closed, so that what follows is not taken for code.
+        lines.push(mark);
+        push(&mut shown, &lines.join("\n"));
+    }
+    let blank_lines_once = shown.lines().fold(Vec::<&str>::new(), |mut lines, line| {
+        if !line.trim().is_empty() || lines.last().is_some_and(|last| !last.trim().is_empty()) {
+            lines.push(line);
+        }
+        lines
+    });
+    blank_lines_once.join("\n").trim_end().to_owned()
+}
+
+/// Returns whether a line only names the kind of a callout: `> [!NOTE]`.
+fn is_callout_mark(line: &str) -> bool {
+    line.contains("[!") && without_callout_mark(line).trim_matches(['>', ' ']).is_empty()
+}
+
+/// Cuts the kind of a callout out of its first line: `> [!NOTE] Take care.`
+fn without_callout_mark(line: &str) -> Cow<'_, str> {
+    let text = line.trim_start_matches([' ', '>']);
+    let before = &line[..line.len() - text.len()];
+    // Outside of a quotation, only a line that has nothing else.
+    match after_callout_mark(text).filter(|after| before.contains('>') || after.trim().is_empty()) {
+        Some(after) => Cow::Owned(format!("{before}{}", after.trim_start())),
+        None => Cow::Borrowed(line),
+    }
+}
+
+/// Returns the text after a callout marker such as `[!NOTE]`.
+pub(crate) fn after_callout_mark(text: &str) -> Option<&str> {
+    let (kind, after) = text.strip_prefix("[!")?.split_once(']')?;
+    kind.chars().all(char::is_alphabetic).then_some(after)
+}
+
+/// Returns the lines of a unit without the indentation they share; the first has none.
+fn not_indented(text: &str) -> Vec<&str> {
+    let indent = |line: &&str| line.len() - line.trim_start_matches(' ').len();
+    let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty());
+    // Below a list item, indentation is nesting.
+    let shared = if text.starts_with(['-', '*', '+']) { 0 } else { rest.map(|line| indent(&line)).min().unwrap_or(0) };
+    let cut = |(at, line): (usize, &'_ str)| if at == 0 { 0 } else { shared.min(indent(&line)) };
+    text.lines().enumerate().map(|(at, line)| &line[cut((at, line))..]).collect()
+}
+
+fn without_comments(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once("<!--") {
+        shown.push_str(before);
+        // An unclosed comment hides the rest, as in Markdown.
+        rest = after.split_once("-->").map_or("", |(_, after)| after);
+    }
+    shown + rest
+}
+
+/// Reduces wiki links, reference links, footnote marks, images and HTML to the text that a reader sees, outside code.
+fn without_links(text: &str) -> String {
+    let parts: Vec<_> = text.split('`').collect();
+    // Backticks that do not pair are no code.
+    if parts.len().is_multiple_of(2) {
+        return without_links_in(&without_tags(text));
+    }
+    // Links may have code in their text, so code is put back after links are reduced.
+    let is_code = |at: usize| at % 2 == 1;
+    let held = |(at, part): (usize, &&str)| if is_code(at) { HELD.to_string() } else { without_tags(part) };
+    let reduced = without_links_in(&parts.iter().enumerate().map(held).collect::<String>());
+    let mut codes = parts.iter().enumerate().filter(|(at, _)| is_code(*at)).map(|(_, code)| code);
+    let mut shown = String::with_capacity(reduced.len());
+    for letter in reduced.chars() {
+        match letter {
+            HELD => shown.push_str(&codes.next().map(|code| format!("`{code}`")).unwrap_or_default()),
+            letter => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a
+/// sign.
+const HELD: char = '\u{f8fe}';
+
+/// Removes struck-out text, with a space beside it, and HTML tags. Text between tags stays.
+fn without_tags(text: &str) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, struck)) = rest.split_once("~~") {
+        let Some((_, after)) = struck.split_once("~~") else { break };
+        kept.push_str(before);
+        rest = if before.ends_with(' ') { after.trim_start_matches(' ') } else { after };
+    }
+    kept.push_str(rest);
+    without_html(&kept)
+}
+
+fn without_html(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(open) = rest.find('<') {
+        shown.push_str(&rest[..open]);
+        let is_escaped = rest[..open].ends_with('\\');
+        let tag = rest[open..].split_once('>').filter(|(tag, _)| !is_escaped && is_tag(&format!("{tag}>")));
+        match tag {
+            Some((_, after)) => rest = after,
+            None => {
+                shown.push('<');
+                rest = &rest[open + 1..];
+            }
+        }
+    }
+    shown + rest
+}
+
+fn without_links_in(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(open) = rest.find('[') {
+        let (before, after) = rest.split_at(open);
+        let is_image = before.ends_with('!');
+        let before = if is_image { &before[..before.len() - 1] } else { before };
+        shown.push_str(before);
+        match link(after) {
+            // Code in the name of an image is kept: it is put back in order.
+            Some((text, length)) if is_image => {
+                shown.extend(text.chars().filter(|letter| *letter == HELD));
+                rest = &after[length..];
+            }
+            Some((text, length)) => {
+                shown.push_str(text);
+                rest = &after[length..];
+            }
+            None => {
+                shown.push('[');
+                rest = &after[1..];
+            }
+        }
+    }
+    shown + rest
+}
+
+/// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
+fn link(text: &str) -> Option<(&str, usize)> {
+    if let Some(inner) = text.strip_prefix("[[") {
+        let (inner, _) = inner.split_once("]]")?;
+        let shown = inner.rsplit_once('|').map_or(inner, |(_, alias)| alias);
+        return (!inner.contains(['[', '\n'])).then_some((shown, inner.len() + 4));
+    }
+    let (label, rest) = text[1..].split_once(']')?;
+    if label.contains('[') {
+        return None;
+    }
+    let own = label.len() + 2;
+    if label.starts_with('^') {
+        return Some(("", own));
+    }
+    for (open, close) in [('(', ')'), ('[', ']')] {
+        if let Some(inner) = rest.strip_prefix(open)
+            && let Some(inner) = closed(inner, open, close)
+        {
+            // A reference consists of one short name; `a[0][1]` is no link.
+            let is_link =
+                open == '(' || (!label.is_empty() && !label.chars().all(char::is_numeric) && inner.len() < 80);
+            return is_link.then_some((label, own + inner.len() + 2));
+        }
+    }
+    None
+}
+
+/// Returns the part of a text before the bracket that closes it. An address may have brackets in pairs.
+fn closed(text: &str, open: char, close: char) -> Option<&str> {
+    let mut depth = 0_usize;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if letter == open => depth += 1,
+            _ if letter == close && depth == 0 => return Some(&text[..at]),
+            _ if letter == close => depth -= 1,
+            _ => {}
+        }
+    }
+    // Brackets that do not pair: up to the first that closes.
+    text.split_once(close).map(|(inner, _)| inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_of_a_link_may_have_brackets_and_the_mark_of_a_callout_is_not_shown() {
+        assert_eq!(readable("See [t](https://e.org/a_(b)) and [u](v)."), "See t and u.");
+        assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
+        assert_eq!(readable("[!NOTE]\n> Take care."), "> Take care.");
+        assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
+    }
+
+    #[test]
+    fn reader_sees_no_comments_directives_targets_of_links_or_html_lines() {
+        let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1].[^2] <!-- hidden -->\n\
+            <Listing number=\"1\">\n\n```rust\n{{#rustdoc_include x}}\n```\n\n</Listing>\n![i](p.png)\n```\n[a][b]\n```";
+        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n\n```\n[a][b]\n```");
+    }
+
+    #[test]
+    fn addresses_and_placeholders_in_angle_brackets_are_no_tags() {
+        assert_eq!(readable("Ann <<ann@b.org>> <b>is</b> <Note kind=\"x\">here</Note>"), "Ann <<ann@b.org>> is here");
+        assert_eq!(
+            readable(r"from \<commit hash> of <add versions> to <name>"),
+            r"from \<commit hash> of <add versions> to <name>"
+        );
+        assert_eq!(readable("<details open><summary>More</summary><my-box a>x</my-box>"), "Morex");
+    }
+}
