@@ -24,6 +24,8 @@ pub mod line;
 
 pub(crate) mod readable;
 
+pub(crate) mod html_table;
+
 pub(crate) mod bounded;
 
 pub(crate) mod money;

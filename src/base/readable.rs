@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
+use super::html_table::{as_markdown, html_table_in};
 use super::line::{is_directive, is_tag};
 
 /// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, links
-/// reduced to their text, and not indented.
+/// reduced to their text, and not indented. A table in HTML becomes one in Markdown.
 pub(crate) fn readable(markdown: &str) -> String {
+    if let Some((at, table)) = html_table_in(markdown).and_then(|at| Some((at, as_markdown(&markdown[at..])?))) {
+        return format!("{}\n\n{}", readable(&markdown[..at]), table.trim_end()).trim_start().to_owned();
+    }
     let mut shown = String::new();
     let mut prose = String::new();
     let mut code: Option<(String, Vec<String>)> = None;
@@ -138,14 +142,21 @@ fn without_tags(text: &str) -> String {
     without_html(&kept)
 }
 
-fn without_html(text: &str) -> String {
+/// Removes HTML tags. Text between tags stays.
+pub(crate) fn without_html(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(open) = rest.find('<') {
         shown.push_str(&rest[..open]);
         let is_escaped = rest[..open].ends_with('\\');
         let tag = rest[open..].split_once('>').filter(|(tag, _)| !is_escaped && is_tag(&format!("{tag}>")));
         match tag {
-            Some((_, after)) => rest = after,
+            Some((tag, after)) => {
+                // Items of a list in a cell.
+                if tag.eq_ignore_ascii_case("<li") {
+                    shown.push_str(" • ");
+                }
+                rest = after;
+            }
             None => {
                 shown.push('<');
                 rest = &rest[open + 1..];
@@ -241,6 +252,12 @@ mod tests {
         let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1].[^2] <!-- hidden -->\n\
             <Listing number=\"1\">\n\n```rust\n{{#rustdoc_include x}}\n```\n\n</Listing>\n![i](p.png)\n```\n[a][b]\n```";
         assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n\n```\n[a][b]\n```");
+    }
+
+    #[test]
+    fn table_in_html_is_shown_as_one_in_markdown() {
+        let text = "It <b>is</b>:\n\n<table>\n<tr><td>a</td><td><ul><li>b</li><li>c</li></ul></td></tr>\n</table>";
+        assert_eq!(readable(text), "It is:\n\n| a | • b • c |\n|---|---|");
     }
 
     #[test]

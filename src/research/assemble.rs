@@ -9,6 +9,7 @@ use super::node::{Node, NodeId, Tree};
 use super::question::Brief;
 use super::report::{Draft, Section};
 use super::sentence::every_sentence;
+use super::unit::sentences_of;
 use super::verdict::by_coverage;
 use crate::base::line::one_line;
 use crate::base::readable::{after_callout_mark, readable};
@@ -228,12 +229,12 @@ fn of_unit(unit: &str, finding: &Finding) -> String {
 /// Returns whether a claim is a sentence or line of a unit.
 fn is_from(claim: &str, unit: &str) -> bool {
     // A claim picked by rules is plain text, while its unit is Markdown.
-    unit.contains(claim) || every_sentence(unit).iter().any(|sentence| sentence.plain == claim)
+    unit.contains(claim) || sentences_of(unit).iter().any(|sentence| sentence.plain == claim)
 }
 
 /// Emphasises a sentence of a unit, unless the unit is that sentence or contains marks that the emphasis would break.
 fn emphasised(unit: &str, sentence: &str) -> String {
-    let sentences = every_sentence(unit);
+    let sentences = sentences_of(unit);
     let found = sentences.iter().find(|own| own.plain == sentence).filter(|_| sentences.len() > 1);
     let Some(range) = found.map(|own| own.range.clone()) else { return unit.to_owned() };
     let text = within_quotes(past_mark(unit[range.clone()].trim_end()));
@@ -366,7 +367,7 @@ fn without_repeats(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
 
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    texts.filter(|text| seen.insert(text.clone())).collect()
+    texts.filter(|text| seen.insert(bare(text))).collect()
 }
 
 #[cfg(test)]
@@ -446,7 +447,7 @@ mod tests {
     #[test]
     fn mark_of_a_callout_is_not_emphasised_with_its_first_sentence() {
         let unit = "> [!NOTE]\n> Valves are closed at night. Ask first.";
-        let first = every_sentence(unit).into_iter().next().unwrap().plain;
+        let first = sentences_of(unit).into_iter().next().unwrap().plain;
         assert_eq!(emphasised(unit, &first), "> [!NOTE]\n> **Valves are closed at night.** Ask first.");
     }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
+use crate::base::html_table::{HtmlRow, html_rows, html_table_in, is_html_table};
 use crate::base::line::is_directive;
 use crate::base::word::count_words;
 use crate::kb::document::HeadingText;
@@ -22,6 +23,9 @@ const MAX_LABEL_WORDS: usize = 8;
 
 /// Longest text of paragraphs that count what they say, in bytes: about a screen.
 const MAX_COUNTED: usize = 2_000;
+
+/// Rows of the longest table in HTML that is a unit.
+const MAX_HTML_ROWS: usize = 14;
 
 /// Openings of paragraphs that count: of the first, of the one right after it, and of those after that.
 const COUNTING: [&[&str]; 3] = [
@@ -70,22 +74,37 @@ impl Unit {
     }
 }
 
-/// Returns the units of a Markdown document in order. Headings, front matter, rules and HTML are not units.
+/// Returns the units of a Markdown document in order. Headings, front matter, rules, and HTML other than tables are not units.
 pub(crate) fn units(document: &str) -> Vec<Unit> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
         | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let mut collector = BlockCollector::default();
+    let mut collector = BlockCollector { document, ..BlockCollector::default() };
     for (event, range) in Parser::new_ext(document, options).into_offset_iter() {
         collector.take(&event, range);
     }
+    for unit in collector.units.iter_mut().filter(|unit| unit.kind == UnitKind::Table) {
+        let html = Some(&document[unit.range.clone()]).filter(|text| is_html_table(text));
+        let rows = html.map(html_rows).unwrap_or_default().into_iter();
+        unit.pieces.extend(rows.map(|row| unit.range.start + row.range.start..unit.range.start + row.range.end));
+    }
+    // A part of a table in HTML would be none.
+    collector.units.retain(|unit| !is_html_table(&document[unit.range.clone()]) || unit.pieces.len() <= MAX_HTML_ROWS);
     collector.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
     with_counted(document, &with_lead_ins(document, collector.units))
         .into_iter()
-        .map(|unit| Unit { sentences: sentences_in(document, &unit.range, every_sentence), ..unit })
+        .map(|unit| Unit { sentences: sentences_in(document, &unit.range, sentences_of), ..unit })
         .collect()
+}
+
+/// Returns the sentences of a unit. Each row of a table in HTML is one.
+pub(crate) fn sentences_of(unit: &str) -> Vec<Sentence> {
+    let Some(at) = html_table_in(unit) else { return every_sentence(unit) };
+    let row =
+        |row: HtmlRow| Sentence { range: at + row.range.start..at + row.range.end, plain: row.cells.join(" – ") };
+    every_sentence(&unit[..at]).into_iter().chain(html_rows(&unit[at..]).into_iter().map(row)).collect()
 }
 
 /// Returns whether a code block has lines other than its fence and directives, which include code from another file.
@@ -155,7 +174,8 @@ fn sentences_in(document: &str, range: &Range<usize>, split: fn(&str) -> Vec<Sen
 
 /// Collects the blocks of the top level.
 #[derive(Default)]
-struct BlockCollector {
+struct BlockCollector<'a> {
+    document: &'a str,
     units: Vec<Unit>,
     depth: usize,
     headings: Vec<(HeadingLevel, HeadingText)>,
@@ -163,7 +183,7 @@ struct BlockCollector {
     is_heading: bool,
 }
 
-impl BlockCollector {
+impl BlockCollector<'_> {
     fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
         if let Some((_, heading)) = self.headings.last_mut().filter(|_| self.is_heading) {
             heading.take(event);
@@ -178,7 +198,9 @@ impl BlockCollector {
                         self.is_heading = true;
                     }
                     (0, tag) => {
-                        let unit = kind_of(tag).map(|kind| self.unit(kind, range));
+                        let is_table = *tag == Tag::HtmlBlock && is_html_table(&self.document[range.clone()]);
+                        let kind = if is_table { Some(UnitKind::Table) } else { kind_of(tag) };
+                        let unit = kind.map(|kind| self.unit(kind, range));
                         self.units.extend(unit);
                     }
                     // Nested items belong to the piece they stand in.
@@ -415,6 +437,19 @@ mod tests {
     fn code_that_is_included_from_another_file_is_no_unit() {
         let included = "Run it:\n\n```console\n{{#include ../out.txt}}\n```\n\nIt ran.\n";
         assert_eq!(shown(included), ["Paragraph: Run it:", "Paragraph: It ran."]);
+    }
+
+    #[test]
+    fn table_in_html_is_a_unit_whose_rows_are_sentences() {
+        let document = "Points:\n\n<table>\n <tr><td>Work</td><td>A week</td></tr>\n <tr><td>Points</td><td>8</td></tr>\n\
+                        </table>\n\n<p>No table.</p>\n";
+        let [unit] = &units(document)[..] else { panic!() };
+        assert_eq!((unit.kind, unit.pieces.len()), (UnitKind::Table, 2));
+        assert!(
+            document[unit.range.clone()].starts_with("Points:") && document[unit.range.clone()].ends_with("</table>")
+        );
+        let long = format!("<table>{}</table>", "<tr><td>a</td></tr>".repeat(MAX_HTML_ROWS + 1));
+        assert_eq!(units(&long), []);
     }
 
     #[test]

@@ -162,7 +162,9 @@ pub(super) fn candidates<'a>(
         let words = share(&weights, &candidate.words, &candidate.about);
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
         let is_spelled_out = sought.spells_out(&text[unit.range.clone()]);
-        let suits = asked.suits(unit, text, &weights, splitter) || is_spelled_out;
+        let own = &text[unit.range.clone()];
+        let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
+        let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out;
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, (suits, has_form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);

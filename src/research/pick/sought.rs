@@ -22,7 +22,7 @@ pub(super) struct Sought<'a> {
     /// The stems of its words, and its symbols.
     pub(super) stems: Vec<String>,
     pub(super) asked: AnswerKind,
-    wanted: Option<Wanted>,
+    pub(super) wanted: Option<Wanted>,
     /// The stem of the noun after "how many".
     counted: Option<String>,
     /// Abbreviations whose meaning is asked for.
@@ -34,10 +34,15 @@ impl<'a> Sought<'a> {
     pub(super) fn of(question: &'a str, splitter: &'a WordSplitter) -> Self {
         let counted = counted(question).map(|noun| splitter.stem(&noun));
         let asked = AnswerKind::of(question);
-        let abbreviations = if asked == AnswerKind::Definition { abbreviations(question) } else { Vec::new() };
         let code_words = CodeWord::all(question, splitter);
         let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
         stems.extend(symbols(question));
+        // Of a question that is about nothing else.
+        let mut abbreviations = abbreviations(question);
+        let is_short = |stem: &String| abbreviations.iter().any(|short| splitter.stem(short) == *stem);
+        if asked != AnswerKind::Definition || !stems.iter().all(|stem| is_short(stem) || stem == "stand") {
+            abbreviations.clear();
+        }
         Self { question, splitter, stems, asked, abbreviations, wanted: Wanted::of(question), counted, code_words }
     }
 

@@ -89,10 +89,12 @@ fn overview_begins_with_what_opens_the_section_on_its_subject() {
 
 #[test]
 fn abbreviation_is_answered_by_the_text_that_spells_it_out() {
-    let document = "# Tickets\n\n## Footnotes\n\nAn RFH is a valuable thing, and what an RFH is, is known to all who file \
+    let document = "# Tickets\n\n## Footnotes\n\nAn RFH is valuable, and what an RFH is, is known to all who file \
                     one.\n\n## Ways\n\nFor what is hard, write a request for help (RFH).\n";
     let found = picked(document, "What is an RFH?");
     assert!(found[0].text.ends_with("request for help (RFH)."), "{found:#?}");
+    let found = picked(document, "What is an RFH valuable for?");
+    assert!(found[0].text.starts_with("An RFH is valuable"), "{found:#?}");
 }
 
 #[test]

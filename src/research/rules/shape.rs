@@ -17,6 +17,10 @@ const PREPOSITIONS: &str = "by on in at to for from with within until till since
 const ORDER_WORDS: &str = "compare explain describe list summarise summarize outline discuss recommend evaluate";
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
 
+/// Words of a question for a value, which name no topic.
+const UNITS: &str =
+    "day days week weeks month months year years hour hours minute minutes date dates time times number amount long";
+
 /// Words that refer to entities named before.
 const BACK_WORDS: &str = "it they them these those each either one ones both which";
 
@@ -207,9 +211,10 @@ fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<Question
 fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
     let words: Vec<_> = part.words().collect();
     let pronoun = words.iter().position(|word| is_in(word, "it its they their them"));
-    let count = splitter.key_stems(part.text).len();
+    let own = splitter.without_stop_words(part.text);
+    let count = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).count();
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
-    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal;
+    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count <= 1 || is_personal;
     // A pronoun after a name in the same part refers to that name.
     let before = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1);
     let has_name = before.filter(|word| *word != "I").any(is_name_like);
