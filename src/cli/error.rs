@@ -14,7 +14,6 @@ use crate::{mcp, serve};
 pub(crate) enum CliError {
     #[error(transparent)]
     Engine(EngineError),
-    /// The command line is invalid.
     #[error("{message}")]
     Usage {
         /// The message, as a lowercase fragment.
@@ -22,7 +21,6 @@ pub(crate) enum CliError {
         /// A correct command or value.
         hint: Option<String>,
     },
-    /// A file could not be read or written.
     #[error("failed to {action} `{path}`")]
     File {
         /// `read`, `write`, `enter` or `find`.
@@ -30,7 +28,6 @@ pub(crate) enum CliError {
         path: String,
         source: std::io::Error,
     },
-    /// Standard output could not be written.
     #[error("failed to write the output")]
     Output(#[from] std::io::Error),
     #[error("failed to write the result as JSON")]

@@ -164,7 +164,6 @@ pub enum GetError {
         /// Paths that end the same way.
         close: Vec<String>,
     },
-    /// No document matches the wildcards.
     #[error("no document matches `{glob}`")]
     NoMatch { glob: String },
     #[error("`{path}` is in several collections")]
@@ -173,7 +172,6 @@ pub enum GetError {
         /// An unambiguous name for each.
         choices: Vec<String>,
     },
-    /// The file has fewer lines.
     #[error("`{path}` has {lines} lines, not {wanted}")]
     BeyondEnd {
         path: String,
@@ -184,7 +182,6 @@ pub enum GetError {
     /// The PDF has no such page, or no text on it.
     #[error("`{path}` has no text on page {page}")]
     NoSuchPage { path: String, page: u32 },
-    /// The file has been removed since it was indexed.
     #[error("`{path}` is gone since it was indexed")]
     Gone { path: String },
     /// The file has changed since it was indexed, so line numbers are no longer valid.

@@ -64,14 +64,12 @@ pub(crate) struct Document {
 /// Why a file is left out of the index.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SkipReason {
-    /// The file exceeds [`MAX_DOCUMENT_BYTES`].
     #[error("{bytes} bytes, above the limit of {limit}")]
     TooLarge { bytes: u64, limit: u64 },
 
     /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]
     Binary {
-        /// Offset of the first NUL byte.
         offset: usize,
     },
 
@@ -79,10 +77,8 @@ pub(crate) enum SkipReason {
     #[error("UTF-16, not UTF-8")]
     Utf16,
 
-    /// The file is not valid UTF-8.
     #[error("not UTF-8 at byte {offset}")]
     NotUtf8 {
-        /// Offset of the first invalid byte.
         offset: usize,
     },
 
@@ -107,13 +103,11 @@ pub(crate) enum SkipReason {
     #[error("path is not UTF-8")]
     PathNotUtf8,
 
-    /// Its text could not be extracted.
     #[error(transparent)]
     Extract(#[from] ExtractError),
 
     #[error("failed to read")]
     Unreadable {
-        /// The error from the file system.
         source: std::io::Error,
     },
 }
@@ -128,7 +122,6 @@ pub(crate) enum FrontMatterWarning {
     /// The front matter exceeds [`MAX_FRONT_MATTER_BYTES`] and was not parsed.
     #[error("front matter of {bytes} bytes was not read")]
     Huge {
-        /// Size of the front matter.
         bytes: usize,
     },
 

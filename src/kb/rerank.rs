@@ -81,13 +81,11 @@ pub enum RerankSettingsError {
     /// There is neither an address nor a model on this machine.
     #[error("no `base_url`, and no `model` of this machine")]
     NoAddress,
-    /// There are both.
     #[error("`{model}` is not asked at a server, and `base_url` names one")]
     Both { model: String },
     /// No model of this machine has that name.
     #[error(transparent)]
     Unknown(#[from] UnknownCrossEncoder),
-    /// The HTTP client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
 }
@@ -118,13 +116,11 @@ pub(crate) enum RerankError {
     /// The server was not reached, or gave no reply in time.
     #[error("{0}")]
     NoReply(String),
-    /// The server refused the request.
     #[error("status {status}: {reason}")]
     Refused { status: u16, reason: String },
     /// The reply is not in the form of the API.
     #[error("reply does not score every passage once")]
     Form,
-    /// The model of this machine did not finish in time.
     #[error("reranking took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
     /// The model of this machine cannot be used.

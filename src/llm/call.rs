@@ -105,7 +105,6 @@ pub enum CallError {
     /// The call could not be recorded or looked up, so it was not made.
     #[error("{reason}")]
     Journal {
-        /// The error of the journal.
         reason: String,
         hint: Option<String>,
     },

@@ -390,7 +390,6 @@ pub(crate) enum BudgetRefusal {
     /// The worst case exceeds the rest of this limit.
     #[error("limit of {0} is reached")]
     Limit(Limit),
-    /// The price is unknown and the cost is limited, so the limit could not be enforced.
     #[error("price of the model is unknown, but the cost is limited")]
     UnknownPrice,
 }

@@ -162,7 +162,6 @@ pub(crate) struct Recalled {
 /// The memory could not be read or written. A run goes on without it.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
-    /// The table failed.
     #[error("failed to {action} the research memory")]
     Table {
         action: &'static str,
@@ -172,7 +171,6 @@ pub enum RecallError {
     /// A column is missing or of another type.
     #[error("failed to read the research memory")]
     Batch(#[from] ArrowError),
-    /// A tag has a value that this version does not know.
     #[error("research memory has an unknown tag")]
     Tag(#[from] serde_json::Error),
     /// A damaged file made the storage engine panic.
@@ -180,10 +178,8 @@ pub enum RecallError {
     Damaged(String),
     #[error("failed to embed for the research memory")]
     Embed(#[from] EmbedError),
-    /// The lock was not free in time, or its file cannot be used.
     #[error("failed to lock the research memory")]
     Lock(#[from] FileLockError),
-    /// The blocking task panicked.
     #[error("failed to embed for the research memory")]
     Task(#[from] tokio::task::JoinError),
 }

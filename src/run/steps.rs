@@ -81,7 +81,6 @@ pub(crate) struct Steps {
 pub enum StepError {
     #[error(transparent)]
     Call(#[from] CallError),
-    /// No usable reply, even after repairs.
     #[error("model gave no usable reply: {0}")]
     Invalid(String),
     #[error(transparent)]

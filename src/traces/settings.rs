@@ -99,7 +99,6 @@ pub(crate) enum NotExported {
         variable: &'static str,
         value: String,
     },
-    /// No socket may be opened.
     #[error("dr is offline")]
     Offline,
     /// Another protocol is asked for.
@@ -112,7 +111,6 @@ pub(crate) enum NotExported {
     /// The address is invalid.
     #[error("`{variable}` cannot be used")]
     Address {
-        /// The variable that has it.
         variable: &'static str,
         source: ParseBaseUrlError,
     },

@@ -12,7 +12,6 @@ use super::family::Family;
 /// The files of a model are missing or unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelFilesError {
-    /// The path does not lead to a folder.
     #[error("no folder `{folder}`")]
     NoFolder { folder: PathBuf },
 
@@ -20,27 +19,21 @@ pub enum ModelFilesError {
     #[error("no ONNX model in `{folder}`")]
     NoModel { folder: PathBuf },
 
-    /// The folder has several ONNX files, none of them called `model.onnx`.
     #[error("{count} ONNX models in `{folder}` and none is `model.onnx`")]
     SeveralModels {
         folder: PathBuf,
-        /// Number of ONNX files.
         count: usize,
     },
 
-    /// A file is missing or cannot be read.
     #[error("failed to read `{path}`")]
     Unreadable {
         path: PathBuf,
-        /// The error from the file system.
         source: std::io::Error,
     },
 
-    /// A file is not a JSON object.
     #[error("`{path}` is malformed")]
     Malformed {
         path: PathBuf,
-        /// The error from the parser.
         source: super::Cause,
     },
 

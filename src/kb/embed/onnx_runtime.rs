@@ -28,7 +28,6 @@ pub enum RuntimeError {
         searched: Vec<PathBuf>,
     },
 
-    /// The library is older than the API that `dr` uses.
     #[error("ONNX Runtime at `{path}` is {found}, but 1.{OLDEST_MINOR} or newer is needed")]
     TooOld { path: PathBuf, found: String },
 
@@ -36,15 +35,12 @@ pub enum RuntimeError {
     #[error("`{path}` cannot be loaded as ONNX Runtime")]
     Unloadable {
         path: PathBuf,
-        /// The error from the loader.
         source: LoadDynamicError,
     },
 
-    /// The library loaded but failed to initialise.
     #[error("ONNX Runtime at `{path}` failed to start")]
     Start {
         path: PathBuf,
-        /// The error from the library.
         source: ort::Error,
     },
 }

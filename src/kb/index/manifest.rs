@@ -44,15 +44,12 @@ pub(crate) struct EmbedderRecord {
 /// A stored manifest is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Written by a newer `dr`.
     #[error("index has format {found}, but this `dr` reads up to {SCHEMA_VERSION}")]
     TooNew { found: u32 },
 
-    /// Written by an older `dr`.
     #[error("index has format {found}, but this `dr` reads format {SCHEMA_VERSION} or later")]
     TooOld { found: u32 },
 
-    /// An entry is missing or malformed.
     #[error("entry `{key}` of the index manifest is missing or malformed")]
     Entry { key: &'static str },
 }

@@ -69,10 +69,8 @@ impl JobTask<'_> {
 /// A job could not be started.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    /// The provider failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The ledger refused the call.
     #[error(transparent)]
     Call(#[from] CallError),
 }

@@ -27,7 +27,6 @@ pub enum FixtureError {
     #[error("failed to read `{path}`")]
     File {
         path: PathBuf,
-        /// The error from the file system.
         source: std::io::Error,
     },
     /// The content does not have the format described above.

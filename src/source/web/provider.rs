@@ -76,11 +76,9 @@ pub(crate) enum WebError {
         retry_after: Option<Duration>,
         reason: String,
     },
-    /// The engine limits the rate of requests.
     #[error("rate limit of `{provider}` exceeded")]
     RateLimited {
         provider: &'static str,
-        /// The wait the engine asks for before a retry.
         retry_after: Option<Duration>,
     },
     #[error("`{provider}` rejected the key")]
@@ -90,7 +88,6 @@ pub(crate) enum WebError {
     #[error("answer of `{provider}` cannot be parsed: {reason}")]
     BadReply {
         provider: &'static str,
-        /// Why it cannot be parsed.
         reason: String,
     },
     /// The engine rejected the request.
@@ -106,7 +103,6 @@ pub(crate) enum WebError {
     #[error("`{provider}` rejected the query: {reason}")]
     BadQuery {
         provider: &'static str,
-        /// The engine's error message.
         reason: String,
     },
     /// The engine failed several times in a row.
