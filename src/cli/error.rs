@@ -59,16 +59,7 @@ impl From<RequestError> for CliError {
             RequestError::Days { since, until } => {
                 format!("no day is on or after `--since {since}` and on or before `--until {until}`")
             }
-            error @ (RequestError::NoWords
-            | RequestError::Day(_)
-            | RequestError::Question(_)
-            | RequestError::NoRounds
-            | RequestError::EmptyPlan
-            | RequestError::Brief(_)
-            | RequestError::Schema { .. }
-            | RequestError::AboveLimit { .. }
-            | RequestError::NoAmount { .. }
-            | RequestError::Glob { .. }) => error.to_string(),
+            error => error.to_string(),
         };
         Self::Usage { message, hint }
     }

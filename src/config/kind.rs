@@ -98,13 +98,7 @@ impl Kind {
             Self::Texts | Self::Names => "a list in brackets".to_owned(),
             Self::Time => "a time, for example `90s`, `15m` or `1h 30m`".to_owned(),
             Self::Whole { .. } => format!("a whole number, {}", self.bounds()),
-            Self::Switch
-            | Self::Bool
-            | Self::Number { .. }
-            | Self::Dollars { .. }
-            | Self::OneOf(_)
-            | Self::SomeOf(_)
-            | Self::Checked { .. } => self.bounds(),
+            _ => self.bounds(),
         }
     }
 

@@ -164,13 +164,7 @@ impl RequestError {
             Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
             Self::AboveLimit { .. } => Some("ask for less, or raise the limit in the settings".into()),
             Self::NoAmount { .. } => Some("for example 0.5".into()),
-            Self::NoWords
-            | Self::Question(_)
-            | Self::NoRounds
-            | Self::Required(_)
-            | Self::EmptyPlan
-            | Self::Brief(_)
-            | Self::Schema { .. } => None,
+            _ => None,
         }
     }
 }

@@ -154,16 +154,7 @@ pub enum VerifyError {
 impl VerifyError {
     /// Returns whether the request itself is invalid.
     pub(super) fn is_usage(&self) -> bool {
-        match self {
-            Self::UpdatesRun { .. } | Self::NotAFolder { .. } => true,
-            Self::NoReport { .. }
-            | Self::File { .. }
-            | Self::Format { .. }
-            | Self::NoQuotes { .. }
-            | Self::NoPlaces { .. }
-            | Self::TooSlow(_)
-            | Self::LinkOutside { .. } => false,
-        }
+        matches!(self, Self::UpdatesRun { .. } | Self::NotAFolder { .. })
     }
 
     /// Returns what the user can do about this error.
@@ -181,11 +172,7 @@ impl VerifyError {
             Self::UpdatesRun { name } => {
                 Some(format!("save its report with `dr replay {name} --format note -o FILE`, and update that"))
             }
-            Self::File { .. }
-            | Self::Format { .. }
-            | Self::TooSlow(_)
-            | Self::LinkOutside { .. }
-            | Self::NotAFolder { .. } => None,
+            _ => None,
         }
     }
 }

@@ -136,13 +136,7 @@ impl SkipReason {
         match self {
             Self::Unreadable { .. } | Self::IgnoreFile { .. } => true,
             Self::Extract(error) => error.is_passing(),
-            Self::TooLarge { .. }
-            | Self::Binary { .. }
-            | Self::Utf16
-            | Self::NotUtf8 { .. }
-            | Self::LinkOutside
-            | Self::NotAFile
-            | Self::PathNotUtf8 => false,
+            _ => false,
         }
     }
 }

@@ -328,13 +328,7 @@ impl Event {
             | Self::NodePaused { node }
             | Self::NodeFailed { node, .. }
             | Self::NodeBlocked { node, .. } => Some(node),
-            Self::Started { .. }
-            | Self::Resumed { .. }
-            | Self::Clarified { .. }
-            | Self::Briefed { .. }
-            | Self::Planned { .. }
-            | Self::RoundEnded { .. }
-            | Self::Ended { .. } => None,
+            _ => None,
         }
     }
 
