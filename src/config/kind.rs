@@ -15,7 +15,6 @@ pub(crate) enum Kind {
     Text,
     /// A name, never hidden: names of models contain dates and numbers, so they can look like keys.
     Name,
-    /// The address of an endpoint.
     Address,
     /// The name of a variable, hidden if it cannot be one, since users put keys here by mistake.
     Variable,

@@ -136,13 +136,10 @@ pub(crate) struct Excerpt {
     /// The chunk, if one was named.
     pub id: Option<ChunkId>,
     pub(crate) document_id: DocumentId,
-    /// The collection of the document.
     pub(crate) collection: String,
     /// Path relative to the collection's root.
     pub(crate) path: String,
-    /// Title of the document.
     pub(crate) title: String,
-    /// Headings above the passage.
     pub(crate) heading_path: Vec<String>,
     /// First line, from 1.
     pub(crate) line_start: u32,

@@ -38,9 +38,7 @@ pub(crate) struct Amounts {
     /// US dollars.
     pub(crate) dollars: Option<f64>,
     pub(crate) tokens: Option<u64>,
-    /// Active time.
     pub(crate) time: Option<Duration>,
-    /// Rounds of research.
     pub(crate) rounds: Option<u32>,
 }
 

@@ -59,9 +59,7 @@ pub(crate) struct VerifyRequest {
 /// A report whose citations were checked.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct VerifiedReport {
-    /// The report as it was named.
     pub(crate) report: String,
-    /// The run that made it.
     pub(crate) run_id: Option<String>,
     /// Whether every citation that was checked holds.
     pub(crate) holds: bool,
@@ -91,7 +89,6 @@ pub(crate) struct VerifiedCitation {
     /// Id of the evidence within its report.
     pub(crate) id: String,
     pub(crate) quote: String,
-    /// The place as cited.
     pub(crate) source: CitedPlace,
     #[serde(flatten)]
     pub(crate) state: CitationState,
@@ -424,7 +421,6 @@ struct Shelf {
     project: PathBuf,
     /// Folders of the collections in the index.
     roots: HashMap<String, PathBuf>,
-    /// Documents of the index.
     documents: Vec<DocumentRow>,
 }
 

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct EvalQuery {
     /// Key of the query in the judgments.
     pub(crate) id: String,
-    /// Text to search for.
     pub(crate) text: String,
 }
 
@@ -101,11 +100,9 @@ pub(crate) fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) ->
 /// The result of one search: documents in the order of their best chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
-    /// Id of the query.
     pub(crate) query: String,
     /// Distinct paths, best first.
     pub(crate) paths: Vec<String>,
-    /// Duration of the search.
     pub(crate) latency: Duration,
 }
 

@@ -154,7 +154,6 @@ pub struct ToSend {
 /// A file with a problem, for the summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedFile {
-    /// Collection of the file.
     pub(crate) collection: String,
     /// Path relative to the collection's root.
     pub(crate) path: String,

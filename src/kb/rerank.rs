@@ -52,7 +52,6 @@ pub(crate) struct RerankOptions {
     pub(crate) api: RerankApi,
     /// The variable that holds the key; `None` for a server without one.
     pub(crate) key_env: Option<String>,
-    /// Hits that are reranked.
     pub(crate) candidates: Option<usize>,
     /// Seconds one request may take.
     pub(crate) timeout_seconds: Option<u64>,
@@ -148,7 +147,6 @@ pub(crate) struct Reranker {
     backend: Backend,
     /// Time-out of one request.
     pub(crate) timeout: Duration,
-    /// Hits that are reranked.
     pub(crate) candidates: usize,
     clock: Arc<dyn Clock>,
     breaker: Breaker,

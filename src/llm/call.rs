@@ -81,7 +81,6 @@ pub enum Limit {
     Tokens,
     /// Active time of the run.
     Time,
-    /// Rounds of research.
     Rounds,
 }
 

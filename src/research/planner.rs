@@ -19,7 +19,6 @@ pub(crate) type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + 
 /// Constraints on a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanBounds {
-    /// Limits on the size of the tree.
     pub(crate) limits: TreeLimits,
     /// Whether a source for the web is available.
     pub(crate) has_web: bool,

@@ -72,7 +72,6 @@ pub(crate) enum Complaint {
     Uncited { claim: String },
     /// No finding covers an aspect.
     Uncovered { aspect: AspectId },
-    /// A node failed.
     Failed { node: NodeId },
     /// A node has no findings or was blocked.
     Empty { node: NodeId },

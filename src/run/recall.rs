@@ -83,7 +83,6 @@ impl Failures {
 pub(crate) enum EntryKind {
     /// A quote, with the findings that cite it.
     Quote,
-    /// The summary of a branch.
     Summary,
 }
 
@@ -103,10 +102,8 @@ pub(crate) enum EntrySource {
 pub(crate) struct Entry {
     /// The id of the quote, or of the node whose summary it is.
     pub(crate) id: String,
-    /// The node that found it.
     pub(crate) node: NodeId,
     pub(crate) kind: EntryKind,
-    /// Where it comes from.
     pub(crate) source: EntrySource,
     /// The path and lines, or the address; empty for a summary.
     pub(crate) place: String,
@@ -114,7 +111,6 @@ pub(crate) struct Entry {
     pub(crate) label: Label,
     /// From 0 to 1.
     pub(crate) confidence: f32,
-    /// The text that is searched.
     pub(crate) text: String,
 }
 
@@ -123,7 +119,6 @@ pub(crate) struct Entry {
 pub(crate) struct RecallQuery<'a> {
     /// Only entries of this run; of all if it is `None`.
     pub(crate) run: Option<&'a RunId>,
-    /// The text to rank by.
     pub(crate) text: &'a str,
     pub(crate) kind: EntryKind,
     /// Only entries of these nodes; all if there is none.
@@ -151,7 +146,6 @@ impl<'a> RecallQuery<'a> {
 /// An entry that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recalled {
-    /// The run that found it.
     pub(crate) run: RunId,
     /// See [`Entry::id`].
     pub(crate) id: String,

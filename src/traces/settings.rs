@@ -76,7 +76,6 @@ pub(crate) struct TraceOptions {
 /// Where traces are exported to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceSettings {
-    /// Address of the requests.
     pub(crate) address: BaseUrl,
     /// Time that one request may take.
     pub(crate) timeout: Duration,

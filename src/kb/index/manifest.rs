@@ -20,7 +20,6 @@ pub struct Manifest {
     pub(crate) text_index: String,
     /// Number of documents indexed in each language, by code. Not reduced when a document is removed.
     pub(crate) languages: BTreeMap<String, u32>,
-    /// The embedder of the vectors.
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
     pub collections: BTreeMap<String, String>,

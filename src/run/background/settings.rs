@@ -130,7 +130,6 @@ impl DeepResearchError {
 pub(crate) struct DeepResearchSettings {
     /// Which provider runs the jobs.
     pub(crate) provider: ProviderKind,
-    /// Address of the endpoint.
     pub(crate) address: BaseUrl,
     /// Key of the endpoint; `None` sends no key.
     pub(crate) key: Option<Secret>,

@@ -65,13 +65,11 @@ pub(super) struct Outside<'a> {
     pub(super) researcher: &'static str,
     /// In-process background research, in place of the server's.
     pub(super) provider: Option<Arc<dyn Provider>>,
-    /// Limits of the run.
     pub(super) limits: BudgetLimits,
     pub(super) clock: Arc<ManualClock>,
     pub(super) pages: Arc<TempDir>,
     /// Decides which requests time out.
     pub(super) hangs: Hangs,
-    /// API of the models.
     pub(super) api: Api,
 }
 

@@ -42,7 +42,6 @@ pub(crate) struct DateRange {
 /// A query for a search engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WebQuery {
-    /// The words.
     pub(crate) text: Outbound,
     /// Most pages to return.
     pub(crate) limit: usize,
