@@ -27,9 +27,15 @@ pub(crate) enum Kind {
     /// `true` or `false`.
     Bool,
     /// A whole number, bounds inclusive.
-    Whole { least: u64, most: u64 },
+    Whole {
+        least: u64,
+        most: u64,
+    },
     /// A number, bounds inclusive.
-    Number { least: f64, most: f64 },
+    Number {
+        least: f64,
+        most: f64,
+    },
     /// US dollars.
     Dollars {
         /// Whether it may be 0.

@@ -79,9 +79,7 @@ pub enum EngineError {
     #[error("index was made before links were stored")]
     NoLinks,
     #[error("no folder to index was given, and none is known yet")]
-    NothingToIndex {
-        rebuild: bool,
-    },
+    NothingToIndex { rebuild: bool },
     #[error("two folders would both be collection `{name}`")]
     SameName { name: String },
     #[error("failed to {action} `{path}`")]
@@ -127,22 +125,14 @@ pub enum EngineError {
     #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
     Unpriced { model: String, role: Role },
     #[error("plan was made for a run that follows `{run}`")]
-    PlanFollows {
-        run: RunId,
-    },
+    PlanFollows { run: RunId },
     #[error("run was started with `{was}` as its {role}, and `{now}` is set now")]
-    OtherModel {
-        role: Role,
-        was: String,
-        now: String,
-    },
+    OtherModel { role: Role, was: String, now: String },
     /// A run was started with its language model as reranker and is resumed without, or the other way round.
     #[error("run was started with another `[rerank]`")]
     OtherReranker,
     #[error("no run can be resumed: all have ended")]
-    NothingToResume {
-        newest: RunId,
-    },
+    NothingToResume { newest: RunId },
     /// A plan has no report before it is carried out.
     #[error("run `{run}` was only planned: it has no report")]
     OnlyPlanned { run: RunId },

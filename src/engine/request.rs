@@ -137,16 +137,9 @@ pub enum RequestError {
     Day(String),
     /// The range of days is empty.
     #[error("no day is on or after {since} and on or before {until}")]
-    Days {
-        since: String,
-        until: String,
-    },
+    Days { since: String, until: String },
     #[error("`{name}` is {wanted}, and the limit is {most}")]
-    AboveLimit {
-        name: &'static str,
-        wanted: String,
-        most: String,
-    },
+    AboveLimit { name: &'static str, wanted: String, most: String },
     #[error("`{name}` is not an amount")]
     NoAmount { name: &'static str },
     #[error("`{glob}` is not a glob: {reason}")]

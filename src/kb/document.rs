@@ -69,18 +69,14 @@ pub(crate) enum SkipReason {
 
     /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]
-    Binary {
-        offset: usize,
-    },
+    Binary { offset: usize },
 
     /// The file begins with a UTF-16 byte order mark.
     #[error("UTF-16, not UTF-8")]
     Utf16,
 
     #[error("not UTF-8 at byte {offset}")]
-    NotUtf8 {
-        offset: usize,
-    },
+    NotUtf8 { offset: usize },
 
     /// A symbolic link is broken or leads out of the indexed folder.
     #[error("link that does not lead to a file inside the folder")]
@@ -107,9 +103,7 @@ pub(crate) enum SkipReason {
     Extract(#[from] ExtractError),
 
     #[error("failed to read")]
-    Unreadable {
-        source: std::io::Error,
-    },
+    Unreadable { source: std::io::Error },
 }
 
 /// A problem with the front matter of a file, which is indexed regardless.
@@ -121,9 +115,7 @@ pub(crate) enum FrontMatterWarning {
 
     /// The front matter exceeds [`MAX_FRONT_MATTER_BYTES`] and was not parsed.
     #[error("front matter of {bytes} bytes was not read")]
-    Huge {
-        bytes: usize,
-    },
+    Huge { bytes: usize },
 
     /// The file begins with front matter that has no closing line; it is indexed as text.
     #[error("front matter is not closed")]

@@ -27,17 +27,11 @@ pub enum EvalError {
     },
 
     #[error("line {line} of the judgments is not `query id`, tab, `path`, tab, `grade`")]
-    Judgment {
-        line: usize,
-    },
+    Judgment { line: usize },
 
     /// A judged file is not in the index, which would make every metric too low.
     #[error("{missing} of {judged} judged files are not in the index, first `{first}`")]
-    NotIndexed {
-        missing: usize,
-        judged: usize,
-        first: String,
-    },
+    NotIndexed { missing: usize, judged: usize, first: String },
 
     /// No query has a relevant document, so every mean would be undefined.
     #[error("no query has a relevant document")]

@@ -103,10 +103,7 @@ pub enum CallError {
 
     /// The call could not be recorded or looked up, so it was not made.
     #[error("{reason}")]
-    Journal {
-        reason: String,
-        hint: Option<String>,
-    },
+    Journal { reason: String, hint: Option<String> },
 }
 
 impl CallError {

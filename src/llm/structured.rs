@@ -44,9 +44,7 @@ pub(crate) enum StructuredError {
     Invalid { complaint: String },
 
     #[error("invalid schema: {reason}")]
-    Schema {
-        reason: String,
-    },
+    Schema { reason: String },
 }
 
 /// Returns a reply parsed as `T`. `name` names the schema, in letters, digits and `_`.

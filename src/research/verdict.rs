@@ -69,12 +69,20 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Complaint {
     /// A finding cites no checked quote.
-    Uncited { claim: String },
+    Uncited {
+        claim: String,
+    },
     /// No finding covers an aspect.
-    Uncovered { aspect: AspectId },
-    Failed { node: NodeId },
+    Uncovered {
+        aspect: AspectId,
+    },
+    Failed {
+        node: NodeId,
+    },
     /// A node has no findings or was blocked.
-    Empty { node: NodeId },
+    Empty {
+        node: NodeId,
+    },
 }
 
 impl fmt::Display for Complaint {

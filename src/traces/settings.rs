@@ -109,10 +109,7 @@ pub(crate) enum NotExported {
     },
     /// The address is invalid.
     #[error("`{variable}` cannot be used")]
-    Address {
-        variable: &'static str,
-        source: ParseBaseUrlError,
-    },
+    Address { variable: &'static str, source: ParseBaseUrlError },
     /// The exporter could not be set up.
     #[error("{reason}")]
     Exporter { reason: String },

@@ -20,22 +20,13 @@ pub enum ModelFilesError {
     NoModel { folder: PathBuf },
 
     #[error("{count} ONNX models in `{folder}` and none is `model.onnx`")]
-    SeveralModels {
-        folder: PathBuf,
-        count: usize,
-    },
+    SeveralModels { folder: PathBuf, count: usize },
 
     #[error("failed to read `{path}`")]
-    Unreadable {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
 
     #[error("`{path}` is malformed")]
-    Malformed {
-        path: PathBuf,
-        source: super::Cause,
-    },
+    Malformed { path: PathBuf, source: super::Cause },
 
     /// The dimension of the vectors is not recorded in any file.
     #[error("`{path}` has no `hidden_size`")]

@@ -33,16 +33,10 @@ pub enum RuntimeError {
 
     /// The file is not a shared library for this machine, or not ONNX Runtime.
     #[error("`{path}` cannot be loaded as ONNX Runtime")]
-    Unloadable {
-        path: PathBuf,
-        source: LoadDynamicError,
-    },
+    Unloadable { path: PathBuf, source: LoadDynamicError },
 
     #[error("ONNX Runtime at `{path}` failed to start")]
-    Start {
-        path: PathBuf,
-        source: ort::Error,
-    },
+    Start { path: PathBuf, source: ort::Error },
 }
 
 impl RuntimeError {

@@ -36,10 +36,7 @@ pub enum ModelStoreError {
     #[error(transparent)]
     Busy(#[from] FileLockError),
     #[error("failed to write `{path}`")]
-    Write {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
 }
 
 impl ModelStoreError {

@@ -148,10 +148,7 @@ pub enum JournalError {
         source: rusqlite::Error,
     },
     #[error("failed to create `{path}`")]
-    File {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// Another process repairs the journal, or has it open when it is to be repaired.
     #[error("journal is in use by {holder}")]
     Held {

@@ -72,10 +72,7 @@ pub(crate) enum FetchError {
     #[error("`robots.txt` of `{origin}` cannot be read")]
     RobotsUnknown { origin: String },
     #[error("server returned status {status}")]
-    Status {
-        status: u16,
-        retry_after: Option<Duration>,
-    },
+    Status { status: u16, retry_after: Option<Duration> },
     #[error("page did not arrive within {millis} ms")]
     TimedOut { millis: u128 },
     /// No connection, or it was interrupted.
@@ -87,9 +84,7 @@ pub(crate) enum FetchError {
     ContentType { found: String },
     /// The content encoding is not supported, or the compressed data is invalid.
     #[error("page is encoded as `{found}` and cannot be decoded")]
-    Packed {
-        found: String,
-    },
+    Packed { found: String },
     #[error("failed to parse the page: {reason}")]
     Unreadable { reason: String },
     #[error("page has no text")]

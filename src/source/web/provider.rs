@@ -76,19 +76,13 @@ pub(crate) enum WebError {
         reason: String,
     },
     #[error("rate limit of `{provider}` exceeded")]
-    RateLimited {
-        provider: &'static str,
-        retry_after: Option<Duration>,
-    },
+    RateLimited { provider: &'static str, retry_after: Option<Duration> },
     #[error("`{provider}` rejected the key")]
     Authentication { provider: &'static str },
     #[error("quota of the `{provider}` account is exhausted")]
     Quota { provider: &'static str },
     #[error("answer of `{provider}` cannot be parsed: {reason}")]
-    BadReply {
-        provider: &'static str,
-        reason: String,
-    },
+    BadReply { provider: &'static str, reason: String },
     /// The engine rejected the request.
     #[error("`{provider}` rejected the search: {reason}")]
     Refused {
@@ -100,10 +94,7 @@ pub(crate) enum WebError {
     },
     /// The engine rejected this query; it may well answer another one.
     #[error("`{provider}` rejected the query: {reason}")]
-    BadQuery {
-        provider: &'static str,
-        reason: String,
-    },
+    BadQuery { provider: &'static str, reason: String },
     /// The engine failed several times in a row.
     #[error(transparent)]
     GivenUp(#[from] Open),

@@ -53,10 +53,7 @@ pub enum WebSettingsError {
     UnknownProvider { name: String },
     /// The engine needs a key, and no usable one is set.
     #[error("no key for `{engine}`")]
-    Key {
-        engine: SearchEngine,
-        source: KeyError,
-    },
+    Key { engine: SearchEngine, source: KeyError },
     /// The address in `base_url` or in the engine's variable is invalid.
     #[error("invalid address for the search engine")]
     Address(#[from] ParseBaseUrlError),
