@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Write;
+use std::path::Path;
 
 use super::exit::Exit;
 use crate::base::line::{panic_text, printable, with_causes};
@@ -66,6 +67,11 @@ impl From<RequestError> for CliError {
 }
 
 impl CliError {
+    /// Returns a function that makes the error of a failed `action` on a file.
+    pub(super) fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::File { action, path: path.display().to_string(), source }
+    }
+
     /// Returns the exit code for this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {
