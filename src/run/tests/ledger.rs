@@ -21,7 +21,6 @@ const LIMIT: u64 = 100;
 /// A prompt whose tokens do not matter.
 const PROMPT: PromptCall = PromptCall { role: Role::Worker, is_tight: false, counted_tokens: 0, worst_tokens: 0 };
 
-/// One operation on the ledger.
 #[derive(Clone, Debug)]
 enum Op {
     Open {

@@ -58,7 +58,6 @@ pub(super) struct Outside<'a> {
     pub(super) models: Option<Models>,
     /// A plan, in place of the planner's.
     pub(super) plan: Option<SavedPlan>,
-    /// Whether there is a search engine.
     pub(super) can_search: bool,
     pub(super) max_jobs: usize,
     /// The model of jobs.
@@ -106,7 +105,6 @@ impl<'a> Outside<'a> {
         self.conduct(run).await
     }
 
-    /// Resumes with raised limits.
     pub(super) async fn resume_with(&self, limits: BudgetLimits) -> Result<StopReason, RunError> {
         let run = Orchestrator::resume(World::run(), Some(limits), self.resources(false)).await?;
         self.conduct(run).await

@@ -27,7 +27,6 @@ fn state(settings: RunSettings, events: Vec<Event>) -> RunState {
     RunState::of(&records).unwrap()
 }
 
-/// Returns a node for the web that has a schema of its own.
 fn web(number: u32, depends_on: &[u32]) -> Node {
     let question = format!("Word {number} of the planner?").parse().unwrap();
     let node = Node::new(NodeId::numbered(number), Some(NodeId::numbered(1)), question, 1);

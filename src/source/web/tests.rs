@@ -89,7 +89,6 @@ fn contact() -> Contact {
     "ada@example.org".parse().unwrap()
 }
 
-/// Returns an engine, set up at an address.
 fn set_up(engine: SearchEngine, address: BaseUrl) -> EngineClient {
     EngineClient::new(engine, address, engine.has_key().then(key), Some(&contact())).unwrap()
 }
