@@ -159,13 +159,10 @@ mod tests {
 
     fn verdict() -> Verdict {
         Verdict {
-            is_complete: false,
             recommend_more_iterations: true,
             missing_aspects: vec![AspectId::numbered(2)],
             weak_evidence_areas: vec!["figures".into()],
-            overall_confidence: 0.4,
-            relied_on: Vec::new(),
-            complaints: Vec::new(),
+            ..Verdict::default()
         }
     }
 

@@ -40,7 +40,7 @@ const MAX_QUOTE_TOKENS: u64 = 300;
 const MAX_QUOTES_TOKENS: u64 = 6_000;
 
 /// The judge's verdict after a round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether the question is answered.
     pub(crate) is_complete: bool,

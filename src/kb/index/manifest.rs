@@ -156,10 +156,10 @@ fn number(text: &str, key: &'static str) -> Result<u32, ManifestError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn manifest() -> Manifest {
+    pub(in crate::kb::index) fn manifest() -> Manifest {
         Manifest {
             generation: 3,
             chunker: "1/216/254".into(),

@@ -19,7 +19,7 @@ mod reply;
 pub(crate) mod failure;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -48,15 +48,7 @@ fn round(number: u32, node: u32, words: &str, output: Option<serde_json::Value>)
     let id = NodeId::numbered(node);
     let mut found = branch(&id, &[words], Label::Public);
     found.report.output = output;
-    let verdict = Verdict {
-        is_complete: false,
-        recommend_more_iterations: true,
-        missing_aspects: Vec::new(),
-        weak_evidence_areas: Vec::new(),
-        overall_confidence: 0.5,
-        relied_on: Vec::new(),
-        complaints: Vec::new(),
-    };
+    let verdict = Verdict { recommend_more_iterations: true, ..Verdict::default() };
     [
         planned(number, web(node, &[])),
         Event::NodeStarted { node: id.clone(), route: Route::Web, why: String::new() },

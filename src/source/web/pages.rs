@@ -84,10 +84,10 @@ fn key(url: &WebUrl) -> ContentHash {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn page(url: &str, text: &str) -> WebPage {
+    pub(in crate::source::web) fn page(url: &str, text: &str) -> WebPage {
         let url: WebUrl = url.parse().unwrap();
         WebPage {
             requested: url.join("/old").unwrap(),
