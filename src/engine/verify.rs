@@ -626,12 +626,7 @@ mod tests {
 
     /// Returns the state of a citation in a folder of files, in short.
     fn state(files: &[(&str, &str)], citation: &Citation) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        let folder = crate::kb::walk::tests::folder(files);
         match shelf(folder.path()).check(std::slice::from_ref(citation)).remove(0).0 {
             CitationState::Unchanged => "unchanged".into(),
             CitationState::Moved { now } => format!("moved to {}", now.for_people()),

@@ -58,8 +58,9 @@ fn finding(text: &str, ids: &[&str]) -> Value {
 
 /// Returns a model that takes these steps, the last of which is done, and reports these findings.
 fn acting<const STEPS: usize, const FINDINGS: usize>(actions: [Value; STEPS], findings: [Value; FINDINGS]) -> Scripted {
-    let steps = actions.iter().zip(1..).map(|(actions, at)| (format!("n2/step/{at}"), step(actions, at == STEPS)));
-    Scripted::by_key(steps.chain([("n2/report".to_owned(), report(&json!(findings.as_slice())))]).collect())
+    let steps = actions.into_iter().zip(1..);
+    let steps = steps.map(|(actions, at)| (format!("n2/step/{at}"), step(&actions, at == STEPS)));
+    Scripted::by_key(steps.chain([("n2/report".to_owned(), report(&Vec::from(findings).into()))]).collect())
 }
 
 fn open(passage: &str) -> Value {

@@ -264,16 +264,7 @@ fn pad_token(tokenizer_file: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        folder
-    }
+    use crate::kb::walk::tests::folder;
 
     #[test]
     fn the_graph_is_found_by_its_usual_names() {

@@ -185,12 +185,8 @@ mod tests {
 
     /// A file tree, and the places searched in it.
     fn world(files: &[&str]) -> (tempfile::TempDir, LibraryPaths) {
-        let folder = tempfile::tempdir().unwrap();
-        for file in files {
-            let path = folder.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
-        }
+        let files: Vec<_> = files.iter().map(|&file| (file, "")).collect();
+        let folder = crate::kb::walk::tests::folder(&files);
         let folders = LibraryPaths::folders(Some(&folder.path().join("bin")), Some(&folder.path().join("data")));
         (folder, LibraryPaths { dylib_path: None, folders })
     }

@@ -14,7 +14,7 @@ use super::url::WebUrl;
 use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::http::{BaseUrl, BodyError, Exchange, HttpError, NoReply, Secret, client_for, exchange, retry_after};
-use crate::base::line::{one_line, shortened};
+use crate::base::line::{innermost, one_line, shortened};
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy, retry};
 
@@ -182,15 +182,6 @@ pub(super) fn day(text: &str) -> Option<Date> {
     text.trim().get(..10)?.parse().ok()
 }
 
-/// Returns the innermost cause. The outer ones repeat the URL, which contains the query.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
-}
-
 /// HTTP client for one engine at one address.
 #[derive(Clone, Debug)]
 pub(super) struct SearchClient {
@@ -290,6 +281,7 @@ impl SearchClient {
         let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(TIMEOUT)).await;
         let Exchange { status, headers, body } = sent.map_err(|error| match &error {
             NoReply::TimedOut => self.transient(None, &format!("no answer within {} s", TIMEOUT.as_secs())),
+            // The outer causes repeat the URL, which contains the query.
             NoReply::Failed(cause) | NoReply::Body(BodyError::Broken(cause)) => self.transient(None, &innermost(cause)),
             NoReply::Body(BodyError::TooLarge { .. }) => self.bad_reply(&error.to_string()),
         })?;
