@@ -146,7 +146,6 @@ pub(crate) struct Paths {
 pub(crate) struct Settings {
     /// The value of every setting.
     pub(crate) values: Values,
-    /// Folders.
     pub(crate) paths: Paths,
     /// Name, value as it can be shown, and origin of every setting.
     explained: Vec<(String, String, String)>,

@@ -122,30 +122,3 @@ impl Clock for ManualClock {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn manual_clock_moves_by_what_is_slept() {
-        let clock = ManualClock::at(Moment(5));
-        clock.sleep(Duration::from_secs(2)).await;
-        assert_eq!(clock.now(), Moment(2_005));
-        assert_eq!(clock.now().since(Moment(5)), Duration::from_secs(2));
-        assert_eq!(Moment(1).since(Moment(5)), Duration::ZERO);
-    }
-
-    #[tokio::test]
-    async fn deadline_of_a_manual_clock_comes_as_others_sleep_and_not_before() {
-        let clock = ManualClock::at(Moment(5));
-        let mut deadline = clock.deadline(Duration::from_secs(3));
-        for slept in [0, 2] {
-            clock.sleep(Duration::from_secs(slept)).await;
-            assert_eq!(futures::poll!(&mut deadline), std::task::Poll::Pending);
-        }
-        clock.sleep(Duration::from_secs(1)).await;
-        deadline.await;
-        assert_eq!(clock.now(), Moment(3_005));
-    }
-}

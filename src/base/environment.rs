@@ -47,7 +47,6 @@ pub enum KeyError {
     BadName,
     #[error("`{variable}` is not set")]
     NotSet { variable: String },
-    /// The key cannot be sent in a header.
     #[error("`{variable}` has characters that cannot be sent")]
     Unsendable { variable: String },
 }

@@ -272,7 +272,6 @@ pub(crate) struct Exchange {
 /// A request has no complete reply.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoReply {
-    /// The time limit was exceeded.
     #[error("no reply in time")]
     TimedOut,
     /// The request was not sent, or the connection failed before a reply.

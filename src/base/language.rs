@@ -118,7 +118,6 @@ const FUNCTION_WORDS: usize = 10;
 pub(crate) struct Language {
     /// ISO 639-1 code.
     pub(crate) code: &'static str,
-    /// Name in English.
     pub(crate) name: &'static str,
     script: Script,
     stemmer: Option<Stemmer>,

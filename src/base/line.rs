@@ -47,6 +47,14 @@ pub(crate) fn is_printable(letter: char) -> bool {
     matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(letter))
 }
 
+/// Returns the innermost cause of an error. The outer ones mostly repeat the address.
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => innermost(cause),
+        None => error.to_string(),
+    }
+}
+
 /// Returns the error and its causes, joined by `: `. A cause that the text before it already ends with is left out:
 /// some libraries include the cause in their own message.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {

@@ -157,7 +157,6 @@ fn candidate(name: &str, help: Option<&str>) -> Option<CompletionCandidate> {
 pub(super) fn man(args: &ManArgs) -> Result<Exit, CliError> {
     let written =
         std::fs::create_dir_all(&args.folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder));
-    let path = args.folder.display().to_string();
-    written.map_err(|source| CliError::File { action: "write", path, source })?;
+    written.map_err(CliError::file("write", &args.folder))?;
     Ok(Exit::Done)
 }

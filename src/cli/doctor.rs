@@ -12,7 +12,6 @@ use super::signal::interruptible;
 use super::ui::{BAD, GOOD, NOTE, QUIET, Ui, styled};
 use crate::base::line::one_line;
 use crate::engine::{CheckStatus, Checkup, Engine};
-use crate::render::json::versioned;
 
 /// Check the index, the runs, the model, the disk and the settings
 ///
@@ -51,11 +50,7 @@ pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> R
         checkup
     }));
     let Some(checkup) = checkup.await else { return Ok(Exit::Interrupted) };
-    if args.output.is_json() {
-        ui.print(&versioned(&checkup)?)?;
-    } else {
-        ui.print(&text(&checkup))?;
-    }
+    args.output.print(ui, &checkup, text)?;
     Ok(if checkup.has_trouble() { Exit::Failed } else { Exit::Done })
 }
 

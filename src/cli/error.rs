@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Write;
+use std::path::Path;
 
 use super::exit::Exit;
 use crate::base::line::{panic_text, printable, with_causes};
@@ -14,7 +15,6 @@ use crate::{mcp, serve};
 pub(crate) enum CliError {
     #[error(transparent)]
     Engine(EngineError),
-    /// The command line is invalid.
     #[error("{message}")]
     Usage {
         /// The message, as a lowercase fragment.
@@ -22,7 +22,6 @@ pub(crate) enum CliError {
         /// A correct command or value.
         hint: Option<String>,
     },
-    /// A file could not be read or written.
     #[error("failed to {action} `{path}`")]
     File {
         /// `read`, `write`, `enter` or `find`.
@@ -30,7 +29,6 @@ pub(crate) enum CliError {
         path: String,
         source: std::io::Error,
     },
-    /// Standard output could not be written.
     #[error("failed to write the output")]
     Output(#[from] std::io::Error),
     #[error("failed to write the result as JSON")]
@@ -62,22 +60,18 @@ impl From<RequestError> for CliError {
             RequestError::Days { since, until } => {
                 format!("no day is on or after `--since {since}` and on or before `--until {until}`")
             }
-            error @ (RequestError::NoWords
-            | RequestError::Day(_)
-            | RequestError::Question(_)
-            | RequestError::NoRounds
-            | RequestError::EmptyPlan
-            | RequestError::Brief(_)
-            | RequestError::Schema { .. }
-            | RequestError::AboveLimit { .. }
-            | RequestError::NoAmount { .. }
-            | RequestError::Glob { .. }) => error.to_string(),
+            error => error.to_string(),
         };
         Self::Usage { message, hint }
     }
 }
 
 impl CliError {
+    /// Returns a function that makes the error of a failed `action` on a file.
+    pub(super) fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::File { action, path: path.display().to_string(), source }
+    }
+
     /// Returns the exit code for this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {

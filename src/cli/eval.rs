@@ -11,7 +11,6 @@ use super::ui::Ui;
 use crate::base::file::read_text;
 use crate::config::Flags;
 use crate::engine::{Engine, Figures, SearchMode};
-use crate::render::json::versioned;
 use clap::Args;
 
 /// Largest file of questions or judgments, in bytes.
@@ -55,20 +54,12 @@ impl EvalArgs {
 pub(super) async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {
     let (queries, judgments) = (read(&args.queries)?, read(&args.qrels)?);
     let measured = engine.eval(&queries, &judgments, args.collection.as_deref()).await?;
-    if args.output.is_json() {
-        ui.print(&versioned(&measured)?)?;
-    } else {
-        ui.print(&text(&measured.figures))?;
-    }
+    args.output.print(ui, &measured, |measured| text(&measured.figures))?;
     Ok(Exit::Done)
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
-    read_text(file, MAX_FILE_BYTES).map_err(|source| CliError::File {
-        action: "read",
-        path: file.display().to_string(),
-        source,
-    })
+    read_text(file, MAX_FILE_BYTES).map_err(CliError::file("read", file))
 }
 
 fn text(figures: &Figures) -> String {

@@ -16,7 +16,6 @@ use crate::base::line::{counted, one_line};
 use crate::base::money::{dollars_text, nanos};
 use crate::config::{Flags, dollars};
 use crate::engine::{Engine, Include, IndexEstimate, IndexRequest, IngestSummary, Pulled, ServerEstimate, SkippedFile};
-use crate::render::json::versioned;
 
 /// Index folders of Markdown, or update their index
 ///
@@ -97,7 +96,7 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
     };
     if args.dry_run {
         let estimate = engine.index_estimate(&request).await?;
-        ui.print(&if args.output.is_json() { versioned(&estimate)? } else { estimate_text(&estimate) })?;
+        args.output.print(ui, &estimate, estimate_text)?;
         return Ok(Exit::Done);
     }
     if args.pull {
@@ -106,11 +105,7 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
         }
     }
     let summary = run(ui, engine, &request).await?;
-    if args.output.is_json() {
-        ui.print(&versioned(&summary)?)?;
-    } else {
-        ui.print(&text(&summary))?;
-    }
+    args.output.print(ui, &summary, text)?;
     Ok(if summary.interrupted { Exit::Interrupted } else { Exit::Done })
 }
 

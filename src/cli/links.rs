@@ -45,11 +45,7 @@ pub(super) async fn links(ui: &mut Ui, engine: &Engine, args: LinksArgs) -> Resu
     let is_broken = match &args.selector {
         Some(selector) => {
             let found = engine.links(selector).await?;
-            if args.output.is_json() {
-                ui.print(&versioned(&found)?)?;
-            } else {
-                ui.print(&of_document(&found))?;
-            }
+            args.output.print(ui, &found, of_document)?;
             found.links.iter().any(|link| link.state == LinkState::Missing)
         }
         None => {

@@ -55,11 +55,7 @@ impl McpArgs {
     /// Changes to the folder of the project, before its settings are read.
     pub(super) fn enter_project(&self) -> Result<(), CliError> {
         let Some(folder) = &self.project else { return Ok(()) };
-        std::env::set_current_dir(folder).map_err(|source| CliError::File {
-            action: "enter",
-            path: folder.display().to_string(),
-            source,
-        })
+        std::env::set_current_dir(folder).map_err(CliError::file("enter", folder))
     }
 }
 
@@ -108,8 +104,7 @@ async fn serve_http(
 
 /// Prints the settings for an assistant to start this server with.
 fn print_config(ui: &mut Ui, engine: &Engine, client: Client) -> Result<Exit, CliError> {
-    let failed = |source| CliError::File { action: "find", path: "dr".to_owned(), source };
-    let program = std::env::current_exe().map_err(failed)?;
+    let program = std::env::current_exe().map_err(CliError::file("find", "dr".as_ref()))?;
     ui.tell(&format!("for {}:", client.file()));
     ui.print(&client.settings(&Launch { program, project: engine.project().to_path_buf() }))?;
     Ok(Exit::Done)

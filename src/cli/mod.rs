@@ -94,6 +94,7 @@ use crate::base::file::read_text;
 use crate::base::mutex::locked;
 use crate::config::Flags;
 use crate::engine::{EmbedderChoice, Engine, answers_extraction, kill_programs};
+use crate::render::json::versioned;
 use crate::traces::Traces;
 
 /// Answer research questions from a folder of Markdown
@@ -204,6 +205,16 @@ enum TextFormat {
 impl OutputArgs {
     fn is_json(&self) -> bool {
         self.json || self.format == TextFormat::Json
+    }
+
+    /// Prints a result as JSON, or as `text` puts it for people.
+    fn print<T: serde::Serialize>(
+        &self,
+        ui: &mut Ui,
+        result: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), CliError> {
+        Ok(ui.print(&if self.is_json() { versioned(result)? } else { text(result) })?)
     }
 }
 
@@ -363,14 +374,9 @@ const MAX_JSON_BYTES: u64 = 1_000_000;
 
 /// Reads a JSON file named by the user.
 fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
-    let path = file.display().to_string();
-    let text = read_text(file, MAX_JSON_BYTES).map_err(|source| CliError::File {
-        action: "read",
-        path: path.clone(),
-        source,
-    })?;
+    let text = read_text(file, MAX_JSON_BYTES).map_err(CliError::file("read", file))?;
     serde_json::from_str(&text)
-        .map_err(|error| CliError::Usage { message: format!("`{path}` is not JSON: {error}"), hint: None })
+        .map_err(|error| CliError::Usage { message: format!("`{}` is not JSON: {error}", file.display()), hint: None })
 }
 
 /// Checks that a file of the user is writable, before anything is spent on what is written there.
@@ -381,16 +387,12 @@ fn check_writable(file: &std::path::Path) -> Result<(), CliError> {
     }
     // To append, so that what is there stays if the command fails.
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-    opened.map(drop).map_err(|source| cannot_write(file, source))
+    opened.map(drop).map_err(CliError::file("write", file))
 }
 
 /// Writes a file of the user, following links. Pipes and devices are written to directly.
 fn write(file: &std::path::Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(file, text).map_err(|source| cannot_write(file, source))
-}
-
-fn cannot_write(file: &std::path::Path, source: std::io::Error) -> CliError {
-    CliError::File { action: "write", path: file.display().to_string(), source }
+    std::fs::write(file, text).map_err(CliError::file("write", file))
 }
 
 /// Logs to stderr if `DR_LOG` has a filter, and collects traces if they are exported. A span is logged when it closes,

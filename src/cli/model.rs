@@ -15,7 +15,6 @@ use super::signal::interruptible;
 use super::ui::{GOOD, NOTE, QUIET, Ui, styled};
 use crate::base::line::{counted, one_line};
 use crate::engine::{Engine, Fetching, IndexEstimate, ModelEntry, ModelList, ModelUse, Published, Reembedding};
-use crate::render::json::versioned;
 
 /// List the embedders and rerankers, or use one
 ///
@@ -71,7 +70,7 @@ pub(super) async fn model(ui: &mut Ui, mut engine: Engine, args: ModelArgs) -> R
     match args.command {
         ModelCommand::List(args) => {
             let list = engine.model_list().await;
-            ui.print(&if args.output.is_json() { versioned(&list)? } else { table(&list) })?;
+            args.output.print(ui, &list, table)?;
         }
         ModelCommand::Use(args) => {
             let progress = IngestProgress::new(ui, engine.index_address());

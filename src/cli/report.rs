@@ -95,10 +95,7 @@ fn exit(report: &Report) -> Exit {
         // Not `NoEvidence`: the failed nodes may have missed the answer.
         _ if report.is_refusal() && !report.failed_nodes.is_empty() => Exit::Failed,
         // Before a refusal as well: within a higher limit, there may be an answer.
-        StopReason::BudgetExceeded
-        | StopReason::TokensExceeded
-        | StopReason::TimeExceeded
-        | StopReason::IterationsExceeded => Exit::Partial,
+        stop if !stop.is_natural() => Exit::Partial,
         _ if report.is_refusal() || (report.outcome == Outcome::Closest && !report.degraded) => Exit::NoEvidence,
         StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress if !report.degraded => Exit::Done,
         _ => Exit::Partial,

@@ -15,7 +15,6 @@ pub(crate) enum Kind {
     Text,
     /// A name, never hidden: names of models contain dates and numbers, so they can look like keys.
     Name,
-    /// The address of an endpoint.
     Address,
     /// The name of a variable, hidden if it cannot be one, since users put keys here by mistake.
     Variable,
@@ -28,9 +27,15 @@ pub(crate) enum Kind {
     /// `true` or `false`.
     Bool,
     /// A whole number, bounds inclusive.
-    Whole { least: u64, most: u64 },
+    Whole {
+        least: u64,
+        most: u64,
+    },
     /// A number, bounds inclusive.
-    Number { least: f64, most: f64 },
+    Number {
+        least: f64,
+        most: f64,
+    },
     /// US dollars.
     Dollars {
         /// Whether it may be 0.
@@ -98,13 +103,7 @@ impl Kind {
             Self::Texts | Self::Names => "a list in brackets".to_owned(),
             Self::Time => "a time, for example `90s`, `15m` or `1h 30m`".to_owned(),
             Self::Whole { .. } => format!("a whole number, {}", self.bounds()),
-            Self::Switch
-            | Self::Bool
-            | Self::Number { .. }
-            | Self::Dollars { .. }
-            | Self::OneOf(_)
-            | Self::SomeOf(_)
-            | Self::Checked { .. } => self.bounds(),
+            _ => self.bounds(),
         }
     }
 

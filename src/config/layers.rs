@@ -121,7 +121,6 @@ impl Layer {
 #[derive(Clone, Copy)]
 pub(super) enum ItemKind {
     Setting(&'static Setting),
-    /// A table of settings.
     Table,
     /// No known item.
     Unknown,

@@ -171,17 +171,6 @@ pub(super) fn value_of_text(kind: Kind, text: &str) -> Value {
         Kind::Number { .. } | Kind::Dollars { .. } => {
             text.trim().parse::<f64>().map_or_else(|_| text.into(), |number| Num::from(number).into())
         }
-        Kind::Switch
-        | Kind::Bool
-        | Kind::Text
-        | Kind::Name
-        | Kind::Address
-        | Kind::Variable
-        | Kind::Texts
-        | Kind::Names
-        | Kind::Time
-        | Kind::OneOf(_)
-        | Kind::SomeOf(_)
-        | Kind::Checked { .. } => text.into(),
+        _ => text.into(),
     }
 }

@@ -58,7 +58,6 @@ type Now = Arc<Mutex<BTreeMap<Option<String>, Doing>>>;
 
 #[derive(Debug)]
 pub(crate) struct WatchedRun {
-    /// Its events from now on.
     pub(crate) events: broadcast::Receiver<RunEvent>,
     /// What it did last, for each sub-question and for the run as a whole.
     pub(crate) doing: Vec<Doing>,

@@ -37,7 +37,6 @@ pub(crate) enum CheckStatus {
 pub(crate) struct Check {
     /// Subject of the check.
     pub(crate) name: &'static str,
-    /// Result.
     pub(crate) status: CheckStatus,
     /// Findings, as one line of text.
     pub(crate) detail: String,
@@ -67,13 +66,11 @@ impl ExplainedSetting {
 /// Everything [`Engine::checkup`] found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Checkup {
-    /// Location of the index.
     pub(crate) index: String,
     /// Statistics of the index; `None` if it cannot be opened.
     pub(crate) stats: Option<IndexStats>,
     /// Results of all checks.
     pub(crate) checks: Vec<Check>,
-    /// The settings in force.
     pub(crate) settings: Vec<ExplainedSetting>,
     /// Repairs that were made before the checks, and their losses.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -36,10 +36,8 @@ pub enum EngineError {
         /// Names of the servers in the settings.
         known: Vec<String>,
     },
-    /// The folder is not trusted.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// The address of the index is invalid.
     #[error(transparent)]
     Location(#[from] LocationError),
     #[error(transparent)]
@@ -50,10 +48,8 @@ pub enum EngineError {
     Search(#[from] SearchError),
     #[error("embedder cannot be used")]
     Embed(#[from] EmbedError),
-    /// Getting or choosing a model.
     #[error(transparent)]
     Model(#[from] LocalModelError),
-    /// Reading a passage.
     #[error(transparent)]
     Get(#[from] GetError),
     #[error(transparent)]
@@ -80,24 +76,16 @@ pub enum EngineError {
         /// Names of the collections in the index.
         known: Vec<String>,
     },
-    /// The index was written by a `dr` that stored no links.
     #[error("index was made before links were stored")]
     NoLinks,
-    /// No folder was given, and the index has none.
     #[error("no folder to index was given, and none is known yet")]
-    NothingToIndex {
-        /// Whether the index was to be rebuilt.
-        rebuild: bool,
-    },
-    /// Two folders would share a name.
+    NothingToIndex { rebuild: bool },
     #[error("two folders would both be collection `{name}`")]
     SameName { name: String },
-    /// A folder cannot be used.
     #[error("failed to {action} `{path}`")]
     Folder {
         /// `find`, `create` or `remove`.
         action: &'static str,
-        /// The folder or file.
         path: PathBuf,
         source: std::io::Error,
     },
@@ -109,16 +97,12 @@ pub enum EngineError {
     /// The folder for runs is read-only. A run with models must be stored, so that paid replies are not lost.
     #[error("folder `{folder}` is not writable, and a run with a model must be stored there")]
     CannotKeep { folder: PathBuf, source: Box<Self> },
-    /// A `local_only` collection would be sent to a model on another machine.
     #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
     NotLocal { collection: String, role: Role, endpoint: String },
-    /// A `local_only` collection would be sent to an embedding server on another machine.
     #[error("collection `{collection}` is for local models only, and the embedder `{embedder}` is at `{address}`")]
     EmbedderNotLocal { collection: String, embedder: String, address: String },
-    /// The cost is limited, and the price of the embedder is unknown.
     #[error("price of the embedder `{embedder}` is not known, and the cost is limited")]
     EmbedderUnpriced { embedder: String },
-    /// A `local_only` collection would be shown to clients on other machines.
     #[error("collection `{collection}` is for this machine only, and this server answers other machines")]
     LocalOnly { collection: String },
     /// The caller gave up before the work began.
@@ -127,46 +111,28 @@ pub enum EngineError {
     /// Another process works on the run that is to be cancelled.
     #[error("run `{run}` was not started by this server")]
     NotStartedHere { run: String },
-    /// A server already works on the largest number of runs.
     #[error("{most} runs are being worked on, which is the limit")]
     TooManyRuns { most: u32 },
     /// A report was asked for that is not final yet.
     #[error("run `{run}` is being worked on")]
     StillRunning { run: String },
-    /// A run ended with an error.
     #[error("run `{run}` failed: {reason}")]
     RunFailed {
         run: String,
         /// The error, with its causes.
         reason: String,
     },
-    /// The cost is limited, and the price of a model is unknown.
     #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
     Unpriced { model: String, role: Role },
-    /// A plan was made for a run that follows another one.
     #[error("plan was made for a run that follows `{run}`")]
-    PlanFollows {
-        /// The run that was followed.
-        run: RunId,
-    },
-    /// A run was started with another model.
+    PlanFollows { run: RunId },
     #[error("run was started with `{was}` as its {role}, and `{now}` is set now")]
-    OtherModel {
-        role: Role,
-        /// The model then.
-        was: String,
-        /// The model now.
-        now: String,
-    },
+    OtherModel { role: Role, was: String, now: String },
     /// A run was started with its language model as reranker and is resumed without, or the other way round.
     #[error("run was started with another `[rerank]`")]
     OtherReranker,
-    /// No run was named, and all have ended.
     #[error("no run can be resumed: all have ended")]
-    NothingToResume {
-        /// The newest of them.
-        newest: RunId,
-    },
+    NothingToResume { newest: RunId },
     /// A plan has no report before it is carried out.
     #[error("run `{run}` was only planned: it has no report")]
     OnlyPlanned { run: RunId },
@@ -174,17 +140,14 @@ pub enum EngineError {
     Run(#[from] RunError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Quotes of earlier runs.
     #[error(transparent)]
     Recall(#[from] RecallError),
     #[error(transparent)]
     Pull(#[from] PullError),
-    /// Checking a report again.
     #[error(transparent)]
     Verify(#[from] VerifyError),
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A blocking task died.
     #[error("failed to compare the files with the index")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -220,44 +183,7 @@ impl EngineError {
             Self::Model(error) if error.is_cancelled() => ErrorKind::Cancelled,
             Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
-            // Listed one by one, so that the compiler asks for the kind of a new error.
-            Self::Trust(_)
-            | Self::Server(_)
-            | Self::NoServer { .. }
-            | Self::Index(_)
-            | Self::Ingest(_)
-            | Self::Search(_)
-            | Self::Embed(_)
-            | Self::Model(_)
-            | Self::Get(_)
-            | Self::Eval(_)
-            | Self::RootOutside { .. }
-            | Self::LinkOutside { .. }
-            | Self::NoCollection { .. }
-            | Self::NoLinks
-            | Self::NothingToIndex { .. }
-            | Self::Folder { .. }
-            | Self::Models(_)
-            | Self::CannotKeep { .. }
-            | Self::NotLocal { .. }
-            | Self::EmbedderNotLocal { .. }
-            | Self::EmbedderUnpriced { .. }
-            | Self::LocalOnly { .. }
-            | Self::NotStartedHere { .. }
-            | Self::TooManyRuns { .. }
-            | Self::StillRunning { .. }
-            | Self::RunFailed { .. }
-            | Self::Unpriced { .. }
-            | Self::OtherModel { .. }
-            | Self::OtherReranker
-            | Self::NothingToResume { .. }
-            | Self::OnlyPlanned { .. }
-            | Self::Run(_)
-            | Self::Store(_)
-            | Self::Recall(_)
-            | Self::Verify(_)
-            | Self::Pull(_)
-            | Self::Task(_) => ErrorKind::Failed,
+            _ => ErrorKind::Failed,
         }
     }
 

@@ -135,11 +135,7 @@ fn advice(error: &ModelError) -> Option<String> {
         ModelError::Transient { .. } => "check `base_url`, and that the server runs",
         ModelError::Unknown { .. } => "check the server, or raise `timeout_seconds`",
         ModelError::ContextTooLong { .. } => "give the server a larger context, and set `window_tokens` to it",
-        ModelError::RateLimited { .. }
-        | ModelError::Refused { .. }
-        | ModelError::InvalidOutput { .. }
-        | ModelError::Permanent { .. }
-        | ModelError::NoResearch { .. } => return None,
+        _ => return None,
     };
     Some(text.to_owned())
 }

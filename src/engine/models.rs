@@ -23,7 +23,7 @@ const EMBEDDER: &str = "embedder";
 const RERANKER: &str = "rerank.model";
 
 /// A model.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Default)]
 pub(crate) struct ModelEntry {
     /// As `dr model use` takes it.
     pub(crate) name: String,
@@ -377,17 +377,6 @@ impl Engine {
 
 impl ModelEntry {
     fn named(name: String, place: &str, is_here: bool) -> Self {
-        Self {
-            name,
-            dimensions: None,
-            bytes: None,
-            megabytes: None,
-            languages: None,
-            licence: None,
-            ndcg: None,
-            place: place.to_owned(),
-            is_here,
-            is_used: false,
-        }
+        Self { name, place: place.to_owned(), is_here, ..Self::default() }
     }
 }

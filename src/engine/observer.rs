@@ -126,7 +126,6 @@ impl Doing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallStep {
-    /// It was sent.
     Sent,
     /// It is sent again after a failure.
     Retried,
@@ -141,7 +140,6 @@ pub(crate) struct Progress {
     pub(crate) tree: Tree,
     /// Latest planned round; 0 before the first plan.
     pub(crate) round: u32,
-    /// Limits of the run.
     pub(crate) limits: BudgetLimits,
     /// Whether the run uses rule-based steps instead of models.
     pub(crate) by_rules: bool,

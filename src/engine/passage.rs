@@ -136,13 +136,10 @@ pub(crate) struct Excerpt {
     /// The chunk, if one was named.
     pub id: Option<ChunkId>,
     pub(crate) document_id: DocumentId,
-    /// The collection of the document.
     pub(crate) collection: String,
     /// Path relative to the collection's root.
     pub(crate) path: String,
-    /// Title of the document.
     pub(crate) title: String,
-    /// Headings above the passage.
     pub(crate) heading_path: Vec<String>,
     /// First line, from 1.
     pub(crate) line_start: u32,
@@ -164,7 +161,6 @@ pub enum GetError {
         /// Paths that end the same way.
         close: Vec<String>,
     },
-    /// No document matches the wildcards.
     #[error("no document matches `{glob}`")]
     NoMatch { glob: String },
     #[error("`{path}` is in several collections")]
@@ -173,7 +169,6 @@ pub enum GetError {
         /// An unambiguous name for each.
         choices: Vec<String>,
     },
-    /// The file has fewer lines.
     #[error("`{path}` has {lines} lines, not {wanted}")]
     BeyondEnd {
         path: String,
@@ -184,7 +179,6 @@ pub enum GetError {
     /// The PDF has no such page, or no text on it.
     #[error("`{path}` has no text on page {page}")]
     NoSuchPage { path: String, page: u32 },
-    /// The file has been removed since it was indexed.
     #[error("`{path}` is gone since it was indexed")]
     Gone { path: String },
     /// The file has changed since it was indexed, so line numbers are no longer valid.

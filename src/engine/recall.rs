@@ -21,9 +21,7 @@ pub(crate) struct FoundBefore {
     pub(crate) file: Option<FileState>,
     /// Similarity to the query, as a cosine.
     pub(crate) similarity: f32,
-    /// The run that found it.
     pub(crate) run_id: RunId,
-    /// The question of that run.
     pub(crate) question: String,
     /// The day it began, in UTC.
     pub(crate) asked_on: Option<String>,

@@ -38,9 +38,7 @@ pub(crate) struct Amounts {
     /// US dollars.
     pub(crate) dollars: Option<f64>,
     pub(crate) tokens: Option<u64>,
-    /// Active time.
     pub(crate) time: Option<Duration>,
-    /// Rounds of research.
     pub(crate) rounds: Option<u32>,
 }
 
@@ -124,42 +122,26 @@ pub enum RequestError {
     /// The question is empty or too long.
     #[error("question: {0}")]
     Question(QuestionError),
-    /// A run has at least one round.
     #[error("`max_rounds` must be at least 1")]
     NoRounds,
     #[error("required aspects: {0}")]
     Required(RequiredError),
     #[error("output schema is not a JSON Schema: {reason}")]
     Schema { reason: String },
-    /// A plan has neither nodes nor a brief.
     #[error("plan has no nodes")]
     EmptyPlan,
     /// The brief of a plan exceeds a limit.
     #[error(transparent)]
     Brief(BriefError),
-    /// A day is not a date.
     #[error("`{0}` is not a day")]
     Day(String),
     /// The range of days is empty.
     #[error("no day is on or after {since} and on or before {until}")]
-    Days {
-        /// The first day.
-        since: String,
-        until: String,
-    },
-    /// A limit exceeds that of the settings.
+    Days { since: String, until: String },
     #[error("`{name}` is {wanted}, and the limit is {most}")]
-    AboveLimit {
-        name: &'static str,
-        /// The value that was asked for.
-        wanted: String,
-        /// The limit of the settings.
-        most: String,
-    },
-    /// A limit is not an amount.
+    AboveLimit { name: &'static str, wanted: String, most: String },
     #[error("`{name}` is not an amount")]
     NoAmount { name: &'static str },
-    /// A path pattern is not a glob.
     #[error("`{glob}` is not a glob: {reason}")]
     Glob { glob: String, reason: String },
 }
@@ -173,13 +155,7 @@ impl RequestError {
             Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
             Self::AboveLimit { .. } => Some("ask for less, or raise the limit in the settings".into()),
             Self::NoAmount { .. } => Some("for example 0.5".into()),
-            Self::NoWords
-            | Self::Question(_)
-            | Self::NoRounds
-            | Self::Required(_)
-            | Self::EmptyPlan
-            | Self::Brief(_)
-            | Self::Schema { .. } => None,
+            _ => None,
         }
     }
 }

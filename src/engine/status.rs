@@ -58,7 +58,7 @@ pub(crate) struct RunStatus {
 }
 
 /// A sub-question and its state.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema, Default)]
 pub(crate) struct NodeStanding {
     pub(crate) id: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -119,15 +119,12 @@ pub(crate) struct RunDetails {
     pub(crate) brief: Option<Brief>,
     /// Its sub-questions.
     pub(crate) tree: Tree,
-    /// Evidence by node.
     pub(crate) branches: BTreeMap<NodeId, Branch>,
-    /// Its summaries.
     pub(crate) memory: Memory,
     /// Verdicts, one for each round that ended.
     pub(crate) verdicts: Vec<Verdict>,
     /// Why it ended; `None` if it has not.
     pub(crate) stop_reason: Option<StopReason>,
-    /// Usage of its calls.
     pub(crate) usage: UsageTable,
     /// Relative error of our token counts, by model.
     pub(crate) token_drift: BTreeMap<String, f64>,
@@ -135,7 +132,6 @@ pub(crate) struct RunDetails {
     pub(crate) egress: Vec<EgressRow>,
     /// Whether that record was changed after it was written.
     pub(crate) egress_is_altered: bool,
-    /// Background jobs.
     pub(crate) jobs: Vec<JobEntry>,
     pub(crate) events: Vec<Record>,
     /// Its report, as [`Replayed::report`].

@@ -59,9 +59,7 @@ pub(crate) struct VerifyRequest {
 /// A report whose citations were checked.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct VerifiedReport {
-    /// The report as it was named.
     pub(crate) report: String,
-    /// The run that made it.
     pub(crate) run_id: Option<String>,
     /// Whether every citation that was checked holds.
     pub(crate) holds: bool,
@@ -91,7 +89,6 @@ pub(crate) struct VerifiedCitation {
     /// Id of the evidence within its report.
     pub(crate) id: String,
     pub(crate) quote: String,
-    /// The place as cited.
     pub(crate) source: CitedPlace,
     #[serde(flatten)]
     pub(crate) state: CitationState,
@@ -154,16 +151,7 @@ pub enum VerifyError {
 impl VerifyError {
     /// Returns whether the request itself is invalid.
     pub(super) fn is_usage(&self) -> bool {
-        match self {
-            Self::UpdatesRun { .. } | Self::NotAFolder { .. } => true,
-            Self::NoReport { .. }
-            | Self::File { .. }
-            | Self::Format { .. }
-            | Self::NoQuotes { .. }
-            | Self::NoPlaces { .. }
-            | Self::TooSlow(_)
-            | Self::LinkOutside { .. } => false,
-        }
+        matches!(self, Self::UpdatesRun { .. } | Self::NotAFolder { .. })
     }
 
     /// Returns what the user can do about this error.
@@ -181,11 +169,7 @@ impl VerifyError {
             Self::UpdatesRun { name } => {
                 Some(format!("save its report with `dr replay {name} --format note -o FILE`, and update that"))
             }
-            Self::File { .. }
-            | Self::Format { .. }
-            | Self::TooSlow(_)
-            | Self::LinkOutside { .. }
-            | Self::NotAFolder { .. } => None,
+            _ => None,
         }
     }
 }
@@ -437,7 +421,6 @@ struct Shelf {
     project: PathBuf,
     /// Folders of the collections in the index.
     roots: HashMap<String, PathBuf>,
-    /// Documents of the index.
     documents: Vec<DocumentRow>,
 }
 
@@ -643,12 +626,7 @@ mod tests {
 
     /// Returns the state of a citation in a folder of files, in short.
     fn state(files: &[(&str, &str)], citation: &Citation) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        let folder = crate::kb::walk::tests::folder(files);
         match shelf(folder.path()).check(std::slice::from_ref(citation)).remove(0).0 {
             CitationState::Unchanged => "unchanged".into(),
             CitationState::Moved { now } => format!("moved to {}", now.for_people()),

@@ -64,27 +64,19 @@ pub(crate) struct Document {
 /// Why a file is left out of the index.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SkipReason {
-    /// The file exceeds [`MAX_DOCUMENT_BYTES`].
     #[error("{bytes} bytes, above the limit of {limit}")]
     TooLarge { bytes: u64, limit: u64 },
 
     /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]
-    Binary {
-        /// Offset of the first NUL byte.
-        offset: usize,
-    },
+    Binary { offset: usize },
 
     /// The file begins with a UTF-16 byte order mark.
     #[error("UTF-16, not UTF-8")]
     Utf16,
 
-    /// The file is not valid UTF-8.
     #[error("not UTF-8 at byte {offset}")]
-    NotUtf8 {
-        /// Offset of the first invalid byte.
-        offset: usize,
-    },
+    NotUtf8 { offset: usize },
 
     /// A symbolic link is broken or leads out of the indexed folder.
     #[error("link that does not lead to a file inside the folder")]
@@ -107,15 +99,11 @@ pub(crate) enum SkipReason {
     #[error("path is not UTF-8")]
     PathNotUtf8,
 
-    /// Its text could not be extracted.
     #[error(transparent)]
     Extract(#[from] ExtractError),
 
     #[error("failed to read")]
-    Unreadable {
-        /// The error from the file system.
-        source: std::io::Error,
-    },
+    Unreadable { source: std::io::Error },
 }
 
 /// A problem with the front matter of a file, which is indexed regardless.
@@ -127,10 +115,7 @@ pub(crate) enum FrontMatterWarning {
 
     /// The front matter exceeds [`MAX_FRONT_MATTER_BYTES`] and was not parsed.
     #[error("front matter of {bytes} bytes was not read")]
-    Huge {
-        /// Size of the front matter.
-        bytes: usize,
-    },
+    Huge { bytes: usize },
 
     /// The file begins with front matter that has no closing line; it is indexed as text.
     #[error("front matter is not closed")]
@@ -143,13 +128,7 @@ impl SkipReason {
         match self {
             Self::Unreadable { .. } | Self::IgnoreFile { .. } => true,
             Self::Extract(error) => error.is_passing(),
-            Self::TooLarge { .. }
-            | Self::Binary { .. }
-            | Self::Utf16
-            | Self::NotUtf8 { .. }
-            | Self::LinkOutside
-            | Self::NotAFile
-            | Self::PathNotUtf8 => false,
+            _ => false,
         }
     }
 }

@@ -125,7 +125,7 @@ impl Estimator<'_> {
         };
         let is_again = self.options.rebuild != Rebuild::No;
         let (known, donor) = if is_again { (Vec::new(), self.index.as_ref()) } else { (indexed.clone(), None) };
-        let Differences { to_read, gone, renamed, skipped, unchanged } =
+        let Differences { to_read, gone, renamed, skipped, unchanged, .. } =
             differences(source, known, donor, self.options).await?;
         self.estimate.files += to_read.len();
         self.estimate.unchanged += unchanged;

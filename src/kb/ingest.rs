@@ -154,7 +154,6 @@ pub struct ToSend {
 /// A file with a problem, for the summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedFile {
-    /// Collection of the file.
     pub(crate) collection: String,
     /// Path relative to the collection's root.
     pub(crate) path: String,
@@ -509,22 +508,13 @@ struct Run<'a> {
     summary: IngestSummary,
 }
 
-/// The differences between a folder and the index.
-struct Comparison {
-    collection: String,
-    to_read: Vec<ToRead>,
-    /// Indexed documents whose file no longer exists.
-    gone: Vec<DocumentRow>,
-    /// New paths that have the content of a gone document, whose vectors are reused.
-    renamed: HashMap<String, DocumentId>,
-}
-
 /// How a folder differs from its index.
 pub(super) struct Differences {
+    collection: String,
     pub(super) to_read: Vec<ToRead>,
     /// Indexed documents whose file no longer exists.
     pub(super) gone: Vec<DocumentRow>,
-    /// New paths that have the content of a gone document.
+    /// New paths that have the content of a gone document, whose vectors are reused.
     pub(super) renamed: HashMap<String, DocumentId>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) unchanged: usize,
@@ -629,15 +619,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn compare(&mut self, source: &CollectionSource) -> Result<Comparison, IngestError> {
+    async fn compare(&mut self, source: &CollectionSource) -> Result<Differences, IngestError> {
         let known = self.writer.index().documents(Some(&source.name)).await?;
-        let Differences { to_read, gone, renamed, skipped, unchanged } =
-            differences(source, known, self.donor.as_ref(), self.options).await?;
-        for Skipped { path, reason } in skipped {
+        let mut found = differences(source, known, self.donor.as_ref(), self.options).await?;
+        for Skipped { path, reason } in std::mem::take(&mut found.skipped) {
             self.skip(&source.name, path, &reason);
         }
-        self.summary.unchanged += unchanged;
-        Ok(Comparison { collection: source.name.clone(), to_read, gone, renamed })
+        self.summary.unchanged += found.unchanged;
+        Ok(found)
     }
 
     /// Reads the files of a comparison and commits them in batches. Returns indexed documents that cannot be indexed
@@ -645,7 +634,7 @@ impl Run<'_> {
     async fn read_and_commit(
         &mut self,
         source: &CollectionSource,
-        comparison: &Comparison,
+        comparison: &Differences,
     ) -> Result<Vec<DocumentId>, IngestError> {
         // Bounded, so that files are not read faster than they are committed.
         let (mut sender, mut receiver) = futures::channel::mpsc::channel::<Result<Vec<Read>, IngestError>>(4);
@@ -875,7 +864,7 @@ type Made = Vec<(ChunkId, Vec<f32>)>;
 
 /// The contents of one commit.
 struct Batch<'a> {
-    comparison: &'a Comparison,
+    comparison: &'a Differences,
     replacements: Vec<Replacement>,
     touched: Vec<DocumentRow>,
     /// Documents whose vectors may be reused for unchanged chunks.
@@ -886,7 +875,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(comparison: &'a Comparison) -> Self {
+    fn new(comparison: &'a Differences) -> Self {
         Self {
             comparison,
             replacements: Vec::new(),
@@ -977,7 +966,7 @@ pub(super) async fn differences(
     if lost * 2 > known_count && !options.prune {
         return Err(would_remove(lost, known_count));
     }
-    Ok(Differences { to_read, gone, renamed, skipped: listing.skipped, unchanged })
+    Ok(Differences { collection: source.name.clone(), to_read, gone, renamed, skipped: listing.skipped, unchanged })
 }
 
 /// Returns whether a file or a folder that it is in could not be read. The path of the root is empty.

@@ -52,7 +52,6 @@ pub(crate) struct RerankOptions {
     pub(crate) api: RerankApi,
     /// The variable that holds the key; `None` for a server without one.
     pub(crate) key_env: Option<String>,
-    /// Hits that are reranked.
     pub(crate) candidates: Option<usize>,
     /// Seconds one request may take.
     pub(crate) timeout_seconds: Option<u64>,
@@ -81,13 +80,11 @@ pub enum RerankSettingsError {
     /// There is neither an address nor a model on this machine.
     #[error("no `base_url`, and no `model` of this machine")]
     NoAddress,
-    /// There are both.
     #[error("`{model}` is not asked at a server, and `base_url` names one")]
     Both { model: String },
     /// No model of this machine has that name.
     #[error(transparent)]
     Unknown(#[from] UnknownCrossEncoder),
-    /// The HTTP client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
 }
@@ -118,13 +115,11 @@ pub(crate) enum RerankError {
     /// The server was not reached, or gave no reply in time.
     #[error("{0}")]
     NoReply(String),
-    /// The server refused the request.
     #[error("status {status}: {reason}")]
     Refused { status: u16, reason: String },
     /// The reply is not in the form of the API.
     #[error("reply does not score every passage once")]
     Form,
-    /// The model of this machine did not finish in time.
     #[error("reranking took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
     /// The model of this machine cannot be used.
@@ -152,7 +147,6 @@ pub(crate) struct Reranker {
     backend: Backend,
     /// Time-out of one request.
     pub(crate) timeout: Duration,
-    /// Hits that are reranked.
     pub(crate) candidates: usize,
     clock: Arc<dyn Clock>,
     breaker: Breaker,

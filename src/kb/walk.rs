@@ -287,10 +287,10 @@ fn error_path(error: &ignore::Error) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = folder.path().join(path);

@@ -44,10 +44,8 @@ pub(crate) enum WatchError {
     /// The system limits how many folders a user may watch.
     #[error("{WATCH_LIMIT}")]
     Limit,
-    /// The system failed.
     #[error("failed to watch the folders")]
     System(#[source] notify::Error),
-    /// A blocking task died.
     #[error("failed to watch the folders")]
     Task(#[from] tokio::task::JoinError),
 }

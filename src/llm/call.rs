@@ -81,7 +81,6 @@ pub enum Limit {
     Tokens,
     /// Active time of the run.
     Time,
-    /// Rounds of research.
     Rounds,
 }
 
@@ -104,11 +103,7 @@ pub enum CallError {
 
     /// The call could not be recorded or looked up, so it was not made.
     #[error("{reason}")]
-    Journal {
-        /// The error of the journal.
-        reason: String,
-        hint: Option<String>,
-    },
+    Journal { reason: String, hint: Option<String> },
 }
 
 impl CallError {

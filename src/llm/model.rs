@@ -142,14 +142,8 @@ impl Failure for ModelError {
         match self {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after } => Again::Later(*retry_after),
             Self::Unknown { .. } => Again::Unanswered,
-            // A refusal is a reply and was paid for; the same prompt would be refused again.
-            Self::Refused { .. }
-            | Self::ContextTooLong { .. }
-            | Self::InvalidOutput { .. }
-            | Self::Quota
-            | Self::Authentication
-            | Self::Permanent { .. }
-            | Self::NoResearch { .. } => Again::Never,
+            // A refusal, too, is a reply and was paid for; the same prompt would be refused again.
+            _ => Again::Never,
         }
     }
 }

@@ -16,7 +16,7 @@ const TABLE: &str = include_str!("prices.toml");
 const TOKENS: u128 = 1_000_000;
 
 /// The price of a model as written in a file, in dollars per million tokens or per search.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceOptions {
     /// Input tokens.
@@ -239,16 +239,7 @@ mod tests {
     }
 
     fn gpt() -> PriceOptions {
-        PriceOptions {
-            input: 1.0,
-            cached: None,
-            cache_write: None,
-            output: 2.0,
-            search: None,
-            long_above: None,
-            long_input: None,
-            long_output: None,
-        }
+        PriceOptions { input: 1.0, output: 2.0, ..PriceOptions::default() }
     }
 
     proptest! {

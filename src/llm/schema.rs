@@ -60,7 +60,6 @@ const COMPILE_TIME: Duration = Duration::from_secs(2);
 /// A schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SchemaError {
-    /// The schema exceeds a limit.
     #[error("it has more than {limit} {what}")]
     TooLarge {
         /// The quantity that exceeds it.

@@ -40,15 +40,11 @@ pub(crate) enum StructuredError {
     #[error(transparent)]
     Call(#[from] CallError),
 
-    /// The last reply was invalid, too.
     #[error("reply cannot be used: {complaint}")]
     Invalid { complaint: String },
 
     #[error("invalid schema: {reason}")]
-    Schema {
-        /// The error of the validator.
-        reason: String,
-    },
+    Schema { reason: String },
 }
 
 /// Returns a reply parsed as `T`. `name` names the schema, in letters, digits and `_`.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rmcp::service::ServerInitializeError;
 
 use super::http::TOKEN_VARIABLE;
-use crate::base::line::with_causes;
+use crate::base::line::{shortened, with_causes};
 use crate::engine::EngineError;
 use crate::render::RenderError;
 
@@ -69,6 +69,11 @@ pub(super) enum ToolError {
 }
 
 impl ToolError {
+    /// Arguments that `error` refuses. It may echo one of any length.
+    pub(super) fn arguments(tool: &'static str, error: impl std::fmt::Display) -> Self {
+        Self::Arguments { tool, reason: shortened(&error.to_string()) }
+    }
+
     /// Returns the message with its hint, for a model to act upon.
     pub(super) fn told(&self) -> String {
         let hint = match self {
@@ -92,6 +97,5 @@ pub(super) fn check_length(tool: &'static str, name: &'static str, text: &str, m
     if text.len() <= most {
         return Ok(());
     }
-    let reason = format!("`{name}` has {} bytes (at most {most})", text.len());
-    Err(ToolError::Arguments { tool, reason })
+    Err(ToolError::arguments(tool, format!("`{name}` has {} bytes (at most {most})", text.len())))
 }

@@ -44,8 +44,8 @@ pub(super) async fn links(service: &Service, arguments: LinksArguments) -> Resul
     let mut page = Page::after(from);
     let links = match id {
         Some(_) if !collections.is_empty() => {
-            let reason = "`collections` is for broken links, and `id` for the links of a document".to_owned();
-            return Err(ToolError::Arguments { tool: "links", reason });
+            let reason = "`collections` is for broken links, and `id` for the links of a document";
+            return Err(ToolError::arguments("links", reason));
         }
         Some(id) => {
             let mut document = service.engine.links(&selector("links", &id)?).await?;

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::cut::{Rest, cut, heading_line};
 use super::failure::{ToolError, check_length};
-use crate::base::line::shortened;
 use crate::engine::{Excerpt, Extent, Neighbourhood, ParseSelectorError, Selector, Service};
 
 /// Longest name of a passage, in bytes: the longest path of common systems.
@@ -137,10 +136,7 @@ pub(super) async fn read(
 /// Parses the name of a passage.
 pub(super) fn selector(tool: &'static str, id: &str) -> Result<Selector, ToolError> {
     check_length(tool, "id", id, MAX_ID_BYTES)?;
-    id.parse().map_err(|error: ParseSelectorError| {
-        // The id is echoed, and may be long.
-        ToolError::Arguments { tool, reason: shortened(&error.to_string()) }
-    })
+    id.parse().map_err(|error: ParseSelectorError| ToolError::arguments(tool, error))
 }
 
 /// An excerpt, cut to the length of a result.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::AnswerResult;
 use super::failure::ToolError;
-use crate::base::id::RunId;
+use crate::base::id::{ParseIdError, RunId};
 use crate::base::line::counted;
 use crate::engine::{QuestionForm, ResumeForm, RunStatus, Service};
 
@@ -110,11 +110,7 @@ pub(super) async fn resume(service: &Service, form: ResumeForm) -> Result<Starte
 
 /// Parses the id of a run. Prefixes, which people may type, could name a run that the client does not know.
 fn run_id(tool: &'static str, text: &str) -> Result<RunId, ToolError> {
-    text.parse().map_err(|error: crate::base::id::ParseIdError| {
-        // The id is echoed, and may be of any length.
-        let reason = crate::base::line::shortened(&format!("run_id: {error}"));
-        ToolError::Arguments { tool, reason }
-    })
+    text.parse().map_err(|error: ParseIdError| ToolError::arguments(tool, format!("run_id: {error}")))
 }
 
 #[cfg(test)]
@@ -125,13 +121,7 @@ mod tests {
     #[test]
     fn status_of_a_long_run_is_cut_and_goes_on_where_it_ends() {
         let event = |number| EventEntry { number, at: 0, text: String::new() };
-        let node = |number: u32| NodeStanding {
-            id: format!("n{number}"),
-            parent: None,
-            question: String::new(),
-            status: String::new(),
-            depends_on: Vec::new(),
-        };
+        let node = |number: u32| NodeStanding { id: format!("n{number}"), ..NodeStanding::default() };
         let run = RunStatus {
             run_id: String::new(),
             question: String::new(),

@@ -64,8 +64,7 @@ pub(super) async fn search(service: &Service, arguments: SearchArguments) -> Res
     check_length("search", "query", &query, MAX_QUERY_BYTES)?;
     let limit = limit.unwrap_or(DEFAULT_HITS);
     if !(1..=MAX_HITS).contains(&limit) {
-        let reason = format!("`limit` is {limit} (from 1 to {MAX_HITS})");
-        return Err(ToolError::Arguments { tool: "search", reason });
+        return Err(ToolError::arguments("search", format!("`limit` is {limit} (from 1 to {MAX_HITS})")));
     }
     let scope = Scope { collections, ..Scope::default() };
     let found = service.engine.find(&SearchRequest { query, scope, limit: Some(limit.into()) }).await?;

@@ -194,11 +194,8 @@ impl McpTool {
     }
 
     fn parsed<T: DeserializeOwned>(self, arguments: JsonObject) -> Result<T, ToolError> {
-        serde_json::from_value(serde_json::Value::Object(arguments)).map_err(|error| ToolError::Arguments {
-            tool: self.name(),
-            // The message may quote an argument of any length.
-            reason: crate::base::line::shortened(&error.to_string()),
-        })
+        serde_json::from_value(serde_json::Value::Object(arguments))
+            .map_err(|error| ToolError::arguments(self.name(), error))
     }
 }
 

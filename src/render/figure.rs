@@ -78,14 +78,7 @@ pub(super) fn reservation(report: &Report) -> Option<String> {
     if report.outcome == Outcome::Closest {
         said.push("These notes may not answer this. Closest passages:".to_owned());
     }
-    if matches!(
-        report.stop_reason,
-        StopReason::BudgetExceeded
-            | StopReason::TokensExceeded
-            | StopReason::TimeExceeded
-            | StopReason::IterationsExceeded
-            | StopReason::Cancelled
-    ) {
+    if !report.stop_reason.is_natural() {
         said.push(format!("The run ended early because {}.", ended(report.stop_reason)));
     }
     if !report.failed_nodes.is_empty() {

@@ -125,9 +125,7 @@ struct NodeHtml {
 struct SourceHtml {
     /// Position of the quote, which links refer to.
     number: usize,
-    /// Id of the quote.
     id: String,
-    /// How it is cited.
     label: String,
     place: PlaceHtml,
     /// Where in its document it is.

@@ -64,7 +64,6 @@ pub(crate) enum CitedPlace {
 
 #[derive(Debug)]
 pub(crate) struct SavedReport {
-    /// The run that made it.
     pub(crate) run_id: Option<String>,
     /// `None` for a note of an earlier version, whose front matter has none.
     pub(crate) citations: Option<Vec<Citation>>,

@@ -11,7 +11,6 @@ use crate::source::{Passage, Support};
 /// A claim and the quotes that support it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// One sentence.
     pub(crate) text: String,
     /// Quotes that support it.
     pub(crate) evidence: Vec<EvidenceId>,
@@ -108,6 +107,5 @@ pub(crate) struct Reported {
     pub(crate) text: String,
     /// URL of the page it cites.
     pub(crate) url: String,
-    /// Title of that page.
     pub(crate) title: String,
 }

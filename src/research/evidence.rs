@@ -69,7 +69,6 @@ as_text!(EvidenceId);
 pub struct Evidence {
     /// Cited in answers as `[n2e1]`.
     pub(crate) id: EvidenceId,
-    /// The node that found it.
     pub(crate) node: NodeId,
     /// Whether the quote is private to the knowledge base.
     pub(crate) label: Label,

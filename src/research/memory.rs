@@ -122,9 +122,7 @@ pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeI
 /// of the plan.
 #[derive(Debug)]
 pub(crate) struct Told<'a, Q: ?Sized = str> {
-    /// The task of the run.
     pub(crate) task: &'a Q,
-    /// The node.
     pub(crate) id: &'a NodeId,
     pub(crate) question: &'a Q,
 }

@@ -109,9 +109,7 @@ pub struct Node {
     pub(crate) priority: i32,
     /// Number of ancestors.
     pub(crate) depth: u32,
-    /// Sources to search.
     pub(crate) source_hint: SourceHint,
-    /// Tools of its worker.
     pub(crate) tools: Vec<Tool>,
     /// JSON Schema its result must match, if the plan sets one.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -36,7 +36,6 @@ pub(crate) struct OutwardTask {
 /// An aspect, worded in outbound text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct OutwardAspect {
-    /// Its id in its brief.
     pub(crate) id: AspectId,
     /// The topic to cover.
     pub(crate) text: Outbound,

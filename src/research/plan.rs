@@ -120,13 +120,9 @@ pub struct Plan {
 /// A validated change to a pending node. `None` leaves a field as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Update {
-    /// The pending node.
     pub(crate) id: NodeId,
-    /// New question.
     pub(crate) question: Option<Question>,
-    /// New priority.
     pub(crate) priority: Option<i32>,
-    /// New sources.
     pub(crate) source_hint: Option<SourceHint>,
     /// Whether to drop the node.
     pub(crate) drop: bool,

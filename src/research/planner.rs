@@ -19,7 +19,6 @@ pub(crate) type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + 
 /// Constraints on a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanBounds {
-    /// Limits on the size of the tree.
     pub(crate) limits: TreeLimits,
     /// Whether a source for the web is available.
     pub(crate) has_web: bool,
@@ -160,13 +159,10 @@ mod tests {
 
     fn verdict() -> Verdict {
         Verdict {
-            is_complete: false,
             recommend_more_iterations: true,
             missing_aspects: vec![AspectId::numbered(2)],
             weak_evidence_areas: vec!["figures".into()],
-            overall_confidence: 0.4,
-            relied_on: Vec::new(),
-            complaints: Vec::new(),
+            ..Verdict::default()
         }
     }
 

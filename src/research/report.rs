@@ -145,7 +145,6 @@ pub struct Draft {
     pub(crate) findings: Vec<Finding>,
     /// Findings that contradict each other.
     pub(crate) contradictions: Vec<String>,
-    /// Questions that remain open.
     pub(crate) open_questions: Vec<String>,
     /// Known gaps and faults of the answer.
     pub(crate) limitations: Vec<String>,
@@ -189,7 +188,6 @@ pub struct Report {
     pub(crate) evidence: Vec<Evidence>,
     /// Findings that contradict each other.
     pub(crate) contradictions: Vec<String>,
-    /// Questions that remain open.
     pub(crate) open_questions: Vec<String>,
     /// Known gaps and faults of the answer. The first one of a refusal is its headline.
     pub(crate) limitations: Vec<String>,

@@ -51,11 +51,11 @@ impl Scripted {
     }
 
     /// Replies with the value listed for a key, also to its repairs. A call with an unlisted key fails.
-    pub(crate) fn by_key(script: Vec<(&'static str, Value)>) -> Self {
+    pub(crate) fn by_key(script: Vec<(impl AsRef<str> + Send + Sync + 'static, Value)>) -> Self {
         Self::new(move |key, _| {
             let rungs = ["", "/repair", "/small"];
             let is_meant = |known: &str| rungs.iter().any(|rung| key.as_str() == format!("{known}{rung}"));
-            match script.iter().find(|(known, _)| is_meant(known)) {
+            match script.iter().find(|(known, _)| is_meant(known.as_ref())) {
                 Some((_, Value::String(text))) => Ok(text.clone()),
                 Some((_, value)) => Ok(value.to_string()),
                 None => Err(broken(&format!("no reply to `{key}`"))),

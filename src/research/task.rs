@@ -72,17 +72,13 @@ impl<'a> From<&'a Aspect> for TaskAspect<'a> {
 /// The input of a worker, all of whose text is a `Q`: any text inside, [`Outbound`] for a worker that faces outward.
 #[derive(Debug)]
 pub(crate) struct Task<'a, Q: ?Sized = str> {
-    /// The node to work on.
     pub(crate) id: &'a NodeId,
     /// Actions that the worker may take.
     pub(crate) tools: &'a [Tool],
     /// JSON Schema of the node's result. No step shows it: it shapes the report, after everything was gathered.
     pub(crate) output_schema: Option<Box<Q>>,
-    /// Prefix of the keys of its calls.
     pub(crate) key: CallKey,
-    /// The question of the node.
     pub(crate) question: &'a Q,
-    /// The aspects it serves.
     pub(crate) aspects: Vec<TaskAspect<'a, Q>>,
     /// Conclusions of the nodes it depends on.
     pub(crate) conclusions: Vec<Conclusion<'a, Q>>,

@@ -44,7 +44,6 @@ struct SeenText {
 /// sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Tripped {
-    /// A run of words.
     #[error("text shares {RUN_WORDS} words in a row with internal text")]
     Run,
     #[error("text contains a number, code or address from internal text")]

@@ -40,7 +40,7 @@ const MAX_QUOTE_TOKENS: u64 = 300;
 const MAX_QUOTES_TOKENS: u64 = 6_000;
 
 /// The judge's verdict after a round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether the question is answered.
     pub(crate) is_complete: bool,
@@ -69,13 +69,20 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Complaint {
     /// A finding cites no checked quote.
-    Uncited { claim: String },
+    Uncited {
+        claim: String,
+    },
     /// No finding covers an aspect.
-    Uncovered { aspect: AspectId },
-    /// A node failed.
-    Failed { node: NodeId },
+    Uncovered {
+        aspect: AspectId,
+    },
+    Failed {
+        node: NodeId,
+    },
     /// A node has no findings or was blocked.
-    Empty { node: NodeId },
+    Empty {
+        node: NodeId,
+    },
 }
 
 impl fmt::Display for Complaint {

@@ -56,6 +56,17 @@ fn finding(text: &str, ids: &[&str]) -> Value {
     json!({"text": text, "evidence": ids, "aspect": "a1"})
 }
 
+/// Returns a model that takes these steps, the last of which is done, and reports these findings.
+fn acting<const STEPS: usize, const FINDINGS: usize>(actions: [Value; STEPS], findings: [Value; FINDINGS]) -> Scripted {
+    let steps = actions.into_iter().zip(1..);
+    let steps = steps.map(|(actions, at)| (format!("n2/step/{at}"), step(&actions, at == STEPS)));
+    Scripted::by_key(steps.chain([("n2/report".to_owned(), report(&Vec::from(findings).into()))]).collect())
+}
+
+fn open(passage: &str) -> Value {
+    json!({"tool": "open", "passage": passage})
+}
+
 /// Searches, notes one quote, reports it.
 fn usual(quote: &str) -> Vec<(&'static str, Value)> {
     vec![
@@ -125,10 +136,7 @@ async fn quote_that_its_document_does_not_have_any_more_is_no_evidence() {
 
 #[tokio::test]
 async fn without_evidence_nothing_is_found_whatever_the_model_says() {
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([]), true)),
-        ("n2/report", report(&json!([finding("I know it from memory.", &["n2e1"])]))),
-    ]);
+    let caller = acting([json!([])], [finding("I know it from memory.", &["n2e1"])]);
     let branch = of_node(&caller).await.unwrap();
     assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
     assert_eq!(branch.report.open_questions, ["How does the lock work?"]);
@@ -151,14 +159,10 @@ async fn thoughts_and_errors_of_tools_never_become_findings() {
 
 #[tokio::test]
 async fn report_cites_only_what_was_received_and_loses_no_source() {
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        (
-            "n2/step/2",
-            step(&json!([note("p1", "It is held while writing."), note("p2", "Readers take no lock")]), true),
-        ),
-        ("n2/report", report(&json!([finding("Held.", &["n2e1", "n3e1"]), finding("Made up.", &["n9e9", "p1"])]))),
-    ]);
+    let caller = acting(
+        [json!([search("lock")]), json!([note("p1", "It is held while writing."), note("p2", "Readers take no lock")])],
+        [finding("Held.", &["n2e1", "n3e1"]), finding("Made up.", &["n9e9", "p1"])],
+    );
     let branch = of_node(&caller).await.unwrap();
     let shown: Vec<_> = branch
         .report
@@ -175,10 +179,8 @@ async fn report_cites_only_what_was_received_and_loses_no_source() {
 async fn actions_run_side_by_side_and_ids_follow_their_order() {
     let node = node();
     let source = ScriptedSource::of(&[("a.md", "Apples are red."), ("b.md", "Pears are green.")]);
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("pears"), search("apples"), search("are")]), false)),
-        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}, {"tool": "open", "passage": "p7"}]), true)),
-    ]);
+    let caller =
+        acting([json!([search("pears"), search("apples"), search("are")]), json!([open("p1"), open("p7")])], []);
     work(&caller, &source, &task(&node, &[])).await.unwrap();
     let shown = &caller.tasks()[1];
     let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text} in {shown}"));
@@ -336,16 +338,17 @@ async fn opened_section_shows_what_was_not_shown_and_names_the_rest() {
     let words = ["alpha", "beta", "gamma", "delta"];
     let text = words.map(paragraph).join("\n\n");
     let source = ScriptedSource::of(&[("locks.md", &*text)]);
-    let open = |passage: &str| json!({"tool": "open", "passage": passage});
     let caller = || {
-        Scripted::by_key(vec![
-            ("n2/step/1", step(&json!([search("alpha gamma")]), false)),
-            ("n2/step/2", step(&json!([open("p1")]), false)),
-            ("n2/step/3", step(&json!([note("p3", &sentence("gamma", 7)), note("p1", &sentence("alpha", 2))]), false)),
-            ("n2/step/4", step(&json!([search("delta"), open("p2")]), false)),
-            ("n2/step/5", step(&json!([note("p3", &sentence("delta", 9))]), true)),
-            ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
-        ])
+        acting(
+            [
+                json!([search("alpha gamma")]),
+                json!([open("p1")]),
+                json!([note("p3", &sentence("gamma", 7)), note("p1", &sentence("alpha", 2))]),
+                json!([search("delta"), open("p2")]),
+                json!([note("p3", &sentence("delta", 9))]),
+            ],
+            [finding("Held.", &["n2e1"])],
+        )
     };
     let first = caller();
     let branch = work(&first, &source, &task(&node, &[])).await.unwrap();
@@ -371,12 +374,7 @@ async fn notes_of_a_step_are_acknowledged_in_one_line() {
         note("p2", "Readers take no lock at all."),
         note("p1", "held while writing"),
     ];
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!(notes), false)),
-        ("n2/step/3", step(&json!([]), true)),
-        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
-    ]);
+    let caller = acting([json!([search("lock")]), json!(notes), json!([])], [finding("Held.", &["n2e1"])]);
     of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
     assert!(shown.contains("<data id=\"call\">\nnotes: noted as n2e1, n2e2\n</data>"), "{shown}");
@@ -392,11 +390,7 @@ async fn quote_is_noted_once_for_each_aspect_that_it_serves() {
     let other =
         json!({"tool": "note", "passage": "p1", "quote": "It is held while writing.", "text": "So.", "aspect": "a2"});
     let own = note("p1", "It is held while writing.");
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!([own, other, own]), true)),
-        ("n2/report", report(&json!([finding("Held.", &["n2e1", "n2e2"])]))),
-    ]);
+    let caller = acting([json!([search("lock")]), json!([own, other, own])], [finding("Held.", &["n2e1", "n2e2"])]);
     let gathered = gather(&caller, &Conversation::inside(&task(&node, &aspects), &source(), None)).await.unwrap();
     let noted: Vec<_> = gathered.notes.iter().map(Note::claim).collect();
     assert_eq!(noted, ["It says: It is held while writing. (a1)", "So. (a2)"]);
@@ -408,11 +402,7 @@ async fn searches_of_one_step_share_its_passages() {
     let source = ScriptedSource::of(&[("doors.md", &text)]);
     let shown = async |queries: &[&str]| {
         let actions: Vec<_> = queries.iter().map(|query| search(query)).collect();
-        let caller = Scripted::by_key(vec![
-            ("n2/step/1", step(&json!(actions), false)),
-            ("n2/step/2", step(&json!([]), true)),
-            ("n2/report", report(&json!([]))),
-        ]);
+        let caller = acting([json!(actions), json!([])], []);
         work(&caller, &source, &task(&node(), &[])).await.unwrap();
         caller.tasks()[1].matches("From: doors.md").count()
     };
@@ -455,11 +445,7 @@ async fn result_has_the_form_the_plan_wants_or_people_are_told() {
 async fn tools_a_node_was_not_given_are_refused() {
     let mut node = node();
     node.tools = vec![Tool::Search];
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}]), false)),
-        ("n2/step/3", step(&json!([]), true)),
-    ]);
+    let caller = acting([json!([search("lock")]), json!([open("p1")]), json!([])], []);
     worked(&caller, &task(&node, &[])).await.unwrap();
     assert!(caller.tasks()[2].contains("refused: you may not open passages"));
     assert!(!caller.prompts()[0].messages[0].text.contains("`open`"));
@@ -471,10 +457,7 @@ async fn search_without_an_answer_shows_few_passages_and_none_of_them_is_listed_
     let files = [("a.md", "The lock is old."), ("b.md", "A lock of hair."), ("c.md", "Locks of a canal.")];
     let further = async |support| {
         let source = ScriptedSource::of(&files).judging(Found { support, ..Found::default() });
-        let caller = Scripted::by_key(vec![
-            ("n2/step/1", step(&json!([search("lock")]), false)),
-            ("n2/step/2", step(&json!([]), true)),
-        ]);
+        let caller = acting([json!([search("lock")]), json!([])], []);
         let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
         (branch.further.len(), caller.tasks()[1].clone())
     };
@@ -498,7 +481,7 @@ async fn worker_sees_its_task_and_nothing_else() {
 async fn steps_can_be_run_by_any_thread() {
     fn is_send<T: Send>(_: &T) {}
     let node = node();
-    let (caller, source) = (Scripted::by_key(Vec::new()), source());
+    let (caller, source) = (acting([], []), source());
     let task = task(&node, &[]);
     is_send(&work(&caller, &source, &task));
     let brief = crate::research::scripted::brief("What is A?", &["a"]);
@@ -526,10 +509,9 @@ async fn steps_can_be_run_by_any_thread() {
 #[tokio::test]
 async fn what_was_noted_in_the_step_that_the_time_ended_is_kept() {
     let node = node();
-    let open = json!({"tool": "open", "passage": "p1"});
     let caller = Scripted::by_key(vec![
         ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!([open, note("p1", "It is held while writing.")]), false)),
+        ("n2/step/2", step(&json!([open("p1"), note("p1", "It is held while writing.")]), false)),
         ("n2/report", report(&json!([finding("Readers take none.", &["n2e1"])]))),
     ]);
     let branch = work(&caller, &source().out_of_time(), &task(&node, &[])).await.unwrap();
@@ -544,11 +526,8 @@ async fn notes_do_not_count_as_actions_and_what_is_left_out_is_named() {
     let quotes = ["It is held while writing.", "Readers take no lock at all."];
     let (known, again) = (note("p1", quotes[0]), note("p1", "held while writing."));
     let actions: Vec<_> = searches.chain([known, again, note("p2", quotes[1])]).collect();
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!(actions), true)),
-        ("n2/report", report(&json!([finding("Held.", &["n2e1"]), finding("None.", &["n2e2"])]))),
-    ]);
+    let caller =
+        acting([json!([search("lock")]), json!(actions)], [finding("Held.", &["n2e1"]), finding("None.", &["n2e2"])]);
     let source = source();
     let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
     assert_eq!(branch.evidence.iter().map(|quote| quote.quote.replace('\n', " ")).collect::<Vec<_>>(), quotes);
@@ -557,8 +536,7 @@ async fn notes_do_not_count_as_actions_and_what_is_left_out_is_named() {
 
     let mut actions: Vec<_> = actions;
     actions.truncate(10);
-    let caller =
-        Scripted::by_key(vec![("n2/step/1", step(&json!(actions), false)), ("n2/step/2", step(&json!([]), true))]);
+    let caller = acting([json!(actions), json!([])], []);
     worked(&caller, &task(&node, &[])).await.unwrap();
     let shown = &caller.tasks()[1];
     assert!(shown.contains("left out: search for lock 9; search for lock 10"), "{shown}");
@@ -573,13 +551,15 @@ async fn passage_is_shown_whole_up_to_its_limit_and_a_cut_is_marked_and_read_on(
     let text = format!("{}\n\n{}", paragraph(0, 8), paragraph(8, 90));
     let source = ScriptedSource::of(&[("locks.md", &*text)]);
     let act = |tool: &str, passage: &str| json!({"tool": tool, "passage": passage});
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!([act("open", "p1"), act("continue", "p1")]), false)),
-        ("n2/step/3", step(&json!([act("continue", "p3")]), false)),
-        ("n2/step/4", step(&json!([note("p4", &sentence(89))]), true)),
-        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
-    ]);
+    let caller = acting(
+        [
+            json!([search("lock")]),
+            json!([act("open", "p1"), act("continue", "p1")]),
+            json!([act("continue", "p3")]),
+            json!([note("p4", &sentence(89))]),
+        ],
+        [finding("Held.", &["n2e1"])],
+    );
     let mut task = task(&node, &[]);
     task.limits.open_tokens = 700;
     let branch = work(&caller, &source, &task).await.unwrap();
@@ -599,12 +579,10 @@ async fn hit_that_was_cut_is_read_whole_when_it_is_opened_although_its_section_i
     let sentence = |number: usize| format!("Lock number {number} is held by one writer at a time.");
     let text = (0..40).map(sentence).collect::<Vec<_>>().join("\n");
     let source = ScriptedSource::of(&[("locks.md", &*text)]);
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}]), false)),
-        ("n2/step/3", step(&json!([note("p1", &sentence(39))]), true)),
-        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
-    ]);
+    let caller = acting(
+        [json!([search("lock")]), json!([open("p1")]), json!([note("p1", &sentence(39))])],
+        [finding("Held.", &["n2e1"])],
+    );
     let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
     let tasks = caller.tasks();
     assert!(tasks[1].contains("cut here; `open` with p1") && !tasks[1].contains(&sentence(39)), "{}", tasks[1]);
@@ -630,12 +608,8 @@ async fn aspect_that_a_worker_calls_open_stays_open_although_it_noted_something_
 
 #[tokio::test]
 async fn passages_of_one_section_are_opened_once() {
-    let open = |passage: &str| json!({"tool": "open", "passage": passage});
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock held")]), false)),
-        ("n2/step/2", step(&json!([open("p1"), open("p2"), search("lock readers")]), false)),
-        ("n2/step/3", step(&json!([]), true)),
-    ]);
+    let caller =
+        acting([json!([search("lock held")]), json!([open("p1"), open("p2"), search("lock readers")]), json!([])], []);
     of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
     assert!(shown.contains("open p2: opened before: p3"), "{shown}");
@@ -645,11 +619,7 @@ async fn passages_of_one_section_are_opened_once() {
 
 #[tokio::test]
 async fn hit_that_stands_in_an_opened_passage_is_not_shown_again() {
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("writer")]), false)),
-        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}, search("readers")]), false)),
-        ("n2/step/3", step(&json!([]), true)),
-    ]);
+    let caller = acting([json!([search("writer")]), json!([open("p1"), search("readers")]), json!([])], []);
     of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
     assert!(shown.contains("search for readers: 1 passage (shown above: p2)"), "{shown}");
@@ -674,13 +644,15 @@ async fn node_that_only_concludes_asks_for_its_report_alone() {
 #[tokio::test]
 async fn every_step_begins_like_the_one_before_up_to_its_notes() {
     let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("lock")]), false)),
-        ("n2/step/2", step(&json!([note("p1", "It is held while writing."), search("readers")]), false)),
-        ("n2/step/3", step(&json!([note("p2", "Readers take no lock"), search("writer")]), false)),
-        ("n2/step/4", step(&json!([]), true)),
-        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
-    ]);
+    let caller = acting(
+        [
+            json!([search("lock")]),
+            json!([note("p1", "It is held while writing."), search("readers")]),
+            json!([note("p2", "Readers take no lock"), search("writer")]),
+            json!([]),
+        ],
+        [finding("Held.", &["n2e1"])],
+    );
     worked(&caller, &task(&node, &aspects)).await.unwrap();
     let tasks = caller.tasks();
     for pair in tasks[..4].windows(2) {
@@ -703,10 +675,7 @@ async fn worker_begins_with_the_units_that_were_skimmed_and_may_note_them_at_onc
     let source = source();
     let unit = source.passage("locks.md", "locks.md#0", "It is held while\nwriting.", 2, 3);
     let answer = Answer { aspect: AspectId::numbered(1), unit, quote: "It is held".into() };
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([note("p1", "It is held while writing.")]), true)),
-        ("n2/report", report(&json!([finding("A file locks.", &["n2e1"])]))),
-    ]);
+    let caller = acting([json!([note("p1", "It is held while writing.")])], [finding("A file locks.", &["n2e1"])]);
     let branch = work_from(&caller, &source, &task(&node, &aspects), Some(vec![&answer])).await.unwrap();
     assert!(caller.tasks()[0].contains("p1 seems to answer a1: It is held"), "{}", caller.tasks()[0]);
     assert_eq!((branch.evidence.len(), branch.support), (1, Support::Strong));
@@ -729,17 +698,15 @@ async fn links_below_an_opened_note_are_shown_although_it_is_cut_and_open_in_tur
     let long = format!("The lock is a file.\n\n{}", "It is held by one writer. ".repeat(200));
     let source = ScriptedSource::of(&[("locks.md", long.as_str()), ("other note.md", "A reader takes no lock.")])
         .linking("\n\nLinks of this page: `other note.md` (Other)");
-    let open = |passage: &str| json!({"tool": "open", "passage": passage});
-    let caller = Scripted::by_key(vec![
-        ("n2/step/1", step(&json!([search("file")]), false)),
-        ("n2/step/2", step(&json!([open("p1")]), false)),
-        (
-            "n2/step/3",
-            step(&json!([open("`other note.md`"), open("secret.md"), note("p2", "Links of this page")]), false),
-        ),
-        ("n2/step/4", step(&json!([note("p3", "A reader takes no lock.")]), true)),
-        ("n2/report", report(&json!([finding("Readers take none.", &["n2e1"])]))),
-    ]);
+    let caller = acting(
+        [
+            json!([search("file")]),
+            json!([open("p1")]),
+            json!([open("`other note.md`"), open("secret.md"), note("p2", "Links of this page")]),
+            json!([note("p3", "A reader takes no lock.")]),
+        ],
+        [finding("Readers take none.", &["n2e1"])],
+    );
     let mut task = task(&node, &[]);
     task.limits.open_tokens = 40;
     let branch = work(&caller, &source, &task).await.unwrap();

@@ -37,7 +37,6 @@ pub struct BudgetLimits {
     pub(crate) tokens: Option<u64>,
     /// Active time, summed over all resumes.
     pub(crate) time: Option<Duration>,
-    /// Rounds of research.
     pub(crate) rounds: Option<u32>,
 }
 
@@ -75,7 +74,6 @@ pub struct LimitsByPlan {
     /// Input and output tokens.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) tokens: Option<PlanShare<u64>>,
-    /// Active time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) time: Option<PlanShare<Duration>>,
 }
@@ -103,7 +101,6 @@ pub(crate) struct WritingReserve {
     pub(crate) cost_nanos: u64,
     /// Input and output tokens.
     pub(crate) tokens: u64,
-    /// Active time.
     pub(crate) time: Duration,
 }
 
@@ -179,7 +176,6 @@ pub(crate) struct Charge {
     pub(crate) cost_nanos: u64,
     /// Input and output tokens.
     pub(crate) tokens: u64,
-    /// Number of calls.
     pub(crate) calls: u64,
     /// Number of those calls whose price is unknown.
     pub(crate) unpriced_calls: u64,
@@ -244,7 +240,6 @@ pub struct Spent {
     pub(crate) writing: Charge,
     /// Part of the charges that exceeded reservations. Included in them.
     pub(crate) overrun: Overrun,
-    /// Rounds started.
     pub(crate) rounds: u32,
     /// Active time, without waiting for the user and without time between resumes.
     pub(crate) active: Duration,
@@ -390,7 +385,6 @@ pub(crate) enum BudgetRefusal {
     /// The worst case exceeds the rest of this limit.
     #[error("limit of {0} is reached")]
     Limit(Limit),
-    /// The price is unknown and the cost is limited, so the limit could not be enforced.
     #[error("price of the model is unknown, but the cost is limited")]
     UnknownPrice,
 }

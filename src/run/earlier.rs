@@ -42,7 +42,6 @@ pub(crate) struct Earlier {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EarlierQuote {
     pub(crate) run: RunId,
-    /// The question of the run.
     pub(crate) question: Question,
     pub(crate) asked_at: Moment,
     /// Cosine of the query and the quote with the findings that cite it.

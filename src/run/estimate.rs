@@ -53,14 +53,12 @@ pub(crate) struct Bounds<T> {
 /// Estimate for the rest of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Estimate {
-    /// Model calls.
     pub(crate) calls: Bounds<u64>,
     /// Input and output tokens.
     pub(crate) tokens: Bounds<u64>,
     /// Billionths of a US dollar; `None` if a price is unknown.
     pub(crate) cost_nanos: Option<Bounds<u64>>,
     pub(crate) seconds: Bounds<u64>,
-    /// The limits of the run.
     pub(crate) limits: BudgetLimits,
 }
 

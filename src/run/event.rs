@@ -213,7 +213,6 @@ fn yes() -> bool {
 /// The run that a follow-up question refers to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
-    /// Its id.
     pub(crate) run: RunId,
     pub(crate) question: Question,
     /// Its answer, which the planner is shown.
@@ -328,13 +327,7 @@ impl Event {
             | Self::NodePaused { node }
             | Self::NodeFailed { node, .. }
             | Self::NodeBlocked { node, .. } => Some(node),
-            Self::Started { .. }
-            | Self::Resumed { .. }
-            | Self::Clarified { .. }
-            | Self::Briefed { .. }
-            | Self::Planned { .. }
-            | Self::RoundEnded { .. }
-            | Self::Ended { .. } => None,
+            _ => None,
         }
     }
 

@@ -35,7 +35,6 @@ use crate::llm::model::ModelError;
 /// A call as it happens, for progress displays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallNotice {
-    /// It was sent.
     Sent(CallKey, Role),
     /// It is sent again after a failure.
     Retried(CallKey, String),

@@ -19,7 +19,6 @@ use crate::research::verdict::Verdict;
 pub(crate) enum Phase {
     /// In progress, or stopped before its end.
     Open(Stage),
-    /// The run has ended.
     Ended(Box<Ended>),
 }
 
@@ -94,7 +93,6 @@ pub(crate) struct Rounds {
 /// Results of the rounds that have ended, as the workers of the next round see them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Folded {
-    /// The summaries.
     pub(crate) memory: Memory,
     /// Rounds in a row that brought neither new evidence nor new conclusions.
     pub(crate) idle_rounds: u32,
@@ -109,7 +107,6 @@ pub(crate) struct Folded {
 /// A round that was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judged {
-    /// The rounds up to this one.
     pub(crate) rounds: Rounds,
     /// The answer so far.
     pub(crate) draft: Draft,

@@ -25,7 +25,6 @@ pub(crate) struct HitRanker {
     pub(crate) run: RunId,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) settings: Listwise,
-    /// Name of the model.
     pub(crate) model: String,
     /// Stops asking a model that fails: each time-out is waited for and charged.
     pub(crate) breaker: Arc<Breaker>,

@@ -83,7 +83,6 @@ impl Failures {
 pub(crate) enum EntryKind {
     /// A quote, with the findings that cite it.
     Quote,
-    /// The summary of a branch.
     Summary,
 }
 
@@ -103,10 +102,8 @@ pub(crate) enum EntrySource {
 pub(crate) struct Entry {
     /// The id of the quote, or of the node whose summary it is.
     pub(crate) id: String,
-    /// The node that found it.
     pub(crate) node: NodeId,
     pub(crate) kind: EntryKind,
-    /// Where it comes from.
     pub(crate) source: EntrySource,
     /// The path and lines, or the address; empty for a summary.
     pub(crate) place: String,
@@ -114,7 +111,6 @@ pub(crate) struct Entry {
     pub(crate) label: Label,
     /// From 0 to 1.
     pub(crate) confidence: f32,
-    /// The text that is searched.
     pub(crate) text: String,
 }
 
@@ -123,7 +119,6 @@ pub(crate) struct Entry {
 pub(crate) struct RecallQuery<'a> {
     /// Only entries of this run; of all if it is `None`.
     pub(crate) run: Option<&'a RunId>,
-    /// The text to rank by.
     pub(crate) text: &'a str,
     pub(crate) kind: EntryKind,
     /// Only entries of these nodes; all if there is none.
@@ -151,7 +146,6 @@ impl<'a> RecallQuery<'a> {
 /// An entry that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recalled {
-    /// The run that found it.
     pub(crate) run: RunId,
     /// See [`Entry::id`].
     pub(crate) id: String,
@@ -162,7 +156,6 @@ pub(crate) struct Recalled {
 /// The memory could not be read or written. A run goes on without it.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
-    /// The table failed.
     #[error("failed to {action} the research memory")]
     Table {
         action: &'static str,
@@ -172,7 +165,6 @@ pub enum RecallError {
     /// A column is missing or of another type.
     #[error("failed to read the research memory")]
     Batch(#[from] ArrowError),
-    /// A tag has a value that this version does not know.
     #[error("research memory has an unknown tag")]
     Tag(#[from] serde_json::Error),
     /// A damaged file made the storage engine panic.
@@ -180,10 +172,8 @@ pub enum RecallError {
     Damaged(String),
     #[error("failed to embed for the research memory")]
     Embed(#[from] EmbedError),
-    /// The lock was not free in time, or its file cannot be used.
     #[error("failed to lock the research memory")]
     Lock(#[from] FileLockError),
-    /// The blocking task panicked.
     #[error("failed to embed for the research memory")]
     Task(#[from] tokio::task::JoinError),
 }

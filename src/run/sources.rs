@@ -36,7 +36,6 @@ pub(crate) struct RunSources {
     pub(crate) shared: Shared,
     /// See [`crate::run::event::RunSettings::source_version`].
     pub(crate) internal_version: String,
-    /// Reads long pages.
     pub(crate) reading: PageReader,
     /// Orders the hits of workers inside.
     pub(crate) ranker: Option<HitRanker>,

@@ -62,9 +62,7 @@ pub(crate) struct Steps {
     pub(crate) desk: Option<Arc<Desk>>,
     /// Background research, if a provider is configured.
     pub(crate) jobs: Option<Arc<Jobs>>,
-    /// Sources of evidence.
     pub(crate) sources: RunSources,
-    /// Picks sentences.
     pub(crate) picker: Arc<dyn Pick>,
     /// Result of the skim of the knowledge base, once it is done.
     pub(crate) skim: OnceCell<Option<Skim>>,
@@ -81,7 +79,6 @@ pub(crate) struct Steps {
 pub enum StepError {
     #[error(transparent)]
     Call(#[from] CallError),
-    /// No usable reply, even after repairs.
     #[error("model gave no usable reply: {0}")]
     Invalid(String),
     #[error(transparent)]

@@ -47,11 +47,9 @@ pub struct RunState {
     /// The clarifying question and the user's answer.
     pub(crate) clarification: Option<Clarified>,
     pub(crate) phase: Phase,
-    /// The nodes.
     pub tree: Tree,
     /// Route of each node that was started.
     pub(crate) routes: BTreeMap<NodeId, Route>,
-    /// Results of the nodes.
     pub(crate) branches: BTreeMap<NodeId, Branch>,
     /// Results of the rounds that have ended.
     pub(crate) folded: Folded,

@@ -251,11 +251,7 @@ impl SourceError {
         match self {
             Self::Down { name, .. } => format!("source `{name}` is not available"),
             Self::GivenUp(Open { name, .. }) => format!("{name} is not available"),
-            Self::NoSuchPassage { .. }
-            | Self::Withheld { .. }
-            | Self::Refused { .. }
-            | Self::Failed { .. }
-            | Self::Stopped(_) => self.to_string(),
+            _ => self.to_string(),
         }
     }
 }
@@ -266,11 +262,7 @@ impl Guarded for SourceError {
             // A source that refuses one request is not down.
             Self::Failed { .. } => Health::Up,
             Self::Down { .. } => Health::Down,
-            Self::NoSuchPassage { .. }
-            | Self::Withheld { .. }
-            | Self::Refused { .. }
-            | Self::GivenUp(_)
-            | Self::Stopped(_) => Health::Unknown,
+            _ => Health::Unknown,
         }
     }
 }

@@ -76,7 +76,6 @@ pub(crate) struct TraceOptions {
 /// Where traces are exported to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceSettings {
-    /// Address of the requests.
     pub(crate) address: BaseUrl,
     /// Time that one request may take.
     pub(crate) timeout: Duration,
@@ -99,7 +98,6 @@ pub(crate) enum NotExported {
         variable: &'static str,
         value: String,
     },
-    /// No socket may be opened.
     #[error("dr is offline")]
     Offline,
     /// Another protocol is asked for.
@@ -111,11 +109,7 @@ pub(crate) enum NotExported {
     },
     /// The address is invalid.
     #[error("`{variable}` cannot be used")]
-    Address {
-        /// The variable that has it.
-        variable: &'static str,
-        source: ParseBaseUrlError,
-    },
+    Address { variable: &'static str, source: ParseBaseUrlError },
     /// The exporter could not be set up.
     #[error("{reason}")]
     Exporter { reason: String },

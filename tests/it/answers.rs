@@ -174,7 +174,6 @@ fn body(printed: &str) -> String {
     marks.replace_all(&printed[..end], "").into_owned()
 }
 
-/// Returns the cited lines of each file.
 fn cited(report: &Value) -> BTreeMap<String, Lines> {
     let mut cited: BTreeMap<String, Lines> = BTreeMap::new();
     for source in report["evidence"].as_array().unwrap().iter().map(|evidence| &evidence["source"]) {

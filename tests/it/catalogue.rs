@@ -22,7 +22,6 @@ fn world_at(hub: &ModelServer) -> World {
     World::with_kb().with_variable("HF_ENDPOINT", format!("http://{}", hub.address()))
 }
 
-/// Returns the entry of a model.
 fn entry(world: &World, kind: &str, name: &str) -> Value {
     let list = world.dr(["model", "list", "--json"]).succeeded().json();
     let entries = list[kind].as_array().unwrap();

@@ -147,7 +147,6 @@ impl World {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs `dr` and waits for it.
     pub fn dr<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Run {
         self.run_of(self.command(args).output().unwrap())
     }
@@ -239,7 +238,6 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Reads the index at a location.
     pub async fn read(location: &IndexLocation) -> Self {
         let index = Index::open(location).await.unwrap();
         let mut documents = index.documents(None).await.unwrap();
@@ -363,7 +361,6 @@ pub fn peak_memory(process: &Child) -> u64 {
     line.and_then(|line| line.trim().split(' ').next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Returns the path of `fixtures`.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }

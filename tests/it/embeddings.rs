@@ -18,7 +18,6 @@ const MODEL: &str = "dimensions = 64\nquery_prefix = \"q: \"\npassage_prefix = \
 
 const DIMENSIONS: usize = 64;
 
-/// Texts of a request.
 fn texts(request: &Request) -> Vec<String> {
     let texts = request.json["input"].as_array().expect("texts are sent as a list").iter();
     texts.map(|text| text.as_str().unwrap().to_owned()).collect()

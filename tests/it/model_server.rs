@@ -19,7 +19,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use socket2::SockRef;
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Number of the request, from 1.
@@ -82,7 +81,6 @@ impl ModelServer {
         Self::on(TcpListener::bind(("127.0.0.1", 0)).unwrap(), script)
     }
 
-    /// Starts a server on `listener`.
     pub(crate) fn on(listener: TcpListener, script: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Mutex::new(Log::default()));
@@ -107,7 +105,6 @@ impl ModelServer {
         Self::start(move |_| response.clone())
     }
 
-    /// Returns the address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -157,17 +154,14 @@ impl Drop for ModelServer {
 }
 
 impl Response {
-    /// Returns a response with a status and a JSON body.
     pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self::text(status, &body.to_string())
     }
 
-    /// Returns a response with a status and a text body.
     pub(crate) fn text(status: u16, body: &str) -> Self {
         Self::Answer { status, headers: Vec::new(), body: body.to_owned() }
     }
 
-    /// Replaces the status.
     pub(crate) fn with_status(mut self, new: u16) -> Self {
         if let Self::Answer { status, .. } | Self::Bytes { status, .. } = &mut self {
             *status = new;
@@ -183,7 +177,6 @@ impl Response {
         self
     }
 
-    /// Adds a header.
     pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
         if let Self::Answer { headers, .. } | Self::Bytes { headers, .. } | Self::Drip { headers, .. } = &mut self {
             headers.push((name, value.to_owned()));

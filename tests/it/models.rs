@@ -168,15 +168,3 @@ fn setting_that_the_model_does_not_take_is_refused_by_config() {
     }
     world_at(&server, "temperature = 0.2\n").dr(["config"]).succeeded();
 }
-
-#[test]
-fn model_of_openai_gets_its_own_parameters_behind_a_gateway() {
-    let server = ModelServer::start(able);
-    let world = world_at(&server, "").with_variable("DR_MODEL", "openai/gpt-5.4");
-    world.dr(["doctor", "--model"]).succeeded();
-    let bodies: Vec<_> = server.requests().into_iter().map(|request| request.json).collect();
-    assert!(!bodies.is_empty());
-    for body in bodies {
-        assert!(body["max_completion_tokens"].is_u64() && body["max_tokens"].is_null(), "{body}");
-    }
-}

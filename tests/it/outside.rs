@@ -28,9 +28,6 @@ mod injections;
 /// Untrusted text is data and never an instruction.
 mod hostile;
 
-/// Under every fault, a run ends and no finished call is repeated.
-mod faults;
-
 use std::fs;
 use std::path::Path;
 

@@ -230,7 +230,6 @@ pub(crate) fn nodes(words: &str) -> Vec<String> {
 /// Makes another reply of that of the researcher.
 type Change = fn(&Prompt, String) -> String;
 
-/// The researcher as an in-process model.
 pub struct ScriptedModel {
     researcher: Researcher,
     delay: Duration,
@@ -272,7 +271,6 @@ pub fn role_model(model: Arc<dyn Model>) -> RoleModel {
     }
 }
 
-/// Returns the settings of a run with models.
 pub fn settings(limits: BudgetLimits) -> RunSettings {
     RunSettings {
         request: RunRequest::default(),

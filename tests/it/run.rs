@@ -114,12 +114,10 @@ fn answer(researcher: Researcher, request: &Request) -> Response {
     response.with_text_replaced("\"chatcmpl-1\"", &format!("\"chatcmpl-{}\"", request.number))
 }
 
-/// Returns the calls of the newest run.
 fn calls(world: &World) -> Vec<Value> {
     world.export(None).into_iter().filter(|line| line["kind"] == "call").collect()
 }
 
-/// Returns the number of calls with an outcome.
 fn count(calls: &[Value], outcome: &str) -> usize {
     calls.iter().filter(|call| call["outcome"] == outcome).count()
 }

@@ -113,7 +113,6 @@ impl Script {
         self.read("started").lines().count()
     }
 
-    /// Returns its command as a setting.
     fn command(&self) -> String {
         let path = |file: &str| self.folder.join(file).to_string_lossy().into_owned();
         json!(["/bin/sh", path("server.sh"), self.folder.to_string_lossy()]).to_string()
@@ -201,7 +200,6 @@ fn read_ticket(arguments: &Value) -> Value {
     json!([{ "tool": "tickets.read", "arguments": arguments.to_string() }])
 }
 
-/// Returns the evidence of a report from tools.
 fn from_tools(report: &Value) -> Vec<&Value> {
     let evidence = report["evidence"].as_array().unwrap();
     evidence.iter().filter(|quote| quote["source"]["kind"] == "mcp").collect()

@@ -23,7 +23,6 @@ const READERS: [&[&str]; 9] = [
     &["index", "kb", "--no-embed"],
 ];
 
-/// Returns a world with a run in its `.dr`.
 fn world_with_a_run() -> World {
     let world = greenhouse();
     world.dr(["ask", "--offline", "--quiet", QUESTION]).succeeded();
@@ -38,7 +37,6 @@ fn world_that_came_with_a_dr() -> World {
     mine
 }
 
-/// Returns the names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

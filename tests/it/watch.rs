@@ -51,7 +51,6 @@ impl Watching {
     }
 }
 
-/// Returns a world with three notes in `kb`.
 fn three_notes() -> World {
     let world = World::empty();
     for name in ["one", "two", "three"] {

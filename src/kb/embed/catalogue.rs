@@ -39,7 +39,6 @@ impl CatalogueModel {
 pub(crate) struct CatalogueReranker {
     /// Short name, such as `BGERerankerBase`.
     pub(crate) name: String,
-    /// Where its files are.
     pub(crate) source: ModelSource,
 }
 

@@ -53,7 +53,6 @@ const LIMITS: DownloadLimits = DownloadLimits { silence: Duration::from_secs(30)
 /// How far a download is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Downloading {
-    /// Name of the model.
     pub(crate) model: String,
     /// The file, relative to its repository.
     pub(crate) file: String,

@@ -12,7 +12,6 @@ use super::family::Family;
 /// The files of a model are missing or unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelFilesError {
-    /// The path does not lead to a folder.
     #[error("no folder `{folder}`")]
     NoFolder { folder: PathBuf },
 
@@ -20,29 +19,14 @@ pub enum ModelFilesError {
     #[error("no ONNX model in `{folder}`")]
     NoModel { folder: PathBuf },
 
-    /// The folder has several ONNX files, none of them called `model.onnx`.
     #[error("{count} ONNX models in `{folder}` and none is `model.onnx`")]
-    SeveralModels {
-        folder: PathBuf,
-        /// Number of ONNX files.
-        count: usize,
-    },
+    SeveralModels { folder: PathBuf, count: usize },
 
-    /// A file is missing or cannot be read.
     #[error("failed to read `{path}`")]
-    Unreadable {
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
 
-    /// A file is not a JSON object.
     #[error("`{path}` is malformed")]
-    Malformed {
-        path: PathBuf,
-        /// The error from the parser.
-        source: super::Cause,
-    },
+    Malformed { path: PathBuf, source: super::Cause },
 
     /// The dimension of the vectors is not recorded in any file.
     #[error("`{path}` has no `hidden_size`")]
@@ -280,16 +264,7 @@ fn pad_token(tokenizer_file: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        folder
-    }
+    use crate::kb::walk::tests::folder;
 
     #[test]
     fn the_graph_is_found_by_its_usual_names() {

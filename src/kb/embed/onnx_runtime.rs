@@ -28,25 +28,15 @@ pub enum RuntimeError {
         searched: Vec<PathBuf>,
     },
 
-    /// The library is older than the API that `dr` uses.
     #[error("ONNX Runtime at `{path}` is {found}, but 1.{OLDEST_MINOR} or newer is needed")]
     TooOld { path: PathBuf, found: String },
 
     /// The file is not a shared library for this machine, or not ONNX Runtime.
     #[error("`{path}` cannot be loaded as ONNX Runtime")]
-    Unloadable {
-        path: PathBuf,
-        /// The error from the loader.
-        source: LoadDynamicError,
-    },
+    Unloadable { path: PathBuf, source: LoadDynamicError },
 
-    /// The library loaded but failed to initialise.
     #[error("ONNX Runtime at `{path}` failed to start")]
-    Start {
-        path: PathBuf,
-        /// The error from the library.
-        source: ort::Error,
-    },
+    Start { path: PathBuf, source: ort::Error },
 }
 
 impl RuntimeError {
@@ -195,12 +185,8 @@ mod tests {
 
     /// A file tree, and the places searched in it.
     fn world(files: &[&str]) -> (tempfile::TempDir, LibraryPaths) {
-        let folder = tempfile::tempdir().unwrap();
-        for file in files {
-            let path = folder.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
-        }
+        let files: Vec<_> = files.iter().map(|&file| (file, "")).collect();
+        let folder = crate::kb::walk::tests::folder(&files);
         let folders = LibraryPaths::folders(Some(&folder.path().join("bin")), Some(&folder.path().join("data")));
         (folder, LibraryPaths { dylib_path: None, folders })
     }

@@ -18,7 +18,6 @@ pub(super) struct Recipe<'a> {
     pub(super) dimension: usize,
     /// How token vectors are combined: `mean` or `cls`.
     pub(super) pooling: &'a str,
-    /// Prefix of queries.
     pub(super) query_prefix: &'a str,
     pub(super) passage_prefix: &'a str,
     /// Window in tokens, special ones included.

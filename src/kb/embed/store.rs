@@ -26,7 +26,6 @@ pub(crate) struct ModelSource {
 /// The files of a model could not be put in place.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelStoreError {
-    /// A file that the model needs is not among those given.
     #[error("no `{file}` in `{folder}`")]
     Lacks {
         /// The file, relative to the folder.
@@ -36,14 +35,8 @@ pub enum ModelStoreError {
     /// Another process fetches a model.
     #[error(transparent)]
     Busy(#[from] FileLockError),
-    /// A file or folder cannot be written.
     #[error("failed to write `{path}`")]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
 }
 
 impl ModelStoreError {

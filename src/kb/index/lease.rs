@@ -49,7 +49,7 @@ pub(super) struct Site {
 }
 
 /// The content of a lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 struct LeaseRecord {
     collection: String,
     /// The process, its start and its machine, for people.
@@ -290,14 +290,8 @@ async fn read(site: &Site, path: &Path) -> Result<Option<(LeaseRecord, UpdateVer
     };
     let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
     let bytes = found.bytes().await.map_err(|source| failed(action, source))?;
-    let damaged = || LeaseRecord {
-        collection: String::new(),
-        holder: String::new(),
-        machine: None,
-        token: String::new(),
-        until_ms: 0,
-    };
-    Ok(Some((serde_json::from_slice(&bytes).unwrap_or_else(|_| damaged()), version)))
+    // A damaged lease is nobody's, and has run out.
+    Ok(Some((serde_json::from_slice(&bytes).unwrap_or_default(), version)))
 }
 
 fn path_of(site: &Site, collection: &str) -> Path {

@@ -203,26 +203,13 @@ mod tests {
     use super::*;
     use crate::base::id::{ChunkId, ContentHash, DocumentId};
     use crate::base::language::Language;
-    use crate::kb::index::{
-        ChunkRow, DocumentRow, EmbedderRecord, Filter, Index, IndexLocation, Manifest, Replacement, TEXT_INDEX_VERSION,
-    };
+    use crate::kb::index::{ChunkRow, DocumentRow, Filter, Index, IndexLocation, Manifest, Replacement};
     use crate::kb::structure::Structure;
 
     fn manifest(dimension: usize) -> Manifest {
-        Manifest {
-            generation: 1,
-            chunker: "1".into(),
-            text_index: TEXT_INDEX_VERSION.into(),
-            languages: [].into(),
-            embedder: EmbedderRecord {
-                choice: "builtin".into(),
-                name: "random".into(),
-                fingerprint: "random".into(),
-                dimension,
-            },
-            collections: [("kb".to_owned(), "kb".to_owned())].into(),
-            includes: [].into(),
-        }
+        let mut manifest = crate::kb::index::manifest::tests::manifest();
+        manifest.embedder.dimension = dimension;
+        manifest
     }
 
     fn chunk(document_id: &DocumentId, number: u64, vector: Vec<f32>) -> ChunkRow {

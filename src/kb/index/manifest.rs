@@ -20,7 +20,6 @@ pub struct Manifest {
     pub(crate) text_index: String,
     /// Number of documents indexed in each language, by code. Not reduced when a document is removed.
     pub(crate) languages: BTreeMap<String, u32>,
-    /// The embedder of the vectors.
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
     pub collections: BTreeMap<String, String>,
@@ -44,15 +43,12 @@ pub(crate) struct EmbedderRecord {
 /// A stored manifest is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Written by a newer `dr`.
     #[error("index has format {found}, but this `dr` reads up to {SCHEMA_VERSION}")]
     TooNew { found: u32 },
 
-    /// Written by an older `dr`.
     #[error("index has format {found}, but this `dr` reads format {SCHEMA_VERSION} or later")]
     TooOld { found: u32 },
 
-    /// An entry is missing or malformed.
     #[error("entry `{key}` of the index manifest is missing or malformed")]
     Entry { key: &'static str },
 }
@@ -160,10 +156,10 @@ fn number(text: &str, key: &'static str) -> Result<u32, ManifestError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn manifest() -> Manifest {
+    pub(in crate::kb::index) fn manifest() -> Manifest {
         Manifest {
             generation: 3,
             chunker: "1/216/254".into(),

@@ -47,7 +47,7 @@ use std::path::PathBuf;
 use futures::{FutureExt, TryStreamExt};
 use lancedb::Table;
 use lancedb::arrow::SendableRecordBatchStream;
-use lancedb::query::{ExecutableQuery, QueryBase, Select};
+use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 
 pub(crate) use indexes::{TEXT_INDEX_VERSION, text_index_number};
 pub(crate) use location::DR_FOLDER;
@@ -73,6 +73,10 @@ use store::{Tables, is_failed_request};
 pub(crate) use terms::Terms;
 
 const MANIFEST_TABLE: &str = "manifest";
+
+/// Limit of a query for all rows, because some kinds return ten without one: half of the range, since it has to fit
+/// into an `i64`.
+const ALL: usize = usize::MAX >> 1;
 
 /// Words of the search that [`Index::verify`] makes.
 const TEXT_PROBE: &str = "the way of a thing";
@@ -439,14 +443,11 @@ impl Index {
 
     /// Returns every document of `collection`, or of all collections.
     pub async fn documents(&self, collection: Option<&str>) -> Result<Vec<DocumentRow>, IndexError> {
-        // A limit on every query, because some kinds return ten rows without one. It has to fit into an `i64`.
-        let columns = Select::columns(&schema::DOCUMENT_COLUMNS);
-        let mut query = self.documents.query().select(columns).limit(usize::MAX >> 1);
+        let mut query = self.documents.query();
         if let Some(name) = collection {
             query = query.only_if(format!("collection = {}", query::literal(name)));
         }
-        let stream = query.execute().await.during("list documents")?;
-        collect(stream, "list documents", |columns| columns.documents()).await
+        read("list documents", query, &schema::DOCUMENT_COLUMNS, ALL, |columns| columns.documents()).await
     }
 
     /// Returns the structure of documents, or of all if `only` is `None`. Returns `None` for an index of an earlier
@@ -460,13 +461,12 @@ impl Index {
         if self.documents.schema().await.during(action)?.field_with_name(schema::STRUCTURE).is_err() {
             return Ok(None);
         }
-        let columns = Select::columns(&["document_id", schema::STRUCTURE]);
-        let mut query = self.documents.query().select(columns).limit(usize::MAX >> 1);
+        let mut query = self.documents.query();
         if let Some(documents) = only {
             query = query.only_if(query::of_documents(documents));
         }
-        let stream = query.execute().await.during(action)?;
-        let rows = collect(stream, action, |columns| columns.structures()).await?;
+        let columns = ["document_id", schema::STRUCTURE];
+        let rows = read(action, query, &columns, ALL, |columns| columns.structures()).await?;
         Ok(Some(rows.into_iter().collect()))
     }
 
@@ -484,16 +484,8 @@ impl Index {
     }
 
     async fn chunks_where(&self, filter: &str) -> Result<Vec<ChunkRow>, IndexError> {
-        let stream = self
-            .chunks
-            .query()
-            .only_if(filter)
-            .select(Select::columns(&schema::CHUNK_COLUMNS))
-            .limit(usize::MAX >> 1)
-            .execute()
-            .await
-            .during("read chunks")?;
-        collect(stream, "read chunks", |columns| columns.chunks()).await
+        let query = self.chunks.query().only_if(filter);
+        read("read chunks", query, &schema::CHUNK_COLUMNS, ALL, |columns| columns.chunks()).await
     }
 
     /// Returns the number of documents in these collections, or in all if there are none.
@@ -541,7 +533,7 @@ impl Index {
         let action = "read the chunks";
         let mut chunks: HashMap<DocumentId, u32> = HashMap::new();
         let columns = [&schema::CHUNK_COLUMNS[..], &[schema::SEARCHED, "vector"]].concat();
-        let query = self.chunks.query().select(Select::columns(&columns)).limit(usize::MAX >> 1);
+        let query = self.chunks.query().select(Select::columns(&columns)).limit(ALL);
         let mut stream = query.execute().await.during(action)?;
         while let Some(batch) = stream.try_next().await.during(action)? {
             for row in Columns(&batch).chunks().during(action)? {
@@ -588,19 +580,31 @@ async fn read_manifest(location: &IndexLocation, tables: &Tables) -> Result<Opti
 /// Reads the manifest of the version that a table is opened at.
 async fn manifest_in(table: &Table) -> Result<Result<Manifest, ManifestError>, IndexError> {
     let action = "read the index manifest";
-    let stream = table.query().limit(usize::MAX >> 1).execute().await.during(action)?;
+    let stream = table.query().limit(ALL).execute().await.during(action)?;
     let entries = collect(stream, action, |columns| columns.manifest()).await?;
     Ok(Manifest::from_entries(entries))
+}
+
+/// Reads some columns of up to `limit` rows.
+async fn read<T>(
+    action: &'static str,
+    query: Query,
+    columns: &[&str],
+    limit: usize,
+    rows: impl Fn(Columns<'_>) -> Result<Vec<T>, arrow::error::ArrowError>,
+) -> Result<Vec<T>, IndexError> {
+    let stream = query.select(Select::columns(columns)).limit(limit).execute().await.during(action)?;
+    collect(stream, action, rows).await
 }
 
 async fn collect<T>(
     mut stream: SendableRecordBatchStream,
     action: &'static str,
-    read: impl Fn(Columns<'_>) -> Result<Vec<T>, arrow::error::ArrowError>,
+    rows: impl Fn(Columns<'_>) -> Result<Vec<T>, arrow::error::ArrowError>,
 ) -> Result<Vec<T>, IndexError> {
-    let mut rows = Vec::new();
+    let mut collected = Vec::new();
     while let Some(batch) = stream.try_next().await.during(action)? {
-        rows.extend(read(Columns(&batch)).during(action)?);
+        collected.extend(rows(Columns(&batch)).during(action)?);
     }
-    Ok(rows)
+    Ok(collected)
 }

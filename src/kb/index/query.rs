@@ -10,11 +10,13 @@ use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 use super::indexes::RERANKED;
 use super::schema::{CHUNK_COLUMNS, Columns, SEARCHED};
 use super::terms::Terms;
-use super::{ChunkRow, During, Index, IndexError, collect};
+use super::{ALL, ChunkRow, During, Index, IndexError, collect, read};
 use crate::base::id::{ChunkId, DocumentId};
 
 /// Condition for chunks that are still to be embedded.
 pub(super) const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NULL";
+
+const READ_WAITING: &str = "read the chunks that wait for a vector";
 
 /// Search effort at which all partitions of the vector index are searched.
 ///
@@ -118,9 +120,8 @@ impl Index {
     ) -> Result<Vec<(DocumentId, Vec<String>)>, IndexError> {
         let action = "look up names";
         let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(words_query(terms, word)));
-        let columns = Select::columns(&["document_id", "names", "_score"]);
-        let stream = filter.apply(query).select(columns).limit(limit).execute().await.during(action)?;
-        collect(stream, action, |columns| columns.names()).await
+        let columns = ["document_id", "names", "_score"];
+        read(action, filter.apply(query), &columns, limit, |columns| columns.names()).await
     }
 
     /// Returns the number of chunks that have a word with the stem of `word`.
@@ -129,7 +130,7 @@ impl Index {
         let Some(query) = phrase_query(terms, word) else { return Ok(0) };
         let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
         // All of them, since a search by text returns ten rows without a limit.
-        let query = filter.apply(query).select(Select::columns(&["_score"])).with_row_id().limit(usize::MAX >> 1);
+        let query = filter.apply(query).select(Select::columns(&["_score"])).with_row_id().limit(ALL);
         let mut stream = query.execute().await.during(action)?;
         let mut count = 0;
         while let Some(batch) = stream.try_next().await.during(action)? {
@@ -214,29 +215,16 @@ impl Index {
 
     /// Returns whether any chunk has a vector.
     pub(crate) async fn has_vectors(&self) -> Result<bool, IndexError> {
-        let action = "look for vectors";
-        let query = self.chunks.query().only_if("vector IS NOT NULL").select(Select::columns(&["chunk_id"])).limit(1);
-        let mut stream = query.execute().await.during(action)?;
-        while let Some(batch) = stream.try_next().await.during(action)? {
-            if batch.num_rows() > 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let query = self.chunks.query().only_if("vector IS NOT NULL");
+        let counts =
+            read("look for vectors", query, &["chunk_id"], 1, |columns| Ok(vec![columns.0.num_rows()])).await?;
+        Ok(counts.iter().any(|count| *count > 0))
     }
 
     /// Reads up to `limit` chunks that are still to be embedded.
     pub(crate) async fn missing_vectors(&self, filter: &Filter, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
-        let action = "read the chunks that wait for a vector";
-        let stream = filter
-            .apply(self.chunks.query())
-            .only_if(MISSING_VECTOR)
-            .select(Select::columns(&CHUNK_COLUMNS))
-            .limit(limit)
-            .execute()
-            .await
-            .during(action)?;
-        collect(stream, action, |columns| columns.chunks()).await
+        let query = filter.apply(self.chunks.query()).only_if(MISSING_VECTOR);
+        read(READ_WAITING, query, &CHUNK_COLUMNS, limit, |columns| columns.chunks()).await
     }
 
     /// Returns the number of chunks that are still to be embedded.
@@ -248,14 +236,8 @@ impl Index {
 
     /// Returns the document and the tokens of every chunk that is still to be embedded.
     pub(crate) async fn missing_tokens(&self, filter: &Filter) -> Result<Vec<(DocumentId, u32)>, IndexError> {
-        let action = "read the chunks that wait for a vector";
-        let query = filter
-            .apply(self.chunks.query())
-            .only_if(MISSING_VECTOR)
-            .select(Select::columns(&["document_id", "tokens"]));
-        // All of them; half of the range, since a limit has to fit into an `i64`.
-        let stream = query.limit(usize::MAX >> 1).execute().await.during(action)?;
-        collect(stream, action, |columns| {
+        let query = filter.apply(self.chunks.query()).only_if(MISSING_VECTOR);
+        read(READ_WAITING, query, &["document_id", "tokens"], ALL, |columns| {
             let (documents, tokens) = (columns.text("document_id")?, columns.tokens()?);
             let row = |row| Ok((super::schema::stored_id(documents.value(row))?, tokens.value(row)));
             (0..columns.0.num_rows()).map(row).collect()
@@ -263,16 +245,17 @@ impl Index {
         .await
     }
 
+    fn embedded(&self, documents: &[DocumentId]) -> Query {
+        self.chunks.query().only_if(format!("vector IS NOT NULL AND {}", of_documents(documents)))
+    }
+
     /// Returns [`ChunkRow::embed_key`] of the chunks of `documents` that have a vector.
     pub(crate) async fn embedded_keys(&self, documents: &[DocumentId]) -> Result<HashSet<String>, IndexError> {
-        let action = "read which vectors can be reused";
         if documents.is_empty() {
             return Ok(HashSet::new());
         }
-        let of_these = format!("vector IS NOT NULL AND {}", of_documents(documents));
-        let query = self.chunks.query().only_if(of_these).select(Select::columns(&["embed_key"]));
-        let stream = query.limit(usize::MAX >> 1).execute().await.during(action)?;
-        let keys = collect(stream, action, |columns| {
+        let query = self.embedded(documents);
+        let keys = read("read which vectors can be reused", query, &["embed_key"], ALL, |columns| {
             Ok(columns.text("embed_key")?.iter().flatten().map(str::to_owned).collect())
         });
         Ok(keys.await?.into_iter().collect())
@@ -283,20 +266,11 @@ impl Index {
         &self,
         documents: &[DocumentId],
     ) -> Result<HashMap<String, Vec<f32>>, IndexError> {
-        let action = "read vectors to reuse";
         if documents.is_empty() {
             return Ok(HashMap::new());
         }
-        let stream = self
-            .chunks
-            .query()
-            .only_if(format!("vector IS NOT NULL AND {}", of_documents(documents)))
-            .select(Select::columns(&["embed_key", "vector"]))
-            .limit(usize::MAX >> 1)
-            .execute()
-            .await
-            .during(action)?;
-        let pairs = collect(stream, action, |columns| {
+        let query = self.embedded(documents);
+        let pairs = read("read vectors to reuse", query, &["embed_key", "vector"], ALL, |columns| {
             let keys = columns.text("embed_key")?;
             (0..columns.0.num_rows()).map(|row| Ok((keys.value(row).to_owned(), columns.vector(row)?))).collect()
         })
@@ -307,7 +281,7 @@ impl Index {
     /// Returns the ids of all documents that have chunks which pass a filter.
     pub(crate) async fn chunked_documents(&self, filter: &Filter) -> Result<HashSet<DocumentId>, IndexError> {
         let action = "read the documents of the chunks";
-        let query = self.chunks.query().select(Select::columns(&["document_id"])).limit(usize::MAX >> 1);
+        let query = self.chunks.query().select(Select::columns(&["document_id"])).limit(ALL);
         let query = filter.apply(query);
         let mut stream = query.execute().await.during(action)?;
         let mut documents = HashSet::new();

@@ -13,10 +13,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, FixedSizeListArray, FixedSizeListBuilder, Float32Array, Float32Builder, Int64Array, ListArray,
-    ListBuilder, RecordBatch, StringArray, StringBuilder, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, ListBuilder, RecordBatch,
+    StringArray, StringBuilder, UInt32Array, UInt64Array,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Float32Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
 use super::terms::of_text;
@@ -296,21 +296,8 @@ fn text_lists<'a>(values: impl Iterator<Item = &'a Vec<String>>) -> ArrayRef {
 }
 
 fn vectors<'a>(values: impl Iterator<Item = Option<&'a [f32]>>, dimension: usize) -> ArrayRef {
-    let mut builder = FixedSizeListBuilder::new(Float32Builder::new(), dimension_i32(dimension));
-    for vector in values {
-        match vector {
-            Some(vector) => {
-                builder.values().append_slice(vector);
-                builder.append(true);
-            }
-            None => {
-                // A list of fixed size has its values even where it is null.
-                builder.values().append_nulls(dimension);
-                builder.append(false);
-            }
-        }
-    }
-    Arc::new(builder.finish())
+    let values = values.map(|vector| vector.map(|vector| vector.iter().copied().map(Some)));
+    Arc::new(FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(values, dimension_i32(dimension)))
 }
 
 /// A batch from storage, read by column name.
@@ -428,8 +415,7 @@ impl<'a> Columns<'a> {
         }
         let values = vectors.value(row);
         let values = values
-            .as_any()
-            .downcast_ref::<Float32Array>()
+            .as_primitive_opt::<Float32Type>()
             .ok_or_else(|| ArrowError::SchemaError("column `vector` does not hold 32-bit floats".into()))?;
         Ok(Some(values.values().to_vec()))
     }
@@ -458,8 +444,7 @@ fn optional(column: &StringArray, row: usize) -> Option<String> {
 fn list(column: &ListArray, row: usize) -> Result<Vec<String>, ArrowError> {
     let values = column.value(row);
     let values = values
-        .as_any()
-        .downcast_ref::<StringArray>()
+        .as_string_opt::<i32>()
         .ok_or_else(|| ArrowError::SchemaError("column `tags` does not hold text".into()))?;
     Ok(values.iter().flatten().map(str::to_owned).collect())
 }

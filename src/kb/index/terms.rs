@@ -36,7 +36,6 @@ const MAX_TERMS: usize = 1_024;
 /// How the words of a query become terms of an index.
 #[derive(Clone)]
 pub(crate) enum Terms {
-    /// By stemming.
     Stemmed {
         /// The language of the query, else the main one of the index. Near forms are by this one.
         own: &'static Language,

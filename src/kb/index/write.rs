@@ -68,7 +68,6 @@ pub(crate) struct IndexWriter {
 
 /// The new row of a document and all its chunks.
 pub(crate) struct Replacement {
-    /// The new row.
     pub(crate) document: DocumentRow,
     /// Its headings and links.
     pub(crate) structure: Structure,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::reply::usage;
 use crate::base::http::{BodyError, NoReply, retry_after};
-use crate::base::line::shortened;
+use crate::base::line::{innermost, shortened};
 use crate::llm::model::ModelError;
 
 /// Phrases in the errors of various servers for a prompt that is too long.
@@ -55,24 +55,16 @@ pub(crate) fn without_answer(error: &NoReply, timeout: Duration) -> ModelError {
     match error {
         NoReply::TimedOut => unknown(format!("no response within {} s", timeout.as_secs())),
         // The request could not be built, so it was not sent.
-        NoReply::Failed(cause) if cause.is_builder() => ModelError::Permanent { reason: root_cause(cause) },
-        NoReply::Failed(cause) if cause.is_connect() => {
-            ModelError::Transient { retry_after: None, reason: format!("no connection: {}", root_cause(cause)) }
-        }
-        NoReply::Failed(cause) => unknown(root_cause(cause)),
+        NoReply::Failed(cause) if cause.is_builder() => ModelError::Permanent { reason: shortened(&innermost(cause)) },
+        NoReply::Failed(cause) if cause.is_connect() => ModelError::Transient {
+            retry_after: None,
+            reason: format!("no connection: {}", shortened(&innermost(cause))),
+        },
+        NoReply::Failed(cause) => unknown(shortened(&innermost(cause))),
         // The reply was generated, so it was paid for.
-        NoReply::Body(BodyError::Broken(cause)) => unknown(format!("{error}: {}", root_cause(cause))),
+        NoReply::Body(BodyError::Broken(cause)) => unknown(format!("{error}: {}", shortened(&innermost(cause)))),
         NoReply::Body(BodyError::TooLarge { .. }) => unknown(error.to_string()),
     }
-}
-
-/// Returns the innermost cause; the outer ones mostly repeat the address.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    shortened(&cause.to_string())
 }
 
 /// Classifies a response with an error status.

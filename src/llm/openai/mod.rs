@@ -19,7 +19,7 @@ mod reply;
 pub(crate) mod failure;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -135,9 +135,7 @@ pub(crate) fn known(model: &str) -> Option<KnownModel> {
 pub(crate) struct OpenAiSettings {
     /// Model name sent to the endpoint.
     pub(crate) model: String,
-    /// Address of the endpoint.
     pub(crate) address: BaseUrl,
-    /// API of the endpoint.
     pub(crate) api: Api,
     /// Key of the endpoint; `None` if it requires no key.
     pub(crate) key: Option<Secret>,

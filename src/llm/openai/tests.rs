@@ -9,10 +9,10 @@ use crate::llm::message::{Message, Role, Speaker};
 use crate::llm::probe::probe;
 use crate::model_server::{ModelServer, Response, chat_reply, responses_reply};
 
-fn settings(server: &ModelServer, api: Api) -> OpenAiSettings {
+pub(crate) fn settings(server: &str, api: Api) -> OpenAiSettings {
     OpenAiSettings {
         model: "gpt-4o".into(),
-        address: server.url().parse().unwrap(),
+        address: server.parse().unwrap(),
         api,
         key: Some("sk-test".parse().unwrap()),
         schema: SchemaSupport::Strict,
@@ -51,7 +51,7 @@ async fn send(settings: OpenAiSettings, prompt: &Prompt) -> Result<Reply, ModelE
 /// Sends a prompt to a server that answers with `response`, once.
 async fn outcome(response: Response, api: Api) -> Result<Reply, ModelError> {
     let server = ModelServer::always(response);
-    let outcome = send(settings(&server, api), &prompt()).await;
+    let outcome = send(settings(&server.url(), api), &prompt()).await;
     assert_eq!(server.count(), 1, "a request is sent once");
     outcome
 }
@@ -59,7 +59,7 @@ async fn outcome(response: Response, api: Api) -> Result<Reply, ModelError> {
 #[tokio::test]
 async fn responses_api_is_asked_and_read() {
     let server = ModelServer::always(responses_reply("A valve.", 20, 3));
-    let reply = send(settings(&server, Api::Responses), &with_schema()).await.unwrap();
+    let reply = send(settings(&server.url(), Api::Responses), &with_schema()).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.cut_off), ("A valve.", false));
     assert_eq!(reply.usage, Some(Usage { input_tokens: 20, output_tokens: 3, ..Usage::default() }));
     assert_eq!(reply.raw["id"], "resp_1");
@@ -122,7 +122,7 @@ async fn probe_shows_no_cost_if_a_reply_has_none() {
         let server = ModelServer::start(move |_| {
             if is_first.swap(false, std::sync::atomic::Ordering::SeqCst) { first.clone() } else { second.clone() }
         });
-        let probe = probe(&model(settings(&server, Api::Chat))).await;
+        let probe = probe(&model(settings(&server.url(), Api::Chat))).await;
         assert_eq!(probe.usage.map(|usage| usage.tokens()), is_known.then_some(46));
         assert_eq!(probe.cost_nanos, is_known.then_some(0));
     }
@@ -139,7 +139,7 @@ fn only_openai_is_told_which_prompts_begin_alike() {
     ];
     for (address, key) in addresses {
         for api in [Api::Responses, Api::Chat] {
-            let settings = OpenAiSettings { address: address.parse().unwrap(), ..settings(&server, api) };
+            let settings = OpenAiSettings { address: address.parse().unwrap(), ..settings(&server.url(), api) };
             let body = serde_json::to_value(request::body(&settings, settings.schema, &prompt)).unwrap();
             assert_eq!(body["prompt_cache_key"], key, "{address} {api:?}");
         }
@@ -149,7 +149,7 @@ fn only_openai_is_told_which_prompts_begin_alike() {
 #[tokio::test]
 async fn chat_completions_is_asked_and_read() {
     let server = ModelServer::always(chat_reply("<think>hm</think>A valve.", 20, 3));
-    let mut settings = settings(&server, Api::Chat);
+    let mut settings = settings(&server.url(), Api::Chat);
     settings.key = None;
     let reply = send(settings, &with_schema()).await.unwrap();
     assert_eq!(reply.text, "A valve.");
@@ -170,7 +170,7 @@ async fn endpoint_without_schemas_is_told_the_schema_in_words_that_are_counted()
         [(SchemaSupport::Json, json!({ "type": "json_object" })), (SchemaSupport::None, Value::Null)]
     {
         let server = ModelServer::always(chat_reply("{}", 1, 1));
-        let mut settings = settings(&server, Api::Chat);
+        let mut settings = settings(&server.url(), Api::Chat);
         settings.schema = support;
         let model = model(settings);
         model.send(&with_schema()).await.unwrap();
@@ -190,7 +190,7 @@ async fn schema_without_a_strict_form_is_told_and_a_list_is_not_held_to_be_an_ob
         [(open, json!({ "type": "json_object" }), "one JSON object"), (list, Value::Null, "one JSON value")]
     {
         let server = ModelServer::always(chat_reply("{}", 1, 1));
-        let model = model(settings(&server, Api::Chat));
+        let model = model(settings(&server.url(), Api::Chat));
         model.send(&prompt().with_schema("answer", schema.clone())).await.unwrap();
         let request = server.requests().remove(0);
         assert_eq!(request.json["response_format"], format);
@@ -203,7 +203,7 @@ async fn schema_without_a_strict_form_is_told_and_a_list_is_not_held_to_be_an_ob
 async fn model_of_openai_gets_its_own_parameters_behind_a_gateway() {
     for (name, limit) in [("openai/gpt-5.4", "max_completion_tokens"), ("qwen3:8b", "max_tokens")] {
         let server = ModelServer::always(chat_reply("A valve.", 1, 1));
-        let settings = OpenAiSettings { model: name.into(), ..settings(&server, Api::Chat) };
+        let settings = OpenAiSettings { model: name.into(), ..settings(&server.url(), Api::Chat) };
         send(settings, &prompt()).await.unwrap();
         let body = server.requests().remove(0).json;
         assert_eq!(body[limit], 300, "{body}");
@@ -216,7 +216,7 @@ async fn model_of_openai_gets_its_own_parameters_behind_a_gateway() {
 async fn thinking_model_gets_room_to_think_and_no_temperature() {
     for api in [Api::Responses, Api::Chat] {
         let server = ModelServer::start(|request| request.reply("A valve.", 1, 1));
-        let mut settings = settings(&server, api);
+        let mut settings = settings(&server.url(), api);
         settings.reasoning_tokens = 2_000;
         settings.reasons = true;
         settings.effort = Some(Effort::Low);
@@ -278,7 +278,7 @@ async fn refusal_is_told_from_a_reply() {
 #[tokio::test]
 async fn refused_connection_is_transient() {
     let server = ModelServer::always(Response::Drop);
-    let settings = settings(&server, Api::Chat);
+    let settings = settings(&server.url(), Api::Chat);
     drop(server);
     let error = send(settings, &prompt()).await.unwrap_err();
     assert!(matches!(error, ModelError::Transient { retry_after: None, .. }), "{error:?}");
@@ -295,7 +295,7 @@ async fn request_without_an_answer_may_have_been_paid_for() {
 #[tokio::test]
 async fn answer_that_takes_too_long_may_have_been_paid_for() {
     let server = ModelServer::always(Response::Hang);
-    let mut settings = settings(&server, Api::Chat);
+    let mut settings = settings(&server.url(), Api::Chat);
     settings.timeout = Duration::from_millis(300);
     let error = send(settings, &prompt()).await.unwrap_err();
     assert!(matches!(error, ModelError::Unknown { .. }), "{error:?}");
@@ -363,16 +363,16 @@ async fn endless_reply_is_not_read_to_its_end() {
 async fn key_that_an_endpoint_repeats_is_taken_out() {
     let server =
         ModelServer::start(|request| Response::text(400, &format!("cannot read {}", request.headers["authorization"])));
-    let error = send(settings(&server, Api::Chat), &prompt()).await.unwrap_err().to_string();
+    let error = send(settings(&server.url(), Api::Chat), &prompt()).await.unwrap_err().to_string();
     assert!(error.contains("[key]") && !error.contains("sk-test"), "{error}");
-    let model = model(settings(&server, Api::Chat));
+    let model = model(settings(&server.url(), Api::Chat));
     assert!(!format!("{model:?}").contains("sk-test"));
 }
 
 #[test]
 fn prompt_is_counted_with_its_frames_and_schema() {
     let server = ModelServer::always(Response::Drop);
-    let model = model(settings(&server, Api::Responses));
+    let model = model(settings(&server.url(), Api::Responses));
     let empty = Prompt { messages: vec![], ..prompt() };
     let longer = Prompt { messages: vec![Message { speaker: Speaker::User, text: "word ".repeat(100) }], ..prompt() };
     assert!(model.count_input(&longer) >= model.count_input(&empty) + 100 + MESSAGE_TOKENS);
@@ -385,7 +385,7 @@ async fn schema_that_the_endpoint_refuses_becomes_part_of_the_prompt_and_is_not_
         Some("json_schema") => Response::text(400, REFUSED),
         _ => chat_reply(r#"{"what": "a valve"}"#, 1, 1),
     });
-    let model = model(settings(&server, Api::Chat));
+    let model = model(settings(&server.url(), Api::Chat));
     assert_eq!(model.refused_schema(), None);
     for _ in 0..2 {
         assert_eq!(model.send(&with_schema()).await.unwrap().text, r#"{"what": "a valve"}"#);
@@ -409,7 +409,7 @@ async fn refusal_of_a_schema_that_counts_output_tokens_is_charged_before_the_pro
         Some("json_schema") => Response::text(400, body),
         _ => chat_reply(r#"{"what": "a valve"}"#, 1, 1),
     });
-    let model = model(settings(&server, Api::Chat));
+    let model = model(settings(&server.url(), Api::Chat));
     let error = model.send(&with_schema()).await.unwrap_err();
     assert!(matches!(error, ModelError::Unknown { .. }), "{error:?}");
     assert_eq!(server.count(), 1, "the caller decides whether to pay for another request");
@@ -422,23 +422,24 @@ async fn endpoint_that_refuses_every_form_is_told_in_words_and_an_error_that_sta
         Some(_) => Response::text(400, r#"{"error":"'response_format.type' must be 'text'"}"#),
         None => chat_reply("{}", 1, 1),
     });
-    send(settings(&only_schemas, Api::Chat), &with_schema()).await.unwrap();
+    send(settings(&only_schemas.url(), Api::Chat), &with_schema()).await.unwrap();
     assert_eq!(only_schemas.count(), 3);
 
     let stubborn = ModelServer::always(Response::text(400, r#"{"error":"no such schema"}"#));
-    let error = send(settings(&stubborn, Api::Chat), &with_schema()).await.unwrap_err();
+    let error = send(settings(&stubborn.url(), Api::Chat), &with_schema()).await.unwrap_err();
     assert_eq!(error, ModelError::Permanent { reason: "status 400: no such schema".into() });
     assert_eq!(stubborn.count(), 3, "it ends once nothing is enforced");
 
     let other = ModelServer::always(Response::text(400, r#"{"error":"no such model"}"#));
-    send(settings(&other, Api::Chat), &with_schema()).await.unwrap_err();
+    send(settings(&other.url(), Api::Chat), &with_schema()).await.unwrap_err();
     assert_eq!(other.count(), 1, "an error about something else is final");
 }
 
 #[test]
 fn prompt_is_counted_for_the_case_that_its_schema_is_refused() {
     let server = ModelServer::always(Response::Drop);
-    let counted = |schema| model(OpenAiSettings { schema, ..settings(&server, Api::Chat) }).count_input(&with_schema());
+    let counted =
+        |schema| model(OpenAiSettings { schema, ..settings(&server.url(), Api::Chat) }).count_input(&with_schema());
     assert!(counted(SchemaSupport::Strict) >= counted(SchemaSupport::Json));
 }
 
@@ -453,6 +454,6 @@ async fn context_that_a_server_lists_is_known_before_the_first_call() {
         (json!([]), None),
     ] {
         let server = ModelServer::always(chat_reply("ready", 1, 1)).with_models(200, json!({ "data": listed }));
-        assert_eq!(model(settings(&server, Api::Chat)).reach().await.unwrap(), window, "{listed}");
+        assert_eq!(model(settings(&server.url(), Api::Chat)).reach().await.unwrap(), window, "{listed}");
     }
 }

@@ -69,10 +69,8 @@ impl JobTask<'_> {
 /// A job could not be started.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    /// The provider failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The ledger refused the call.
     #[error(transparent)]
     Call(#[from] CallError),
 }
@@ -89,9 +87,7 @@ impl Failure for StartError {
 /// A report on record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finished {
-    /// The run that paid for it.
     pub(crate) run: RunId,
-    /// The parsed report.
     pub(crate) report: JobReport,
     /// Whether the job was started without reasoning summaries, because the account may not use them.
     pub(crate) without_summaries: bool,

@@ -9,7 +9,6 @@ use crate::run::usage::cost_usd;
 /// A job that was or may have been started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobEntry {
-    /// The node it was started for.
     pub(crate) node: Option<String>,
     pub(crate) model: String,
     /// Id at the provider; `None` if the start has no known outcome.
@@ -19,11 +18,8 @@ pub(crate) struct JobEntry {
     pub(crate) error: Option<String>,
     /// Charge in dollars; `None` if its price is unknown.
     pub(crate) cost_usd: Option<f64>,
-    /// Search queries.
     pub(crate) searches: Vec<String>,
-    /// Opened pages.
     pub(crate) opened: Vec<String>,
-    /// Reasoning summaries.
     pub(crate) reasoning: Vec<String>,
     /// The provider's report, verbatim.
     pub(crate) report: String,

@@ -47,7 +47,6 @@ enum PollError {
     /// The job must be cancelled.
     #[error("{0}")]
     Over(Why),
-    /// The provider failed.
     #[error(transparent)]
     Job(#[from] JobError),
 }

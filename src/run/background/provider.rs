@@ -66,7 +66,6 @@ pub(crate) enum ModelStatus {
     },
     /// The endpoint does not know the model, or the account may not use it.
     Missing,
-    /// The model was shut down.
     ShutDown {
         /// The day of the shutdown.
         since: Date,

@@ -15,7 +15,6 @@ pub(crate) struct JobReport {
     pub(crate) searches: Vec<String>,
     /// Distinct URLs of opened pages.
     pub(crate) opened: Vec<String>,
-    /// Summaries of its reasoning.
     pub(crate) reasoning: Vec<String>,
     /// Token counts; `None` if the provider does not report them.
     pub(crate) usage: Option<Usage>,

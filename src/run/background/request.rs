@@ -45,9 +45,7 @@ pub(crate) struct JobTerms {
 pub(crate) struct McpServer {
     /// Its name in the model's tool list.
     pub(crate) label: String,
-    /// Its address.
     pub(crate) url: BaseUrl,
-    /// The authorization sent to it.
     pub(crate) authorization: Option<Secret>,
     /// The tools the model may call; empty for all.
     pub(crate) allowed_tools: Vec<String>,

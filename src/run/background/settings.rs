@@ -74,7 +74,6 @@ pub(crate) struct JobMcpOptions {
 /// Settings of Deep Research cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeepResearchError {
-    /// There is no usable key.
     #[error("no key for Deep Research")]
     Key(#[from] KeyError),
     #[error("invalid address for the {what} of Deep Research")]
@@ -83,7 +82,6 @@ pub enum DeepResearchError {
         what: &'static str,
         source: ParseBaseUrlError,
     },
-    /// There is no model to start a job with.
     #[error("`models` is empty, so no job can be started")]
     NoModels,
     /// The name of a model is invalid. The error leaves the text out, because it may be a key put in the wrong place.
@@ -97,7 +95,6 @@ pub enum DeepResearchError {
         /// The invalid text, with anything that looks like a key hidden.
         domain: String,
     },
-    /// There are too many hosts.
     #[error("`{field}` has {count} hosts (expected at most 100)")]
     TooManyDomains { field: &'static str, count: usize },
     #[error("`{label}` is not the label of a tool server (expected letters, digits, `_` and `-`)")]
@@ -133,7 +130,6 @@ impl DeepResearchError {
 pub(crate) struct DeepResearchSettings {
     /// Which provider runs the jobs.
     pub(crate) provider: ProviderKind,
-    /// Address of the endpoint.
     pub(crate) address: BaseUrl,
     /// Key of the endpoint; `None` sends no key.
     pub(crate) key: Option<Secret>,

@@ -292,7 +292,6 @@ impl Clock for SteppingClock {
     }
 }
 
-/// A call and its outcome.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     worst: CallCost,
@@ -315,7 +314,6 @@ prop_compose! {
 }
 
 impl Call {
-    /// Makes the call and returns its charge.
     fn make(self, budget: &Budget) -> Charge {
         let hold = Hold { worst: self.worst, likely: self.likely, ..Hold::default() };
         let Ok(mut reservation) = budget.reserve(hold, Research) else { return Charge::default() };

@@ -25,7 +25,6 @@ pub(crate) struct Call {
     #[serde(flatten)]
     pub(crate) kind: CallKind,
     pub(crate) model: String,
-    /// Hash of the whole request.
     pub(crate) request_hash: ContentHash,
     /// Which part of the budget pays for it.
     pub(crate) purpose: Purpose,
@@ -73,7 +72,6 @@ pub(crate) enum ProviderKind {
 /// Where a background job was started, and can be polled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobEndpoint {
-    /// Address of the endpoint.
     pub(crate) address: String,
     /// Fingerprint of its key, which differs from job to job; `None` if no key was sent.
     pub(crate) key: Option<String>,
@@ -183,11 +181,9 @@ pub(crate) struct CallRow {
     pub(crate) id: i64,
     #[serde(flatten)]
     pub(crate) call: Call,
-    /// When it was sent.
     pub(crate) sent_at: Moment,
     #[serde(rename = "outcome")]
     pub(crate) state: CallState,
-    /// When it ended.
     pub(crate) ended_at: Option<Moment>,
     /// The reply, raw body included.
     pub(crate) reply: Option<Reply>,

@@ -33,11 +33,9 @@ as_word!(EgressKind);
 /// A text that left the machine, or was withheld.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EgressRow {
-    /// The node it was sent for.
     pub(crate) node: NodeId,
     pub(crate) at: Moment,
     pub(crate) kind: EgressKind,
-    /// The recipient.
     pub(crate) target: String,
     pub(crate) text: String,
     /// Why it was withheld; `None` if it left.

@@ -21,7 +21,6 @@ pub(crate) enum LookupTool {
     /// Results of a search engine.
     #[serde(rename = "web.search")]
     WebSearch,
-    /// A page of the web.
     #[serde(rename = "web.open")]
     WebOpen,
     /// Quotes of earlier runs.
@@ -57,14 +56,12 @@ pub(super) const BROKEN_JOB: &str = "tool = :tool AND result IS NOT NULL AND (re
 /// A query put to a source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lookup {
-    /// The node it was put for.
     pub(crate) node: NodeId,
     pub(crate) tool: LookupTool,
     /// The query, normalised.
     pub(crate) query: String,
     /// The part of the source that was searched.
     pub(crate) scope: String,
-    /// Label of the result.
     pub(crate) label: Label,
     /// Version of everything else that the result depends on.
     pub(crate) version: String,

@@ -141,28 +141,20 @@ impl LockedRun {
 /// The journal could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// SQLite failed.
     #[error("failed to {action} the journal")]
     Database {
         /// What was attempted: `open`, `read`, `write to`, `migrate`.
         action: &'static str,
-        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The database file could not be created or copied.
     #[error("failed to create `{path}`")]
-    File {
-        path: PathBuf,
-        /// The error of the file system.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// Another process repairs the journal, or has it open when it is to be repaired.
     #[error("journal is in use by {holder}")]
     Held {
         /// Process id and start time from the lock file, or `another process`.
         holder: String,
     },
-    /// A newer `dr` wrote the journal.
     #[error("journal has format {found}, but this version of dr supports up to {known}")]
     TooNew {
         found: usize,
@@ -178,7 +170,6 @@ pub enum JournalError {
     /// A stored value is not one this version writes.
     #[error("journal has an entry that cannot be read")]
     Unreadable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The blocking task panicked.
     #[error("journal task was aborted")]
     Task(#[from] tokio::task::JoinError),
     /// A test stopped all writes.

@@ -20,7 +20,6 @@ use crate::run::event::{Event, Record};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunRow {
     pub(crate) id: RunId,
-    /// The question as asked.
     pub(crate) question: String,
     pub(crate) started_at: Moment,
 }

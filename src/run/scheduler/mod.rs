@@ -31,7 +31,6 @@ use crate::research::node::{NodeId, NodeStatus, Tree};
 pub(crate) enum Lost {
     #[error("worker panicked: {message}")]
     Panicked { message: String },
-    /// The worker was aborted.
     #[error("worker was stopped")]
     Cancelled,
 }

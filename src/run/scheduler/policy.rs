@@ -181,7 +181,7 @@ impl<'a> Graph<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::super::simulation::tests::{Shape, shape};
@@ -189,7 +189,7 @@ mod tests {
     use crate::research::node::NodeStatus::{Blocked, Done, Failed, Pending, Running};
 
     /// Returns a tree of the root and nodes from `n2` on, with the given dependencies.
-    fn tree(needs: &[&[u32]]) -> Tree {
+    pub(in crate::run::scheduler) fn tree(needs: &[&[u32]]) -> Tree {
         let mut tree = Tree::of("why?".parse().unwrap());
         for (number, needs) in (2..).zip(needs) {
             let mut node = Node::new(NodeId::numbered(number), Some(tree.root.clone()), "why?".parse().unwrap(), 1);

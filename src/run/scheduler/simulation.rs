@@ -73,30 +73,6 @@ pub(super) mod tests {
             ends.into_values().max().unwrap_or_default()
         }
 
-        /// Returns the duration under a wave scheduler: start up to `max_parallel` ready nodes by depth, wait for all,
-        /// repeat.
-        ///
-        /// A node that must run alone is skipped until it comes first, and is then a wave by itself.
-        fn waves(&self, max_parallel: usize) -> Duration {
-            let mut done = BTreeSet::new();
-            let mut now = Duration::ZERO;
-            loop {
-                let is_ready =
-                    |node: &&Node| !done.contains(&node.id) && node.depends_on.iter().all(|id| done.contains(id));
-                let mut ready: Vec<_> = self.tree.workers().filter(is_ready).collect();
-                ready.sort_by_key(|node| node.depth);
-                let Some(first) = ready.first().copied() else { return now };
-                if first.parallelizable {
-                    ready.retain(|node| node.parallelizable);
-                    ready.truncate(max_parallel);
-                } else {
-                    ready.truncate(1);
-                }
-                now += ready.iter().map(|node| self.durations[&node.id]).max().unwrap_or_default();
-                done.extend(ready.into_iter().map(|node| node.id.clone()));
-            }
-        }
-
         fn random(random: &mut StdRng, nodes: u32, edges: f64, exclusive: f64) -> Self {
             let mut tree = Tree::of("why?".parse().unwrap());
             let mut durations = BTreeMap::new();
@@ -138,30 +114,6 @@ pub(super) mod tests {
         let simulation = simulate(&tree, &durations, 2);
         assert_eq!(simulation.starts, [seconds(2, 0), seconds(3, 0), seconds(4, 1)]);
         assert_eq!(simulation.makespan, Duration::from_secs(10));
-    }
-
-    #[test]
-    fn list_scheduling_beats_waves_on_the_mean() {
-        let mut random = StdRng::seed_from_u64(20_260_731);
-        for exclusive in [0.0, 0.1] {
-            let ratios: Vec<f64> = (0..200)
-                .map(|_| {
-                    let nodes = random.random_range(4..60);
-                    let edges = random.random_range(0.0..0.3);
-                    let shape = Shape::random(&mut random, nodes, edges, exclusive);
-                    let max_parallel = random.random_range(2..7);
-                    let list = simulate(&shape.tree, &shape.durations, max_parallel).makespan;
-                    list.as_secs_f64() / shape.waves(max_parallel).as_secs_f64()
-                })
-                .collect();
-            let mean = ratios.iter().sum::<f64>() / 200.0;
-            let worst = ratios.iter().copied().fold(0.0, f64::max);
-            let slower = ratios.iter().filter(|ratio| **ratio > 1.0).count();
-            println!(
-                "exclusive {exclusive}: time against waves: mean {mean:.3}, worst {worst:.3}, slower {slower} of 200"
-            );
-            assert!(mean < 0.95, "mean {mean}");
-        }
     }
 
     proptest! {

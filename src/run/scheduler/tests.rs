@@ -8,7 +8,6 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::simulation::tests::{Shape, shape};
 use super::*;
-use crate::research::node::Node;
 
 /// A tree and a log of every change reported for it.
 struct TestBoard {
@@ -21,13 +20,7 @@ struct TestBoard {
 impl TestBoard {
     /// Returns a board of nodes from `n2` on, with the given dependencies.
     fn new(needs: &[&[u32]]) -> Self {
-        let mut tree = Tree::of("why?".parse().unwrap());
-        for (number, needs) in (2..).zip(needs) {
-            let mut node = Node::new(NodeId::numbered(number), Some(tree.root.clone()), "why?".parse().unwrap(), 1);
-            node.depends_on = needs.iter().copied().map(NodeId::numbered).collect();
-            tree.nodes.push(node);
-        }
-        Self { tree, told: Vec::new(), broken: None }
+        Self { tree: policy::tests::tree(needs), told: Vec::new(), broken: None }
     }
 
     fn tell(&mut self, id: &NodeId, status: NodeStatus, what: &str) {

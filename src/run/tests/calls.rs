@@ -79,7 +79,6 @@ pub(super) async fn ledger(world: &World) -> Arc<Ledger> {
     Arc::new(Ledger::new(run, budget, clock, CancellationToken::new(), Arc::new(|_| {}), 7))
 }
 
-/// Returns a desk with one model for all roles.
 fn desk(ledger: &Arc<Ledger>, model: &Arc<Numbered>) -> Desk {
     let models = Models::of(|_| role_model(Arc::clone(model) as Arc<dyn Model>));
     Desk::open(Arc::clone(ledger), models, CancellationToken::new(), &[])

@@ -13,7 +13,6 @@ use crate::research::plan::SavedPlan;
 use crate::source::{Label, Place};
 use crate::web_server::{Setup, WebServer};
 
-/// Returns the calls of the run.
 async fn calls(world: &World) -> Vec<CallRow> {
     world.store.journal().calls(&World::run()).await.unwrap()
 }
@@ -89,7 +88,6 @@ fn with_jobs(server: &WebServer) -> Outside<'_> {
     }
 }
 
-/// Returns the failed nodes of a run.
 async fn failed(world: &Outside<'_>) -> Vec<NodeId> {
     let state = world.state().await;
     let failed = state.tree.nodes.iter().filter(|node| node.status == NodeStatus::Failed);

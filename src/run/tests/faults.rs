@@ -78,7 +78,6 @@ struct Progress {
 }
 
 impl Progress {
-    /// Returns whether a call gets the fault.
     fn meets(&self, places: &[Place], call: &Call<'_>) -> bool {
         let mut reached = self.reached.lock().unwrap();
         let is_due = |(number, place): &(usize, &Place)| match **place {
@@ -255,7 +254,6 @@ fn same(call: &CallRow, other: &CallRow) -> bool {
     (&call.key, &call.request_hash) == (&other.key, &other.request_hash)
 }
 
-/// Runs all cases.
 async fn survives_all(cases: impl IntoIterator<Item = Case>) {
     let cases = futures::stream::iter(cases);
     cases.for_each_concurrent(AT_ONCE, async |case| survives(&case).await).await;

@@ -3,37 +3,6 @@
 use super::super::budget::{LimitsByPlan, PlanShare};
 use super::*;
 
-async fn stopped_by(limits: impl FnOnce(&mut BudgetLimits)) -> (World, StopReason) {
-    let mut world = World::new(TWO_ROUNDS);
-    limits(&mut world.limits);
-    let stop = world.ask().await.unwrap();
-    (world, stop)
-}
-
-#[tokio::test]
-async fn cost_limit_ends_a_run_and_the_settled_cost_stays_below_it() {
-    let (world, stop) = stopped_by(|limits| limits.cost_nanos = Some(30_000_000)).await;
-    assert_eq!(stop, StopReason::BudgetExceeded);
-    assert!(world.usage().await.total.cost_usd.unwrap() <= 0.03);
-    assert!(!world.report().await.is_refusal());
-}
-
-#[tokio::test]
-async fn token_limit_ends_a_run_and_the_report_has_its_findings() {
-    let (world, stop) = stopped_by(|limits| limits.tokens = Some(26_000)).await;
-    assert_eq!(stop, StopReason::TokensExceeded);
-    let usage = world.usage().await.total;
-    assert!(usage.input_tokens + usage.output_tokens <= 26_000);
-    assert!(!world.report().await.is_refusal());
-}
-
-#[tokio::test]
-async fn round_limit_ends_a_run() {
-    let (world, stop) = stopped_by(|limits| limits.rounds = Some(1)).await;
-    assert_eq!(stop, StopReason::IterationsExceeded);
-    assert_eq!(world.report().await.tree.nodes.len(), 10);
-}
-
 #[tokio::test]
 async fn time_limit_ends_a_run() {
     let mut world = World::new(TWO_ROUNDS);
@@ -81,15 +50,6 @@ async fn limit_that_was_raised_before_the_plan_is_not_lowered_by_it() {
     assert_eq!(world.resume(Some(raised)).await.unwrap(), StopReason::Complete);
     let (_, state) = world.store.read(&World::run()).await.unwrap();
     assert_eq!(state.settings.limits.tokens, Some(20_000_000));
-}
-
-#[tokio::test]
-async fn run_resumed_with_a_raised_limit_completes() {
-    let (world, stop) = stopped_by(|limits| limits.tokens = Some(26_000)).await;
-    assert_eq!(stop, StopReason::TokensExceeded);
-    let raised = BudgetLimits { tokens: Some(10_000_000), ..world.limits };
-    assert_eq!(world.resume(Some(raised)).await.unwrap(), StopReason::Complete);
-    assert!(!world.report().await.degraded);
 }
 
 #[tokio::test]

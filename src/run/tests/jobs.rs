@@ -40,7 +40,6 @@ fn with_jobs<'a>(server: &'a WebServer, questions: &[&str]) -> Outside<'a> {
 
 const BEDS: &str = "How do others water greenhouse beds?";
 
-/// Returns the branches of nodes that had a job.
 async fn researched(world: &Outside<'_>) -> Vec<Branch> {
     let state = world.state().await;
     state.jobs().filter_map(|(node, _)| state.branches.get(node).cloned()).collect()

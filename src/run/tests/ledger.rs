@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 
 use super::super::budget::{CallCost, Purpose};
-use super::super::journal::{Call, CallKind, CallRow, CallState, PromptCall};
+use super::super::journal::{Call, CallKind, CallRow, CallState, JournalError, PromptCall};
 use super::super::ledger::{CallNotice, Ledger, Reserving, Ticket};
 use super::calls::ledger;
 use super::*;
@@ -21,7 +21,6 @@ const LIMIT: u64 = 100;
 /// A prompt whose tokens do not matter.
 const PROMPT: PromptCall = PromptCall { role: Role::Worker, is_tight: false, counted_tokens: 0, worst_tokens: 0 };
 
-/// One operation on the ledger.
 #[derive(Clone, Debug)]
 enum Op {
     Open {
@@ -43,13 +42,12 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Ends a ticket and returns the expected state and charge of its call.
-async fn end(ticket: Ticket, how: u8, share: u64) -> (CallState, u64) {
+async fn end(ticket: Ticket, how: u8, share: u64) -> Result<(CallState, u64), JournalError> {
     let worst = ticket.worst().cost_nanos.unwrap();
     let actual = worst * share / 100;
     let cost = CallCost { cost_nanos: Some(actual), tokens: 0 };
-    let reply = Reply { text: "so".into(), usage: None, cut_off: false, raw: serde_json::Value::Null };
     match how {
-        0 => ticket.replied(reply, cost).await.map(|()| (CallState::Replied, actual)),
+        0 => ticket.replied(reply(), cost).await.map(|()| (CallState::Replied, actual)),
         1 => ticket.failed("busy".into()).await.map(|()| (CallState::Failed, 0)),
         2 => ticket.unknown("broke off".into()).await.map(|()| (CallState::Unknown, worst)),
         3 => ticket.lost("nothing".into(), Some(cost)).await.map(|()| (CallState::Lost, actual)),
@@ -59,7 +57,10 @@ async fn end(ticket: Ticket, how: u8, share: u64) -> (CallState, u64) {
             Ok((CallState::Sent, worst))
         }
     }
-    .unwrap()
+}
+
+fn reply() -> Reply {
+    Reply { text: "so".into(), usage: None, cut_off: false, raw: serde_json::Value::Null }
 }
 
 #[tokio::test]
@@ -76,8 +77,7 @@ async fn notice_of_a_reply_comes_when_its_cost_is_spent() {
     let ledger = Ledger::new(run, budget, Arc::new(ManualClock::default()), CancellationToken::new(), listener, 1);
     for (number, total) in [7, 14].into_iter().enumerate() {
         let ticket = ledger.open(&call(number, 60), Reserving::IfItFits, ready(())).await.unwrap();
-        let reply = Reply { text: "so".into(), usage: None, cut_off: false, raw: serde_json::Value::Null };
-        ticket.replied(reply, CallCost { cost_nanos: Some(7), tokens: 0 }).await.unwrap();
+        ticket.replied(reply(), CallCost { cost_nanos: Some(7), tokens: 0 }).await.unwrap();
         assert_eq!(heard.lock().unwrap().last(), Some(&total));
     }
 }
@@ -109,7 +109,7 @@ async fn check(ops: &[Op]) {
             Op::End { skip, how, share } => {
                 let ticket = open.remove(skip);
                 let id = ticket.id();
-                let (state, charged) = end(ticket, how, share).await;
+                let (state, charged) = end(ticket, how, share).await.unwrap();
                 ended.push((id, state, charged));
             }
         }
@@ -152,26 +152,8 @@ async fn ticket_whose_end_cannot_be_stored_stays_charged() {
         world.limits = BudgetLimits { cost_nanos: Some(LIMIT), ..world.limits };
         let ledger = ledger(&world).await;
         world.store.journal().kill_after(1);
-        let call = Call {
-            key: CallKey::new("n1/step/1"),
-            kind: CallKind::Prompt(PROMPT),
-            model: "m".into(),
-            request_hash: ContentHash::of(b"request"),
-            purpose: Purpose::Research,
-            label: Label::Internal,
-            worst_cost: Some(60),
-        };
-        let ticket = ledger.open(&call, Reserving::InTurn, std::future::pending()).await.unwrap();
-        let cost = CallCost { cost_nanos: Some(1), tokens: 0 };
-        let reply = Reply { text: "so".into(), usage: None, cut_off: false, raw: serde_json::Value::Null };
-        let stored = match how {
-            0 => ticket.replied(reply, cost).await,
-            1 => ticket.failed("busy".into()).await,
-            2 => ticket.unknown("broke off".into()).await,
-            3 => ticket.lost("nothing".into(), Some(cost)).await,
-            _ => ticket.lost("nothing".into(), None).await,
-        };
-        assert!(stored.is_err());
+        let ticket = ledger.open(&call(1, 60), Reserving::InTurn, std::future::pending()).await.unwrap();
+        assert!(end(ticket, how, 2).await.is_err());
         assert_eq!(ledger.budget().spent().total().cost_nanos, 60, "end {how}");
     }
 }

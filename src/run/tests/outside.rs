@@ -19,7 +19,7 @@ use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::environment::Environment;
 use crate::base::http::client_for;
 use crate::base::token::{Encoding, TokenCounter};
-use crate::llm::openai::{Api, OpenAiModel, OpenAiSettings, SchemaSupport};
+use crate::llm::openai::{self, Api, OpenAiModel, OpenAiSettings};
 use crate::llm::price::{Price, PriceOptions, PriceTable};
 use crate::llm::roles::Models;
 use crate::research::node::NodeId;
@@ -30,17 +30,10 @@ use crate::run::background::{DeepResearch, DeepResearchOptions, DeepResearchSett
 use crate::source::web::{EngineClient, FetchOptions, Fetcher, PageStore, SearchEngine, WebSource};
 use crate::web_server::WebServer;
 
-/// Price of every model, in dollars.
-const PRICE: PriceOptions = PriceOptions {
-    input: 2.0,
-    cached: None,
-    cache_write: None,
-    output: 8.0,
-    search: Some(0.01),
-    long_above: None,
-    long_input: None,
-    long_output: None,
-};
+/// Returns the price of every model, in dollars.
+fn price() -> PriceOptions {
+    PriceOptions { input: 2.0, output: 8.0, search: Some(0.01), ..PriceOptions::default() }
+}
 
 /// Limits above the needs of a run.
 pub(super) const LIMITS: BudgetLimits = BudgetLimits {
@@ -58,20 +51,17 @@ pub(super) struct Outside<'a> {
     pub(super) models: Option<Models>,
     /// A plan, in place of the planner's.
     pub(super) plan: Option<SavedPlan>,
-    /// Whether there is a search engine.
     pub(super) can_search: bool,
     pub(super) max_jobs: usize,
     /// The model of jobs.
     pub(super) researcher: &'static str,
     /// In-process background research, in place of the server's.
     pub(super) provider: Option<Arc<dyn Provider>>,
-    /// Limits of the run.
     pub(super) limits: BudgetLimits,
     pub(super) clock: Arc<ManualClock>,
     pub(super) pages: Arc<TempDir>,
     /// Decides which requests time out.
     pub(super) hangs: Hangs,
-    /// API of the models.
     pub(super) api: Api,
 }
 
@@ -108,7 +98,6 @@ impl<'a> Outside<'a> {
         self.conduct(run).await
     }
 
-    /// Resumes with raised limits.
     pub(super) async fn resume_with(&self, limits: BudgetLimits) -> Result<StopReason, RunError> {
         let run = Orchestrator::resume(World::run(), Some(limits), self.resources(false)).await?;
         self.conduct(run).await
@@ -139,23 +128,16 @@ impl<'a> Outside<'a> {
     }
 
     fn models_there(&self) -> Models {
-        let address = self.server.url().parse().unwrap();
-        let client = client_for(&address).unwrap();
+        let client = client_for(&self.server.url().parse().unwrap()).unwrap();
         Models::of(|_| {
             let settings = OpenAiSettings {
                 model: "fixture".into(),
-                address: address.clone(),
-                api: self.api,
                 key: None,
-                schema: SchemaSupport::Strict,
                 window_tokens: 100_000,
-                reasoning_tokens: 0,
-                reasons: false,
-                effort: None,
-                temperature: None,
                 timeout: Duration::from_mins(10),
                 counter: TokenCounter::of(Encoding::Cl100k),
-                price: Some(Price::of(&PRICE)),
+                price: Some(Price::of(&price())),
+                ..openai::tests::settings(&self.server.url(), self.api)
             };
             role_model(Arc::new(OpenAiModel::new(settings, client.clone()).on(self.hangs.models.on(&self.clock))))
         })
@@ -172,7 +154,7 @@ impl<'a> Outside<'a> {
         let there =
             || Arc::new(OpenAiJobs::of(&settings).unwrap().on(self.hangs.jobs.on(&self.clock))) as Arc<dyn Provider>;
         let provider = self.provider.clone().unwrap_or_else(there);
-        let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)]));
+        let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), price())]));
         DeepResearch::new(settings, prices, retry_unknown).unwrap().at(provider)
     }
 

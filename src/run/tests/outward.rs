@@ -27,7 +27,6 @@ fn state(settings: RunSettings, events: Vec<Event>) -> RunState {
     RunState::of(&records).unwrap()
 }
 
-/// Returns a node for the web that has a schema of its own.
 fn web(number: u32, depends_on: &[u32]) -> Node {
     let question = format!("Word {number} of the planner?").parse().unwrap();
     let node = Node::new(NodeId::numbered(number), Some(NodeId::numbered(1)), question, 1);
@@ -49,15 +48,7 @@ fn round(number: u32, node: u32, words: &str, output: Option<serde_json::Value>)
     let id = NodeId::numbered(node);
     let mut found = branch(&id, &[words], Label::Public);
     found.report.output = output;
-    let verdict = Verdict {
-        is_complete: false,
-        recommend_more_iterations: true,
-        missing_aspects: Vec::new(),
-        weak_evidence_areas: Vec::new(),
-        overall_confidence: 0.5,
-        relied_on: Vec::new(),
-        complaints: Vec::new(),
-    };
+    let verdict = Verdict { recommend_more_iterations: true, ..Verdict::default() };
     [
         planned(number, web(node, &[])),
         Event::NodeStarted { node: id.clone(), route: Route::Web, why: String::new() },

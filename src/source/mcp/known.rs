@@ -55,7 +55,6 @@ pub(crate) struct SaidTool {
 pub(crate) struct ToolChange {
     /// The accepted one, if it is on record.
     pub(crate) before: Option<SaidTool>,
-    /// The part that has changed.
     pub(crate) part: &'static str,
 }
 

@@ -74,7 +74,6 @@ pub enum ServerError {
     Failed { name: String, reason: String },
     #[error("server `{name}` is not used: `dr` is offline")]
     Offline { name: String },
-    /// The accepted tools cannot be recorded.
     #[error(transparent)]
     Known(#[from] KnownToolsError),
 }

@@ -54,7 +54,6 @@ pub(crate) struct McpOptions {
     /// Variables that are passed to the program.
     pub(crate) environment: Vec<String>,
     pub(crate) timeout_seconds: Option<u64>,
-    /// Calls of one run.
     pub(crate) max_calls: Option<u32>,
 }
 
@@ -88,7 +87,6 @@ pub(crate) struct ServerSettings {
     pub(crate) tools: BTreeSet<String>,
     /// Limit of the start, and of each call.
     pub(crate) timeout: Duration,
-    /// Calls of one run.
     pub(crate) max_calls: u32,
 }
 

@@ -73,7 +73,6 @@ pub enum ParseAllowedHostError {
         "`{0}` is neither a host nor a network (expected for example `wiki.corp`, `127.0.0.1:8080` or `10.1.0.0/16`)"
     )]
     Neither(String),
-    /// A pattern, which is not supported.
     #[error("`{0}` contains a wildcard")]
     Star(String),
     /// A network wider than [`WIDEST_V4`] or [`WIDEST_V6`].

@@ -62,44 +62,31 @@ pub(crate) enum FetchError {
     /// The host, or an address its name resolves to, is not public.
     #[error("`{host}` is not a public address")]
     Closed { host: String },
-    /// The target of a redirect is not a web address.
     #[error("page redirects to an invalid address: {0}")]
     BadRedirect(ParseWebUrlError),
     #[error("page redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
-    /// The site disallows the page for programs.
     #[error("`robots.txt` of `{origin}` disallows the page")]
     Robots { origin: String },
     /// The rules of the site are unknown, so the page is not fetched.
     #[error("`robots.txt` of `{origin}` cannot be read")]
     RobotsUnknown { origin: String },
     #[error("server returned status {status}")]
-    Status {
-        status: u16,
-        /// Value of `Retry-After`.
-        retry_after: Option<Duration>,
-    },
-    /// The time limit was exceeded.
+    Status { status: u16, retry_after: Option<Duration> },
     #[error("page did not arrive within {millis} ms")]
     TimedOut { millis: u128 },
     /// No connection, or it was interrupted.
     #[error("failed to fetch the page: {reason}")]
     Unreachable { reason: String },
-    /// The page exceeds the size limit.
     #[error("page is larger than {max_bytes} bytes")]
     TooLarge { max_bytes: usize },
     #[error("page has type `{found}`, which is not supported")]
     ContentType { found: String },
     /// The content encoding is not supported, or the compressed data is invalid.
     #[error("page is encoded as `{found}` and cannot be decoded")]
-    Packed {
-        /// Value of `Content-Encoding`.
-        found: String,
-    },
-    /// The HTML cannot be parsed.
+    Packed { found: String },
     #[error("failed to parse the page: {reason}")]
     Unreadable { reason: String },
-    /// The page contains no words.
     #[error("page has no text")]
     Empty,
 }
@@ -109,18 +96,7 @@ impl Failure for FetchError {
         match self {
             Self::Status { status: 408 | 429 | 500 | 502..=504, retry_after } => Again::Later(*retry_after),
             Self::Unreachable { .. } => Again::Later(None),
-            Self::Status { .. }
-            | Self::Closed { .. }
-            | Self::BadRedirect(_)
-            | Self::TooManyRedirects
-            | Self::Robots { .. }
-            | Self::RobotsUnknown { .. }
-            | Self::TimedOut { .. }
-            | Self::TooLarge { .. }
-            | Self::ContentType { .. }
-            | Self::Packed { .. }
-            | Self::Unreadable { .. }
-            | Self::Empty => Again::Never,
+            _ => Again::Never,
         }
     }
 }

@@ -25,11 +25,7 @@ pub(crate) struct FixtureProvider {
 #[derive(Debug, thiserror::Error)]
 pub enum FixtureError {
     #[error("failed to read `{path}`")]
-    File {
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// The content does not have the format described above.
     #[error("`{path}` has no queries with lists of pages")]
     Form { path: PathBuf },

@@ -22,7 +22,6 @@ const MAX_TEXT_BYTES: usize = 100_000;
 pub(crate) struct PageLink {
     /// The words that are linked, on one line.
     pub(crate) text: String,
-    /// The target.
     pub(crate) url: WebUrl,
 }
 

@@ -119,7 +119,6 @@ const NAME: &str = "web";
 /// A page that was opened, with the links on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenedPage {
-    /// The page.
     #[serde(flatten)]
     pub(crate) passage: Passage,
     /// Its links. Journals from before pages had any lack them.

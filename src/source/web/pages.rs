@@ -24,14 +24,10 @@ pub(crate) struct WebPage {
     /// Day of its publication as the page says, `YYYY-MM-DD`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) published: Option<String>,
-    /// Readable text.
     pub(crate) text: String,
-    /// Links of the page.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) links: Vec<PageLink>,
-    /// Hash of the text.
     pub(crate) content_hash: ContentHash,
-    /// Time of the fetch.
     pub(crate) fetched_at: Moment,
     /// Content type reported by the server, for example `text/html`.
     pub(crate) content_type: String,
@@ -88,10 +84,10 @@ fn key(url: &WebUrl) -> ContentHash {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn page(url: &str, text: &str) -> WebPage {
+    pub(in crate::source::web) fn page(url: &str, text: &str) -> WebPage {
         let url: WebUrl = url.parse().unwrap();
         WebPage {
             requested: url.join("/old").unwrap(),

@@ -14,7 +14,7 @@ use super::url::WebUrl;
 use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::http::{BaseUrl, BodyError, Exchange, HttpError, NoReply, Secret, client_for, exchange, retry_after};
-use crate::base::line::{one_line, shortened};
+use crate::base::line::{innermost, one_line, shortened};
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy, retry};
 
@@ -42,7 +42,6 @@ pub(crate) struct DateRange {
 /// A query for a search engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WebQuery {
-    /// The words.
     pub(crate) text: Outbound,
     /// Most pages to return.
     pub(crate) limit: usize,
@@ -76,23 +75,14 @@ pub(crate) enum WebError {
         retry_after: Option<Duration>,
         reason: String,
     },
-    /// The engine limits the rate of requests.
     #[error("rate limit of `{provider}` exceeded")]
-    RateLimited {
-        provider: &'static str,
-        /// The wait the engine asks for before a retry.
-        retry_after: Option<Duration>,
-    },
+    RateLimited { provider: &'static str, retry_after: Option<Duration> },
     #[error("`{provider}` rejected the key")]
     Authentication { provider: &'static str },
     #[error("quota of the `{provider}` account is exhausted")]
     Quota { provider: &'static str },
     #[error("answer of `{provider}` cannot be parsed: {reason}")]
-    BadReply {
-        provider: &'static str,
-        /// Why it cannot be parsed.
-        reason: String,
-    },
+    BadReply { provider: &'static str, reason: String },
     /// The engine rejected the request.
     #[error("`{provider}` rejected the search: {reason}")]
     Refused {
@@ -104,11 +94,7 @@ pub(crate) enum WebError {
     },
     /// The engine rejected this query; it may well answer another one.
     #[error("`{provider}` rejected the query: {reason}")]
-    BadQuery {
-        provider: &'static str,
-        /// The engine's error message.
-        reason: String,
-    },
+    BadQuery { provider: &'static str, reason: String },
     /// The engine failed several times in a row.
     #[error(transparent)]
     GivenUp(#[from] Open),
@@ -147,12 +133,7 @@ impl Failure for WebError {
     fn again(&self) -> Again {
         match self {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after, .. } => Again::Later(*retry_after),
-            Self::Authentication { .. }
-            | Self::Quota { .. }
-            | Self::BadReply { .. }
-            | Self::Refused { .. }
-            | Self::BadQuery { .. }
-            | Self::GivenUp(_) => Again::Never,
+            _ => Again::Never,
         }
     }
 }
@@ -199,15 +180,6 @@ impl DateRange {
 /// Parses the day of a date such as `2026-02-03` or `2026-02-03T10:00:00Z`.
 pub(super) fn day(text: &str) -> Option<Date> {
     text.trim().get(..10)?.parse().ok()
-}
-
-/// Returns the innermost cause. The outer ones repeat the URL, which contains the query.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 /// HTTP client for one engine at one address.
@@ -309,6 +281,7 @@ impl SearchClient {
         let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(TIMEOUT)).await;
         let Exchange { status, headers, body } = sent.map_err(|error| match &error {
             NoReply::TimedOut => self.transient(None, &format!("no answer within {} s", TIMEOUT.as_secs())),
+            // The outer causes repeat the URL, which contains the query.
             NoReply::Failed(cause) | NoReply::Body(BodyError::Broken(cause)) => self.transient(None, &innermost(cause)),
             NoReply::Body(BodyError::TooLarge { .. }) => self.bad_reply(&error.to_string()),
         })?;

@@ -18,7 +18,6 @@ pub enum SearchEngine {
     /// `SearXNG`, self-hosted.
     SearxNg,
     Tavily,
-    /// Brave Search.
     Brave,
     Exa,
     Wikipedia,

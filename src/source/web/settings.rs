@@ -53,21 +53,14 @@ pub enum WebSettingsError {
     UnknownProvider { name: String },
     /// The engine needs a key, and no usable one is set.
     #[error("no key for `{engine}`")]
-    Key {
-        engine: SearchEngine,
-        /// Why the key cannot be used.
-        source: KeyError,
-    },
+    Key { engine: SearchEngine, source: KeyError },
     /// The address in `base_url` or in the engine's variable is invalid.
     #[error("invalid address for the search engine")]
     Address(#[from] ParseBaseUrlError),
-    /// An allowed host is neither a host nor a network.
     #[error("invalid entry in `allowed_hosts` of `[web]`")]
     Host(#[from] super::ParseAllowedHostError),
-    /// One address or one key is set for several engines.
     #[error("`{setting}` in `[web]` needs a single engine, but `provider` names several")]
     ForOne { setting: &'static str },
-    /// The contact cannot be sent.
     #[error("invalid `contact` in `[web]`")]
     Contact(#[from] ParseContactError),
     /// The engine has no public address, and none is set.
@@ -76,7 +69,6 @@ pub enum WebSettingsError {
     /// The file of recorded results cannot be loaded.
     #[error(transparent)]
     Fixture(#[from] super::FixtureError),
-    /// The HTTP client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
 }

@@ -11,6 +11,7 @@ use jiff::civil::date;
 use serde_json::{Value, json};
 
 use super::fetch::FetchError;
+use super::pages::tests::page;
 use super::polite::Contact;
 use super::url::ParseWebUrlError;
 use super::*;
@@ -89,7 +90,6 @@ fn contact() -> Contact {
     "ada@example.org".parse().unwrap()
 }
 
-/// Returns an engine, set up at an address.
 fn set_up(engine: SearchEngine, address: BaseUrl) -> EngineClient {
     EngineClient::new(engine, address, engine.has_key().then(key), Some(&contact())).unwrap()
 }
@@ -763,18 +763,8 @@ async fn page_from_the_future_is_fetched_again() {
     let web = web();
     let store = PageStore::new(web.folder.path().join("pages"), web.folder.path().join("key"));
     let url: WebUrl = web.server.url("/beds").to_string().parse().unwrap();
-    let text = "Valves never open.".to_owned();
-    let forged = WebPage {
-        requested: url.clone(),
-        url: url.clone(),
-        title: "Beds".into(),
-        published: None,
-        links: Vec::new(),
-        content_hash: ContentHash::of(text.as_bytes()),
-        text,
-        fetched_at: Moment(253_370_764_800_000),
-        content_type: "text/html".into(),
-    };
+    let forged = page(url.as_str(), "Valves never open.");
+    let forged = WebPage { requested: url.clone(), fetched_at: Moment(253_370_764_800_000), ..forged };
     store.put(&forged).unwrap();
     let found = web.source.search(&Outbound::fixed("when do the valves open"), 1).await.unwrap();
     assert_eq!(found.passages[0].id, url.as_str());

@@ -31,7 +31,6 @@ pub(crate) enum ParseWebUrlError {
     /// Not an address, or one longer than the limit.
     #[error("not a web address")]
     NotAnAddress,
-    /// A scheme other than `http` and `https`.
     #[error("address is neither `http` nor `https`")]
     WrongScheme,
     #[error("address has a user name or a password")]

@@ -22,7 +22,6 @@ const ASK: [&str; 7] = ["ask", "--json", "--quiet", "--no-deep-research", "--mod
 /// The actions of a run that untrusted text might influence.
 #[derive(Debug, PartialEq)]
 struct Deeds {
-    /// Route of each node.
     routes: Value,
     /// Requests sent to the web.
     asked: Vec<String>,

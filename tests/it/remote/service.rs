@@ -514,7 +514,6 @@ async fn index_stats(
     })))
 }
 
-/// Reads a body of rows.
 fn rows(headers: &HeaderMap, body: Bytes) -> Answer<(SchemaRef, Vec<RecordBatch>)> {
     if headers.get(CONTENT_TYPE).is_none_or(|kind| kind != ARROW_STREAM) {
         return Err(Failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected a stream of Arrow".to_owned()));

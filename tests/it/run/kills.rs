@@ -36,7 +36,6 @@ pub(super) fn started(world: &World, held: &Receiver<()>) -> Child {
     child
 }
 
-/// Sends a signal to a child process.
 pub(crate) fn send(signal: &str, child: &Child) {
     let pid = child.id().to_string();
     // The shell's own `kill` is on every machine.

@@ -13,7 +13,6 @@ fn asked(server: &ModelServer, form: &str) -> usize {
     server.requests().iter().filter(|request| request.form() == Some(form)).count()
 }
 
-/// Saves a plan and returns it.
 fn saved(world: &World) -> Value {
     world.dr(["plan", "--save", "plan.json", QUESTION]).succeeded();
     serde_json::from_str(&world.read("plan.json")).unwrap()

@@ -45,7 +45,6 @@ impl Collector {
     }
 }
 
-/// Returns an attribute as text.
 fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     let value = attributes.iter().find(|attribute| attribute.key == key)?.value.as_ref()?.value.as_ref()?;
     Some(match value {

@@ -88,7 +88,6 @@ impl Driver {
 /// A browser, driven by the commands of W3C `WebDriver`. A client library would turn on features of crates that `dr` uses,
 /// and every crate would be built twice.
 struct Browser {
-    /// Address of the session.
     session: String,
     client: reqwest::Client,
 }

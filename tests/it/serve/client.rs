@@ -20,7 +20,6 @@ pub(crate) struct Page {
     pub(crate) token: String,
 }
 
-/// A reply.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) head: String,
@@ -49,7 +48,6 @@ impl Page {
         format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
     }
 
-    /// Returns the address of the tools.
     pub(crate) fn tools(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }

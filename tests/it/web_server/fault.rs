@@ -13,7 +13,6 @@ use crate::model_server::{Request, Response};
 /// Uncompressed size of a decompression bomb, without the reply in it.
 pub(crate) const BOMB_BYTES: usize = 12 << 20;
 
-/// A fault of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Status 429; the call is not executed.

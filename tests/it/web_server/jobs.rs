@@ -15,7 +15,6 @@ const OPENING: &str = "## Überblick 🌱";
 /// Tokens charged per page read.
 const PAGE_TOKENS: usize = 3_000;
 
-/// A started job.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRecord {
     pub(crate) id: String,

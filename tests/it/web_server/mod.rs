@@ -31,16 +31,12 @@ use crate::model_server::{ModelServer, Request, Response};
 use crate::researcher::Words;
 use dr::base::token::CountTokens;
 
-/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// A model call, in either API.
     Reply,
-    /// Start of a job.
     StartJob,
-    /// Poll of a job.
     AskJob,
-    /// Cancellation of a job.
     CancelJob,
     /// Query whether a model exists.
     AskModel,
@@ -48,7 +44,6 @@ pub(crate) enum Kind {
     SearxNg,
     /// Search with a key (Tavily).
     Tavily,
-    /// `robots.txt`.
     Robots,
     /// Anything else.
     Page,
@@ -110,7 +105,6 @@ impl Setup {
         self
     }
 
-    /// Adds an HTML page at a path.
     pub(crate) fn with_page(mut self, path: &str, html: &str) -> Self {
         self.pages.insert(path.to_owned(), html.to_owned());
         self
@@ -127,7 +121,6 @@ impl Setup {
         self.on(TcpListener::bind(("127.0.0.1", 0)).unwrap())
     }
 
-    /// Starts the server on `listener`.
     pub(crate) fn on(self, listener: TcpListener) -> WebServer {
         let origin = format!("http://{}", listener.local_addr().unwrap());
         let world = Arc::new(World { setup: self, origin, state: Mutex::default() });
@@ -163,7 +156,6 @@ impl WebServer {
         self.server.count()
     }
 
-    /// Returns all bytes received.
     pub(crate) fn received(&self) -> String {
         self.server.received()
     }

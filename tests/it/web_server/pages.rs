@@ -18,7 +18,6 @@ pub(super) struct Article {
     pub(super) sentences: Vec<String>,
 }
 
-/// Kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Survey,
@@ -129,7 +128,6 @@ impl Article {
         (words == slug_again(words)).then(|| Self::new(sort, words))
     }
 
-    /// Returns its URL.
     pub(super) fn url(&self, origin: &str) -> String {
         format!("{origin}/articles/{}/{}", self.sort.name(), self.slug)
     }
@@ -139,7 +137,6 @@ impl Article {
         self.sort.name()
     }
 
-    /// Renders the page as HTML.
     pub(super) fn html(&self, origin: &str) -> String {
         let (title, slug) = (&self.title, &self.slug);
         let paragraphs: String = self.sentences.iter().map(|sentence| format!("<p>{sentence}</p>\n")).collect();

@@ -157,13 +157,7 @@ impl EmbeddingServerError {
             Self::Quota { .. } | Self::Busy { .. } => {
                 "what was embedded is kept; run `dr index` again later".to_owned()
             }
-            Self::TooMuch { .. }
-            | Self::Refused { .. }
-            | Self::Form { .. }
-            | Self::NoDirection
-            | Self::EmptyText
-            | Self::Open(_)
-            | Self::Stopped => return None,
+            _ => return None,
         })
     }
 
@@ -213,19 +207,7 @@ impl Failure for EmbeddingServerError {
             Self::NoReply { may_be_done: true, .. } => Again::Unanswered,
             Self::NoReply { may_be_done: false, .. } => Again::Later(None),
             Self::Busy { retry_after, .. } => Again::Later(*retry_after),
-            Self::Offline
-            | Self::TooMuch { .. }
-            | Self::Key { .. }
-            | Self::Quota { .. }
-            | Self::TooLarge { .. }
-            | Self::Refused { .. }
-            | Self::Form { .. }
-            | Self::WrongDimensions { .. }
-            | Self::NoDirection
-            | Self::EmptyText
-            | Self::OverLimit { .. }
-            | Self::Open(_)
-            | Self::Stopped => Again::Never,
+            _ => Again::Never,
         }
     }
 }
