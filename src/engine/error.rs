@@ -183,7 +183,44 @@ impl EngineError {
             Self::Model(error) if error.is_cancelled() => ErrorKind::Cancelled,
             Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
-            _ => ErrorKind::Failed,
+            // Listed one by one, so that the compiler asks for the kind of a new error.
+            Self::Trust(_)
+            | Self::Server(_)
+            | Self::NoServer { .. }
+            | Self::Index(_)
+            | Self::Ingest(_)
+            | Self::Search(_)
+            | Self::Embed(_)
+            | Self::Model(_)
+            | Self::Get(_)
+            | Self::Eval(_)
+            | Self::RootOutside { .. }
+            | Self::LinkOutside { .. }
+            | Self::NoCollection { .. }
+            | Self::NoLinks
+            | Self::NothingToIndex { .. }
+            | Self::Folder { .. }
+            | Self::Models(_)
+            | Self::CannotKeep { .. }
+            | Self::NotLocal { .. }
+            | Self::EmbedderNotLocal { .. }
+            | Self::EmbedderUnpriced { .. }
+            | Self::LocalOnly { .. }
+            | Self::NotStartedHere { .. }
+            | Self::TooManyRuns { .. }
+            | Self::StillRunning { .. }
+            | Self::RunFailed { .. }
+            | Self::Unpriced { .. }
+            | Self::OtherModel { .. }
+            | Self::OtherReranker
+            | Self::NothingToResume { .. }
+            | Self::OnlyPlanned { .. }
+            | Self::Run(_)
+            | Self::Store(_)
+            | Self::Recall(_)
+            | Self::Verify(_)
+            | Self::Pull(_)
+            | Self::Task(_) => ErrorKind::Failed,
         }
     }
 
