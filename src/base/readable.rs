@@ -2,15 +2,25 @@
 
 use std::borrow::Cow;
 
-use super::html_table::{as_markdown, html_table_in};
+use super::html_table::{as_markdown, html_tables};
 use super::line::{is_directive, is_tag};
 
 /// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, links
 /// reduced to their text, and not indented. A table in HTML becomes one in Markdown.
 pub(crate) fn readable(markdown: &str) -> String {
-    if let Some((at, table)) = html_table_in(markdown).and_then(|at| Some((at, as_markdown(&markdown[at..])?))) {
-        return format!("{}\n\n{}", readable(&markdown[..at]), table.trim_end()).trim_start().to_owned();
+    let (mut shown, mut from) = (Vec::new(), 0);
+    for table in html_tables(markdown) {
+        shown.push(readable_text(&markdown[from..table.start]));
+        shown.push(as_markdown(&markdown[table.clone()]).trim_end().to_owned());
+        from = table.end;
     }
+    shown.push(readable_text(&markdown[from..]));
+    shown.retain(|part| !part.is_empty());
+    shown.join("\n\n")
+}
+
+/// [`readable`] of a text without tables in HTML.
+fn readable_text(markdown: &str) -> String {
     let mut shown = String::new();
     let mut prose = String::new();
     let mut code: Option<(String, Vec<String>)> = None;
@@ -94,7 +104,8 @@ fn not_indented(text: &str) -> Vec<&str> {
     text.lines().enumerate().map(|(at, line)| &line[cut((at, line))..]).collect()
 }
 
-fn without_comments(text: &str) -> String {
+/// Removes HTML comments.
+pub(crate) fn without_comments(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once("<!--") {
         shown.push_str(before);
@@ -151,9 +162,11 @@ pub(crate) fn without_html(text: &str) -> String {
         let tag = rest[open..].split_once('>').filter(|(tag, _)| !is_escaped && is_tag(&format!("{tag}>")));
         match tag {
             Some((tag, after)) => {
-                // Items of a list in a cell.
-                if tag.eq_ignore_ascii_case("<li") {
-                    shown.push_str(" • ");
+                // What stands on lines of its own, such as the items of a list in a cell.
+                match tag.trim_start_matches(['<', '/']).to_ascii_lowercase().as_str() {
+                    "li" if !tag.starts_with("</") => shown.push_str(" • "),
+                    "br" | "br/" | "br /" | "p" | "div" if !shown.ends_with([' ', '\n']) => shown.push(' '),
+                    _ => {}
                 }
                 rest = after;
             }
@@ -258,6 +271,7 @@ mod tests {
     fn table_in_html_is_shown_as_one_in_markdown() {
         let text = "It <b>is</b>:\n\n<table>\n<tr><td>a</td><td><ul><li>b</li><li>c</li></ul></td></tr>\n</table>";
         assert_eq!(readable(text), "It is:\n\n| a | • b • c |\n|---|---|");
+        assert_eq!(readable(&format!("{text}\n\nSo it is.")).lines().last(), Some("So it is."));
     }
 
     #[test]

@@ -14,10 +14,13 @@ use super::verdict::by_coverage;
 use crate::base::line::one_line;
 use crate::base::readable::{after_callout_mark, readable};
 use crate::base::word::WordSplitter;
-use crate::source::Place;
+use crate::source::{Place, Support};
 
 /// Most units of one part of a comparison, or of a question with several parts, so that the answer fits on one screen.
 const UNITS_OF_PART: usize = 2;
+
+/// Stands above the units of a part that the search does not support.
+const DOUBTFUL: &str = "*These notes may not answer this part. Closest passages:*\n\n";
 
 /// Headings that are named above a unit, the nearest ones.
 const HEADINGS: usize = 2;
@@ -110,10 +113,9 @@ struct FindingsWriter<'a> {
 impl<'a> FindingsWriter<'a> {
     /// Returns the findings that have not been shown yet, at most `most` whole units among them.
     fn text(&mut self, findings: &[Finding], most: usize) -> String {
-        let (mut shown, mut units, mut above) = (Vec::new(), 0, None);
+        let (mut shown, mut units, mut above, mut has_headings) = (Vec::new(), 0, None, false);
         for finding in findings {
-            let quotes = self.quotes(finding);
-            let is_unit = is_from(&finding.text, &joined(quotes.iter().map(|quote| quote.quote.as_str())));
+            let (quotes, is_unit) = (self.quotes(finding), self.is_unit(finding));
             let is_whole = |quote: &&Evidence| quote.quote.contains('\n') || every_sentence(&quote.quote).len() > 1;
             let is_long = is_unit && (quotes.len() > 1 || quotes.iter().any(is_whole));
             if is_long && units == most {
@@ -121,13 +123,24 @@ impl<'a> FindingsWriter<'a> {
             }
             let text = if is_unit {
                 let Some(unit) = self.unseen(&quotes) else { continue };
-                let heading = heading(&quotes[0].source).filter(|_| !unit.starts_with('#'));
-                let place = Some((quotes[0].source.document(), heading.clone()));
-                let is_new = above != place;
-                above = place;
+                let Some(source) = quotes.first().map(|quote| &quote.source) else { continue };
+                let place = (source.document(), heading(source).filter(|_| !unit.starts_with('#')));
+                let heading = match &above {
+                    _ if unit.starts_with('#') => None,
+                    Some(above) if *above == place => None,
+                    // Otherwise it would stand below the heading of another.
+                    Some((_, Some(_))) => place.1.clone().or_else(|| Some(escaped(source.title()))),
+                    Some((_, None)) | None => place.1.clone(),
+                };
+                above = Some(place);
                 self.quoted.extend(quotes);
-                let heading = heading.filter(|_| is_new).map(|heading| format!("### {heading}\n\n"));
-                format!("{}{}", heading.unwrap_or_default(), of_unit(&unit, finding))
+                let text = of_unit(&unit, finding);
+                if text.starts_with('[') {
+                    // Nothing that a reader sees, such as an anchor.
+                    continue;
+                }
+                has_headings |= heading.is_some();
+                format!("{}{text}", heading.map(|heading| format!("### {heading}\n\n")).unwrap_or_default())
             } else if self.is_new(finding, &quotes) {
                 cited(finding)
             } else {
@@ -137,7 +150,7 @@ impl<'a> FindingsWriter<'a> {
             shown.push(text);
             self.findings.push(finding.clone());
         }
-        shown.join(if units > 0 { "\n\n" } else { " " })
+        shown.join(if units > 0 || has_headings { "\n\n" } else { " " })
     }
 
     /// Returns whether a claim of a model has not been shown. Models word the same thing differently, so a claim with
@@ -153,6 +166,11 @@ impl<'a> FindingsWriter<'a> {
             self.said.push(own);
         }
         is_new
+    }
+
+    /// Returns whether a finding was picked by rules, and is not a claim of a model.
+    fn is_unit(&self, finding: &Finding) -> bool {
+        is_from(&finding.text, &joined(self.quotes(finding).iter().map(|quote| quote.quote.as_str())))
     }
 
     fn quotes(&self, finding: &Finding) -> Vec<&'a Evidence> {
@@ -205,8 +223,13 @@ fn heading(place: &Place) -> Option<String> {
     let headings = place.heading_path().iter().map(|heading| one_line(heading));
     let headings: Vec<_> = headings.filter(|heading| heading != title && !heading.is_empty()).collect();
     let path = headings[headings.len().saturating_sub(HEADINGS)..].join(" › ");
+    (!path.is_empty() && !place.is_on_page()).then(|| escaped(&path))
+}
+
+/// Returns a text as Markdown without markup.
+fn escaped(text: &str) -> String {
     let escaped = |letter: char| if "\\`*[]<>|#".contains(letter) { format!("\\{letter}") } else { letter.to_string() };
-    (!path.is_empty() && !place.is_on_page()).then(|| path.chars().map(escaped).collect())
+    one_line(text).chars().map(escaped).collect()
 }
 
 fn joined<'a>(quotes: impl Iterator<Item = &'a str>) -> String {
@@ -295,9 +318,18 @@ fn sections(
 ) -> Vec<Section> {
     let of_aspects = parts.iter().map(|(node, _)| aspect_of(node, brief));
     let titles = titles(parts).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title));
+    let is_strong = |node: &Node, writer: &FindingsWriter<'_>| {
+        writer.branches.get(&node.id).is_some_and(|branch| branch.support == Support::Strong)
+    };
+    // If no part is supported, that is said above the whole answer.
+    let is_supported = parts.iter().any(|(node, _)| is_strong(node, writer));
     let mut sections: Vec<Section> = Vec::new();
-    for ((_, findings), title) in parts.iter().zip(titles) {
-        let text = writer.text(findings, most);
+    for ((node, findings), title) in parts.iter().zip(titles) {
+        let is_doubtful = is_supported && !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
+        let mut text = writer.text(findings, most);
+        if is_doubtful && !text.is_empty() {
+            text.insert_str(0, DOUBTFUL);
+        }
         // A node of a later round may serve the same aspect.
         match sections.iter_mut().find(|section| section.title == title) {
             _ if text.is_empty() => {}
@@ -388,6 +420,25 @@ mod tests {
     }
 
     #[test]
+    fn part_that_the_search_does_not_support_says_so_if_another_is_supported() {
+        let mut tree = Tree::of("How old is it, and by when must it go?".parse().unwrap());
+        let ids = ["How old is it?", "By when must it go?"].map(|part| add_node(&mut tree, part, &[]));
+        let said = |supports: [Support; 2]| {
+            let quoted = |(id, support): (&NodeId, Support)| {
+                let mut own = branch(id, &[&format!("It is {id}.")], Label::Internal);
+                own.support = support;
+                own.evidence[0].quote.clone_from(&own.report.findings[0].text);
+                (id.clone(), own)
+            };
+            let branches = ids.iter().zip(supports).map(quoted).collect();
+            let draft = draft_by_rules(&brief("How old?", &["a", "b"]), &tree, &branches);
+            draft.sections.iter().map(|section| section.text.contains("may not answer")).collect::<Vec<_>>()
+        };
+        assert_eq!(said([Support::Strong, Support::Weak]), [false, true]);
+        assert_eq!(said([Support::Weak, Support::Weak]), [false, false], "it is said above the answer");
+    }
+
+    #[test]
     fn units_are_shown_below_their_headings_which_stand_once() {
         let mut tree = Tree::of("Is it open?".parse().unwrap());
         tree.nodes[0].status = crate::research::node::NodeStatus::Done;
@@ -405,7 +456,8 @@ mod tests {
         let draft = draft_by_rules(&brief("Is it open?", &["open"]), &tree, &[(tree.root.clone(), found)].into());
         let (above, below) = draft.answer.split_once("Not yet. [n1e1]").unwrap();
         assert_eq!(above, "### Tours › Is the \\*mill\\* open?\n\n");
-        assert!(below.contains("In May.") && below.contains("Ask Ann.") && !below.contains('#'), "{below}");
+        assert!(below.contains("In May.") && below.ends_with("\n\n### Mill\n\nAsk Ann. [n1e3]"), "{below}");
+        assert_eq!(below.matches('#').count(), 3, "{below}");
     }
 
     #[test]

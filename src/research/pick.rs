@@ -19,9 +19,9 @@ mod tests;
 
 use std::ops::Range;
 
-use asked::{AnswerKind, Remedy, Wanted, counted, counts_anything, overview_of};
+use asked::{AnswerKind, Remedy, Wanted, counted_words, overview_of};
 use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
-use choice::{best, is_said};
+use choice::{best, says_all};
 use code_word::CodeWord;
 use extent::{cut_loose_end, join, read_on, shorten, widen};
 use features::Weights;
@@ -177,7 +177,7 @@ fn answering<'a>(
     sought: &Sought<'_>,
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
-    let is_said = is_said(&candidates, sought, weights);
+    let is_said = says_all(&candidates, sought, weights);
     let best = best(candidates, is_said).into_iter();
     let mut kept: Vec<_> = best.map(|candidate| Kept::of(candidate, sought, weights)).collect();
     // A step is read with those around it.
@@ -217,12 +217,17 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     let mentions = |name: &ProperName| {
         said().any(|(source, _)| is_of(source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
     };
-    let counted = counted(question.as_str()).filter(|noun| !counts_anything(noun)).map(|noun| splitter.stem(&noun));
-    let is_counted = |(source, quote): (&Place, &str), noun: &String| {
-        splitter.stems(&format!("{} {quote}", source.names())).contains(noun)
+    // One word may stand for another, as "members" for "people"; of several some are meant.
+    let is_counted = |words: &[String]| {
+        said().any(|(source, quote)| {
+            let stems = splitter.stems(&format!("{} {quote}", source.names()));
+            words.iter().any(|word| stems.contains(&splitter.stem(word)))
+        })
     };
-    wanted.is_some_and(|wanted| !said().any(|(_, quote)| wanted.is_in(quote)))
-        || counted.is_some_and(|noun| !said().any(|own| is_counted(own, &noun)))
+    // A value in another unit is one of something else.
+    let first = || picked.iter().take(1).flat_map(Picked::said);
+    wanted.is_some_and(|wanted| !first().any(|(_, quote)| wanted.is_in(quote)))
+        || counted_words(question.as_str()).is_some_and(|words| !is_counted(&words))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))
 }

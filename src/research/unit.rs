@@ -9,7 +9,7 @@ use std::ops::Range;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
-use crate::base::html_table::{HtmlRow, html_rows, html_table_in, is_html_table};
+use crate::base::html_table::{html_rows, html_tables, is_html_table};
 use crate::base::line::is_directive;
 use crate::base::word::count_words;
 use crate::kb::document::HeadingText;
@@ -23,9 +23,6 @@ const MAX_LABEL_WORDS: usize = 8;
 
 /// Longest text of paragraphs that count what they say, in bytes: about a screen.
 const MAX_COUNTED: usize = 2_000;
-
-/// Rows of the longest table in HTML that is a unit.
-const MAX_HTML_ROWS: usize = 14;
 
 /// Openings of paragraphs that count: of the first, of the one right after it, and of those after that.
 const COUNTING: [&[&str]; 3] = [
@@ -87,11 +84,10 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
     }
     for unit in collector.units.iter_mut().filter(|unit| unit.kind == UnitKind::Table) {
         let html = Some(&document[unit.range.clone()]).filter(|text| is_html_table(text));
-        let rows = html.map(html_rows).unwrap_or_default().into_iter();
+        // The first is its header.
+        let rows = html.map(html_rows).unwrap_or_default().into_iter().skip(1);
         unit.pieces.extend(rows.map(|row| unit.range.start + row.range.start..unit.range.start + row.range.end));
     }
-    // A part of a table in HTML would be none.
-    collector.units.retain(|unit| !is_html_table(&document[unit.range.clone()]) || unit.pieces.len() <= MAX_HTML_ROWS);
     collector.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
     with_counted(document, &with_lead_ins(document, collector.units))
         .into_iter()
@@ -101,10 +97,16 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
 
 /// Returns the sentences of a unit. Each row of a table in HTML is one.
 pub(crate) fn sentences_of(unit: &str) -> Vec<Sentence> {
-    let Some(at) = html_table_in(unit) else { return every_sentence(unit) };
-    let row =
-        |row: HtmlRow| Sentence { range: at + row.range.start..at + row.range.end, plain: row.cells.join(" – ") };
-    every_sentence(&unit[..at]).into_iter().chain(html_rows(&unit[at..]).into_iter().map(row)).collect()
+    let (mut sentences, mut from) = (Vec::new(), 0);
+    let moved = |at: usize, own: Sentence| Sentence { range: at + own.range.start..at + own.range.end, ..own };
+    for table in html_tables(unit) {
+        sentences.extend(every_sentence(&unit[from..table.start]).into_iter().map(|own| moved(from, own)));
+        let rows = html_rows(&unit[table.clone()]).into_iter();
+        sentences.extend(rows.map(|row| moved(table.start, Sentence { plain: row.plain(), range: row.range })));
+        from = table.end;
+    }
+    sentences.extend(every_sentence(&unit[from..]).into_iter().map(|own| moved(from, own)));
+    sentences
 }
 
 /// Returns whether a code block has lines other than its fence and directives, which include code from another file.
@@ -444,12 +446,10 @@ mod tests {
         let document = "Points:\n\n<table>\n <tr><td>Work</td><td>A week</td></tr>\n <tr><td>Points</td><td>8</td></tr>\n\
                         </table>\n\n<p>No table.</p>\n";
         let [unit] = &units(document)[..] else { panic!() };
-        assert_eq!((unit.kind, unit.pieces.len()), (UnitKind::Table, 2));
+        assert_eq!((unit.kind, unit.pieces.len()), (UnitKind::Table, 1), "the first is the header");
         assert!(
             document[unit.range.clone()].starts_with("Points:") && document[unit.range.clone()].ends_with("</table>")
         );
-        let long = format!("<table>{}</table>", "<tr><td>a</td></tr>".repeat(MAX_HTML_ROWS + 1));
-        assert_eq!(units(&long), []);
     }
 
     #[test]

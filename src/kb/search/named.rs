@@ -12,6 +12,7 @@ use super::signals::{KeyWord, headings};
 use super::{Hit, SearchError, Searcher};
 use crate::base::id::DocumentId;
 use crate::base::language::Language;
+use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
 
 /// Chunks that are looked at for a word, best first. The names of a document are in the text index with each of its
@@ -112,7 +113,12 @@ fn is_capitalised(question: &str, word: &str) -> bool {
     let opens = |at: usize| at == 0 || words[at - 1].ends_with(['.', '?', '!', ':']);
     let is_own = |at: usize| words[at].trim_matches(|letter: char| !letter.is_alphanumeric()).starts_with(word);
     let is_title = words.iter().filter(has_capital).count() * 2 > words.len();
-    !is_title && word.starts_with(char::is_uppercase) && (0..words.len()).any(|at| !opens(at) && is_own(at))
+    // A word that is written with a capital in passing: "can Workers park".
+    let is_word = || !word.chars().skip(1).any(char::is_uppercase) && is_english(&word.to_lowercase());
+    !is_title
+        && word.starts_with(char::is_uppercase)
+        && !is_word()
+        && (0..words.len()).any(|at| !opens(at) && is_own(at))
 }
 
 #[cfg(test)]
@@ -121,7 +127,8 @@ mod tests {
 
     #[test]
     fn name_is_capitalised_within_a_sentence() {
-        assert!(is_capitalised("What are the steps to move from Apollo's server?", "Apollo"));
+        assert!(is_capitalised("What are the steps to move from Phabricator's server?", "Phabricator"));
+        assert!(is_capitalised("May I post it on LinkedIn?", "LinkedIn"));
         for (question, word) in
             [("Apollo costs how much?", "Apollo"), ("Moving From Apollo to Zeus", "Zeus"), ("is it red", "red")]
         {

@@ -145,11 +145,12 @@ impl Searcher {
 
 /// Returns the English words that a word may be derived from: commit for committer.
 fn bases(word: &str) -> Vec<String> {
-    let base = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending)).filter(|base| base.len() >= SHORTEST);
-    let Some(base) = base else { return Vec::new() };
-    let mut letters = base.chars().rev();
-    let is_doubled = letters.next() == letters.next();
-    let single = is_doubled.then(|| base[..base.len() - 1].to_owned());
+    let base = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending));
+    let Some(base) = base.filter(|base| base.chars().count() >= SHORTEST) else { return Vec::new() };
+    let mut letters = base.chars();
+    let last = letters.next_back();
+    let is_doubled = letters.clone().next_back() == last;
+    let single = is_doubled.then(|| letters.as_str().to_owned());
     [base.to_owned(), format!("{base}e")].into_iter().chain(single).collect()
 }
 
@@ -192,6 +193,7 @@ mod tests {
     fn word_that_is_derived_from_another_is_not_misspelt() {
         assert!(bases("committer").contains(&"commit".to_owned()) && bases("writing").contains(&"write".to_owned()));
         assert_eq!(bases("leeve"), [""; 0]);
+        assert_eq!(bases("büööing").last().unwrap(), "büö");
     }
 
     #[test]

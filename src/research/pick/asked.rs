@@ -14,9 +14,8 @@ const NUMBERED: &str = "port|ports|percentage|amount|size";
 const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;
 
-/// Nouns after "how many" for which others may stand in an answer.
-const COUNTS_ANYTHING: &str =
-    "people|persons|times|seconds|minutes|hours|days|weeks|months|years|things|ways|more|of|different|other";
+/// Words of the longest name of what is counted; a longer text is a clause.
+const MAX_COUNTED_WORDS: usize = 4;
 
 /// Openings of a question that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
@@ -297,9 +296,13 @@ pub(super) fn counted(question: &str) -> Option<String> {
     words(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// Returns whether a noun after "how many" is one that an answer replaces by another: people by members, days by a week.
-pub(super) fn counts_anything(noun: &str) -> bool {
-    has_word(noun, COUNTS_ANYTHING)
+/// Returns the words of what "how many" counts, if there are several: "story points".
+pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
+    let lower = question.to_lowercase();
+    let (_, after) = lower.split_once("how many ")?;
+    let own = words(after).filter(|word| !word.is_empty()).take_while(|word| !has_word(word, AUXILIARIES));
+    let own: Vec<_> = own.map(str::to_owned).collect();
+    (2..=MAX_COUNTED_WORDS).contains(&own.len()).then_some(own)
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:

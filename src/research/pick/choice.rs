@@ -23,7 +23,7 @@ pub(super) const SAME_WORDS: f32 = 0.7;
 
 /// Returns whether the best unit is mostly enough: one sentence of it has every word of a question that one sentence
 /// may answer, or it has the number that is asked for. A single word may stand in any sentence.
-pub(super) fn is_said(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> bool {
+pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> bool {
     let is_one = !matches!(sought.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison);
     let has_all = |sentence: &Sentence| {
         let words = sought.splitter.stems(&sentence.plain);

@@ -12,26 +12,26 @@ use crate::research::unit::{Unit, UnitKind};
 use crate::source::Passage;
 
 /// Texts of an overview, and those of notes that are about its subject.
-const MAX_TEXTS: usize = 10;
+const OVERVIEW_TEXTS: usize = 10;
 const MAX_OWN_TEXTS: usize = 6;
 
 /// Lines of an overview, and of a paragraph in it.
-const MAX_LINES: usize = 64;
+const OVERVIEW_LINES: usize = 64;
 const PARAGRAPH_LINES: usize = 6;
 
 /// A further unit is left out if its score is lower than the best by more than this. Each is about something else.
-const MARGIN: f32 = 3.0;
+const OVERVIEW_MARGIN: f32 = 3.0;
 
 /// Words of a paragraph that can open an overview, and further texts of its section.
 const OPENING_WORDS: usize = 10;
 const OPENING_TEXTS: usize = 2;
 
-/// Returns whether a title or heading names the subject: it has all words of it, and not as many others.
+/// Returns whether a title or heading names the subject: it has all words of it, and fewer others.
 fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
     let words = sought.splitter.key_stems(heading);
     !sought.stems.is_empty()
         && sought.stems.iter().all(|stem| words.contains(stem))
-        && words.len() <= 2 * sought.stems.len()
+        && words.len() < 2 * sought.stems.len()
 }
 
 /// How near to the subject a unit stands.
@@ -39,7 +39,7 @@ fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
 pub(super) enum Nearness {
     /// In a note whose title names it.
     Note,
-    /// In a section whose heading names it: which, counted from outermost.
+    /// In a section whose heading names it, at this depth.
     Section(usize),
     Elsewhere,
 }
@@ -57,8 +57,8 @@ impl Nearness {
     }
 }
 
-/// The first paragraph of each note or section on the subject: the section it stands in, by the rank of its document,
-/// and where it begins.
+/// The first paragraph of each note on the subject, or of the first section on it in a note: the section it stands in,
+/// by the rank of its document, and where it begins.
 pub(super) struct Openings(HashMap<(usize, usize), usize>);
 
 impl Openings {
@@ -110,7 +110,7 @@ pub(super) fn overview<'a>(
     let nearness = |own: &UnitCandidate<'_>| Nearness::of(&own.reading.document, &own.unit, sought);
     let names = |candidate: &UnitCandidate<'_>| candidate.features.says() > 0.0;
     let has_name = candidates.iter().any(names);
-    let least = candidates.first().map_or(0.0, |best| best.features.score() - MARGIN);
+    let least = candidates.first().map_or(0.0, |best| best.features.score() - OVERVIEW_MARGIN);
     candidates
         .retain(|own| nearness(own).is_on_subject() || own.features.score() >= least && (!has_name || names(own)));
     // Then by score, as they are.
@@ -125,8 +125,9 @@ pub(super) fn overview<'a>(
     for candidate in candidates {
         let is_same = |known: &UnitCandidate<'_>| common(&known.words, &candidate.words) > SAME_WORDS;
         let (own, is_of_note) = (lines_of(&candidate, PARAGRAPH_LINES) + 1, nearness(&candidate) == Nearness::Note);
-        let fits = kept.is_empty() || lines + own <= MAX_LINES;
-        if fits && kept.len() < MAX_TEXTS && (!is_of_note || of_note < MAX_OWN_TEXTS) && !kept.iter().any(is_same) {
+        let fits = kept.is_empty() || lines + own <= OVERVIEW_LINES;
+        if fits && kept.len() < OVERVIEW_TEXTS && (!is_of_note || of_note < MAX_OWN_TEXTS) && !kept.iter().any(is_same)
+        {
             lines += own;
             of_note += usize::from(is_of_note);
             kept.push(candidate);

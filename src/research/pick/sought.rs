@@ -15,7 +15,7 @@ pub(super) enum Value {
     Exact,
 }
 
-/// What a question asks for, worked out once for all units and sentences.
+/// A question with its words and what it asks for.
 pub(super) struct Sought<'a> {
     pub(super) question: &'a str,
     pub(super) splitter: &'a WordSplitter,

@@ -101,7 +101,7 @@ fn abbreviation_is_answered_by_the_text_that_spells_it_out() {
 fn number_of_what_no_unit_mentions_is_no_answer() {
     let document = "# Work\n\nA task takes three weeks.\n";
     let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));
-    assert!(lacks("How many points is a task?"));
+    assert!(lacks("How many story points is a task?"));
     assert!(!lacks("How many weeks is a task?") && !lacks("How many days is a task?"));
 }
 

@@ -214,11 +214,11 @@ fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
     let own = splitter.without_stop_words(part.text);
     let count = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).count();
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
-    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count <= 1 || is_personal;
+    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal;
     // A pronoun after a name in the same part refers to that name.
     let before = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1);
     let has_name = before.filter(|word| *word != "I").any(is_name_like);
-    !has_name && (pronoun.is_some() || is_general)
+    !has_name && (pronoun.is_some() || is_general || count == 0)
 }
 
 /// Parses the entities that a question compares.
@@ -310,14 +310,14 @@ fn shared_ending<'a>(names: &mut [&'a str]) -> Option<&'a str> {
 
 /// Returns the first of two names with the noun of the other: "a shared and an exclusive lock".
 fn with_shared_noun(names: &[&str]) -> Option<String> {
-    const ADJECTIVES: [&str; 16] = [
-        "ic", "al", "ive", "ous", "able", "ible", "ary", "ful", "less", "ent", "ant", "ed", "ing", "-only", "-in",
-        "-free",
-    ];
+    const ADJECTIVES: &str = "shared exclusive public private internal external static dynamic weak strong soft hard \
+        shallow deep minor major primary secondary mutable immutable synchronous asynchronous direct indirect implicit \
+        explicit local global weekly monthly";
     let [first, second] = names else { return None };
     let (_, noun) = second.rsplit_once(' ')?;
-    let is_adjective = |word: &str| !word.contains(' ') && ADJECTIVES.iter().any(|ending| word.ends_with(ending));
-    (is_adjective(first) && !is_name_like(first) && !is_name_like(noun)).then(|| format!("{first} {noun}"))
+    let lower = first.to_lowercase();
+    let is_adjective = is_in(&lower, ADJECTIVES) || (!lower.contains(' ') && lower.ends_with("-only"));
+    (is_adjective && !is_name_like(first) && !is_name_like(noun)).then(|| format!("{first} {noun}"))
 }
 
 fn name(span: MaskedText<'_>) -> Option<&str> {

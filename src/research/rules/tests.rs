@@ -42,6 +42,7 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("What is the difference between A and B, and when should I use each?", "A|B"),
         ("Compare A and B. Which one is cheaper?", "A|B"),
         ("What is the difference between a shared and an exclusive lock?", "shared lock|exclusive lock"),
+        ("What is the difference between a string and a byte array?", "string|byte array"),
         ("Compare A and B; which of them is cheaper?", "A|B"),
         ("V60 or AeroPress: what is different?", "V60|AeroPress"),
         ("¿Qué diferencia hay entre el gres y la porcelana?", "gres|porcelana"),
@@ -72,6 +73,7 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "How much does the pass cost, and by when must the receipts be handed in?",
             "How much does the pass cost|By when must the receipts be handed in",
         ),
+        ("Which office is open and on what day?", "Which office is open|On what day (office open)"),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
     ] {
         assert_eq!(parts(question, false).join("|"), aspects, "{question}");
