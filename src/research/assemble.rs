@@ -122,25 +122,13 @@ impl<'a> FindingsWriter<'a> {
                 continue;
             }
             let text = if is_unit {
-                let Some(unit) = self.unseen(&quotes) else { continue };
-                let Some(source) = quotes.first().map(|quote| &quote.source) else { continue };
-                let place = (source.document(), heading(source).filter(|_| !unit.starts_with('#')));
-                let heading = match &above {
-                    _ if unit.starts_with('#') => None,
-                    Some(above) if *above == place => None,
-                    // Otherwise it would stand below the heading of another.
-                    Some((_, Some(_))) => place.1.clone().or_else(|| Some(escaped(source.title()))),
-                    Some((_, None)) | None => place.1.clone(),
-                };
-                above = Some(place);
-                self.quoted.extend(quotes);
-                let text = of_unit(&unit, finding);
-                if text.starts_with('[') {
-                    // Nothing that a reader sees, such as an anchor.
-                    continue;
-                }
+                // A reader sees nothing of an anchor.
+                let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
+                let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
                 has_headings |= heading.is_some();
-                format!("{}{text}", heading.map(|heading| format!("### {heading}\n\n")).unwrap_or_default())
+                self.quoted.extend(quotes);
+                let heading = heading.map(|heading| format!("### {heading}\n\n")).unwrap_or_default();
+                format!("{heading}{}", of_unit(&unit, finding))
             } else if self.is_new(finding, &quotes) {
                 cited(finding)
             } else {
@@ -214,6 +202,20 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks.push(&text[start..]);
     blocks.retain(|block| !block.trim().is_empty());
     blocks.into_iter().map(str::trim_end).collect()
+}
+
+/// Returns the heading to print above a unit: `None` if it has its own, or stands below the same as the unit before.
+/// `above` is what that one stands below.
+fn new_heading<'a>(above: &mut Option<([&'a str; 4], Option<String>)>, place: &'a Place, unit: &str) -> Option<String> {
+    let own = heading(place).filter(|_| !unit.starts_with('#'));
+    let before = above.replace((place.document(), own.clone()));
+    match before {
+        _ if unit.starts_with('#') => None,
+        Some(before) if Some(&before) == above.as_ref() => None,
+        // Otherwise it would stand below the heading of another.
+        Some((_, Some(_))) => own.or_else(|| Some(escaped(place.title()))),
+        Some((_, None)) | None => own,
+    }
 }
 
 /// Returns the headings above a passage, for a heading in Markdown; `None` if it stands right below the title, or on a
