@@ -114,6 +114,9 @@ impl<'a> FindingsWriter<'a> {
     /// Returns the findings that have not been shown yet, at most `most` whole units among them.
     fn text(&mut self, findings: &[Finding], most: usize) -> String {
         let (mut shown, mut units, mut above, mut has_headings) = (Vec::new(), 0, None, false);
+        let places: BTreeSet<_> =
+            findings.iter().flat_map(|own| self.quotes(own)).map(|own| own.source.document()).collect();
+        let is_of_several = places.len() > 1;
         for finding in findings {
             let (quotes, is_unit) = (self.quotes(finding), self.is_unit(finding));
             let is_whole = |quote: &&Evidence| quote.quote.contains('\n') || every_sentence(&quote.quote).len() > 1;
@@ -124,7 +127,8 @@ impl<'a> FindingsWriter<'a> {
             let text = if is_unit {
                 // A reader sees nothing of an anchor.
                 let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
-                let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
+                let heading =
+                    quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit, is_of_several));
                 has_headings |= heading.is_some();
                 self.quoted.extend(quotes);
                 let heading = heading.map(|heading| format!("### {heading}\n\n")).unwrap_or_default();
@@ -205,17 +209,20 @@ fn blocks(text: &str) -> Vec<&str> {
 }
 
 /// Returns the heading to print above a unit: `None` if it has its own, or stands below the same as the unit before.
-/// `above` is what that one stands below.
-fn new_heading<'a>(above: &mut Option<([&'a str; 4], Option<String>)>, place: &'a Place, unit: &str) -> Option<String> {
-    let own = heading(place).filter(|_| !unit.starts_with('#'));
+/// Among units of several documents, one right below the title has that. `above` is what the unit before stands below.
+fn new_heading<'a>(
+    above: &mut Option<([&'a str; 4], Option<String>)>,
+    place: &'a Place,
+    unit: &str,
+    is_of_several: bool,
+) -> Option<String> {
+    // Otherwise it would stand below the heading of another unit.
+    let needs_title = is_of_several || matches!(above, Some((_, Some(_))));
+    let title = Some(place).filter(|place| needs_title && !matches!(place, Place::Mcp { .. })).map(Place::title);
+    let own = heading(place).or_else(|| title.map(escaped));
+    let own = own.filter(|own| !unit.starts_with('#') && !own.is_empty());
     let before = above.replace((place.document(), own.clone()));
-    match before {
-        _ if unit.starts_with('#') => None,
-        Some(before) if Some(&before) == above.as_ref() => None,
-        // Otherwise it would stand below the heading of another.
-        Some((_, Some(_))) => own.or_else(|| Some(escaped(place.title()))),
-        Some((_, None)) | None => own,
-    }
+    if before == *above { None } else { own }
 }
 
 /// Returns the headings above a passage, for a heading in Markdown; `None` if it stands right below the title, or on a
