@@ -37,6 +37,9 @@ pub(crate) fn is_html_table(text: &str) -> bool {
 
 /// Returns the ranges of the tables in HTML in a text, outside of code. One that is cut ends with the text.
 pub(crate) fn html_tables(text: &str) -> Vec<Range<usize>> {
+    if !text.contains('<') {
+        return Vec::new();
+    }
     let (mut tables, mut open, mut at, mut is_code) = (Vec::new(), None, 0, false);
     for line in text.split_inclusive('\n') {
         let lower = line.trim().to_ascii_lowercase();

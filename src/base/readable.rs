@@ -94,6 +94,11 @@ pub(crate) fn after_callout_mark(text: &str) -> Option<&str> {
     kind.chars().all(char::is_alphabetic).then_some(after)
 }
 
+/// Returns the text after the box of a task: `[ ] Call Ann`.
+pub(crate) fn after_task_box(text: &str) -> Option<&str> {
+    ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| text.strip_prefix(mark))
+}
+
 /// Returns the lines of a unit without the indentation they share; the first has none.
 fn not_indented(text: &str) -> Vec<&str> {
     let indent = |line: &&str| line.len() - line.trim_start_matches(' ').len();

@@ -12,7 +12,7 @@ use super::sentence::every_sentence;
 use super::unit::sentences_of;
 use super::verdict::by_coverage;
 use crate::base::line::one_line;
-use crate::base::readable::{after_callout_mark, readable};
+use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
 use crate::source::{Place, Support};
 
@@ -281,7 +281,7 @@ fn emphasised(unit: &str, sentence: &str) -> String {
 
 /// Cuts off the mark of a callout, as in `[!NOTE]`, or the box of a task: in bold it would mark none, and be printed.
 fn past_mark(sentence: &str) -> &str {
-    if let Some(task) = ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| sentence.strip_prefix(mark)) {
+    if let Some(task) = after_task_box(sentence) {
         return task;
     }
     let is_frame = |letter: char| letter.is_whitespace() || letter == '>';

@@ -82,7 +82,8 @@ pub struct Picked {
     pub(crate) own: usize,
     /// The document they are from.
     pub(crate) document: Passage,
-    /// Whether it has most words of a question that has several.
+    /// Whether it has most words of a question that has several, or stands below a heading with all words of the
+    /// subject of an overview.
     pub(crate) says_most: bool,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
@@ -116,7 +117,7 @@ impl<'a> Kept<'a> {
 }
 
 /// Picks the units that best answer the question, without duplicates: best first, or the sections of an overview in
-/// their order. Quotes are numbered from 1. `names` are the documents that the question names.
+/// their order. Quotes are numbered from 1. `names` are the proper names in the question.
 ///
 /// # Errors
 ///
@@ -132,8 +133,12 @@ pub(crate) fn pick(
     let sought = Sought::of(question.as_str(), splitter);
     let (mut candidates, weights) = candidates(readings, names, &sought);
     // Taken before the candidates are limited, since a step is read with those around it.
-    let all: Vec<_> = candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect();
-    let openings = (sought.asked == AnswerKind::Overview).then(|| Openings::of(&candidates, &sought));
+    let steps: Vec<_> = if sought.asked == AnswerKind::Steps {
+        candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect()
+    } else {
+        Vec::new()
+    };
+    let openings = (sought.asked == AnswerKind::Overview).then(|| Openings::of(&candidates));
     if let Some(openings) = &openings {
         openings.keep_best(&mut candidates);
     }
@@ -144,7 +149,7 @@ pub(crate) fn pick(
     }
     let kept = match &openings {
         Some(openings) => overview(candidates, openings, &sought, &weights),
-        None => answering(candidates, &all, &sought, &weights),
+        None => answering(candidates, &steps, &sought, &weights),
     };
     let mut number = 0;
     let picked = kept.into_iter().map(|own| {
@@ -169,11 +174,11 @@ pub(crate) fn pick(
     Ok(picked.collect())
 }
 
-/// Returns the units that answer, as far as they are read together, best first. `all` are those of the sections found,
-/// each with the rank of its document.
+/// Returns the units that answer, each with what it is read with, best first. `steps` are the units of the sections
+/// found, each with the rank of its document, if the question asks for steps.
 fn answering<'a>(
     candidates: Vec<UnitCandidate<'a>>,
-    all: &[(usize, Unit)],
+    steps: &[(usize, Unit)],
     sought: &Sought<'_>,
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
@@ -183,7 +188,7 @@ fn answering<'a>(
     // A step is read with those around it.
     let asks_for_steps = sought.asked == AnswerKind::Steps;
     if asks_for_steps {
-        widen(&mut kept, all);
+        widen(&mut kept, steps);
     } else {
         for own in &mut kept {
             shorten(&mut own.candidate, LONG_PARAGRAPH, PARAGRAPH_LINES, Some(&own.text));

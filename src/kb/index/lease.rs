@@ -290,7 +290,7 @@ async fn read(site: &Site, path: &Path) -> Result<Option<(LeaseRecord, UpdateVer
     };
     let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
     let bytes = found.bytes().await.map_err(|source| failed(action, source))?;
-    // A damaged lease is nobody's, and has run out.
+    // A damaged lease has no holder, and has run out.
     Ok(Some((serde_json::from_slice(&bytes).unwrap_or_default(), version)))
 }
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::base;
 use crate::base::line::{is_directive, is_invisible};
+use crate::base::readable::{self, after_task_box};
 use crate::base::word::{Word, WordSplitter};
 
 /// Approximate length of a snippet in bytes, three lines of a terminal.
@@ -68,7 +68,7 @@ fn readable(text: &str) -> String {
     let is_rule =
         |line: &str| !line.is_empty() && line.chars().all(|letter| matches!(letter, '|' | '-' | ':' | ' ' | '='));
     let is_definition = |line: &str| line.starts_with('[') && line.contains("]: ");
-    let text = base::readable::readable(text);
+    let text = readable::readable(text);
     let is_seen =
         |line: &&str| !is_fence(line) && !is_rule(line) && !is_definition(line) && !is_directive(line.trim_end());
     let lines: Vec<_> = text.lines().map(|line| line.trim_start_matches([' ', '\t', '>'])).filter(is_seen).collect();
@@ -78,16 +78,11 @@ fn readable(text: &str) -> String {
         let item = ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark));
         match (line.strip_prefix('|'), item) {
             (Some(row), _) => row.trim_end().trim_end_matches('|').replace('|', "–"),
-            (None, Some(item)) => format!("• {}", past_box(item)),
+            (None, Some(item)) => format!("• {}", after_task_box(item).unwrap_or(item)),
             (None, None) => line.trim_start_matches(['#', ' ']).to_owned(),
         }
     });
     lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Returns an item without the box of a task.
-fn past_box(item: &str) -> &str {
-    ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| item.strip_prefix(mark)).unwrap_or(item)
 }
 
 /// Returns the range with the most distinct query words, widened to whole words.

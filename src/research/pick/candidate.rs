@@ -74,6 +74,8 @@ pub(super) struct UnitCandidate<'a> {
     /// How well the words of the question match its headings, which are the first part, and its sentences.
     pub(super) matches: Option<Matches>,
     pub(super) features: Features,
+    /// How near to the subject of an overview it stands.
+    pub(super) nearness: Nearness,
 }
 
 impl UnitCandidate<'_> {
@@ -130,8 +132,10 @@ pub(super) fn candidates<'a>(
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
         for unit in with_what_they_refer_to(text, found) {
             // All of a note or section on the subject of an overview, not only the sections that were found.
-            let is_near = || Nearness::of(&reading.document, &unit, sought) != Nearness::Elsewhere;
-            let of_note = (*asked == AnswerKind::Overview && is_near()).then_some(&least);
+            let is_overview = *asked == AnswerKind::Overview;
+            let nearness =
+                if is_overview { Nearness::of(&reading.document, &unit, sought) } else { Nearness::default() };
+            let of_note = nearness.is_on_subject().then_some(&least);
             let Some(of_section) = sections.get(&unit.section).or(of_note) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
@@ -145,6 +149,7 @@ pub(super) fn candidates<'a>(
                 about: HashSet::new(),
                 matches: None,
                 features: Features::default(),
+                nearness,
             });
         }
     }
@@ -161,12 +166,12 @@ pub(super) fn candidates<'a>(
     for candidate in &mut candidates {
         let words = share(&weights, &candidate.words, &candidate.about);
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
-        let is_spelled_out = sought.spells_out(&text[unit.range.clone()]);
-        let own = &text[unit.range.clone()];
+        let own = candidate.text();
+        let is_spelled_out = sought.spells_out(own);
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
         let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out;
-        candidate.features = Features::of(&candidate.unit, candidate.text(), words, (suits, has_form), candidate.hit);
+        candidate.features = Features::of(unit, own, words, (suits, has_form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }

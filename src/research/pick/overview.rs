@@ -35,12 +35,13 @@ fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
 }
 
 /// How near to the subject a unit stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Nearness {
     /// In a note whose title names it.
     Note,
     /// In a section whose heading names it, at this depth.
     Section(usize),
+    #[default]
     Elsewhere,
 }
 
@@ -52,7 +53,7 @@ impl Nearness {
         unit.headings.iter().position(|heading| names_subject(heading, sought)).map_or(Self::Elsewhere, Self::Section)
     }
 
-    fn is_on_subject(self) -> bool {
+    pub(super) fn is_on_subject(self) -> bool {
         self != Self::Elsewhere
     }
 }
@@ -62,16 +63,14 @@ impl Nearness {
 pub(super) struct Openings(HashMap<(usize, usize), usize>);
 
 impl Openings {
-    pub(super) fn of(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>) -> Self {
+    pub(super) fn of(candidates: &[UnitCandidate<'_>]) -> Self {
         let mut first: HashMap<(usize, Nearness), &Unit> = HashMap::new();
-        for UnitCandidate { reading, rank, unit, .. } in candidates {
-            let is_text = unit.kind == UnitKind::Paragraph
-                && reading.document.text[unit.range.clone()].split_whitespace().count() >= OPENING_WORDS;
-            let nearness = Nearness::of(&reading.document, unit, sought);
-            if nearness.is_on_subject() && is_text {
-                let known = first.entry((*rank, nearness)).or_insert(unit);
-                if unit.range.start < known.range.start {
-                    *known = unit;
+        for own in candidates.iter().filter(|own| own.nearness.is_on_subject()) {
+            let is_text = own.unit.kind == UnitKind::Paragraph;
+            if is_text && own.text().split_whitespace().count() >= OPENING_WORDS {
+                let known = first.entry((own.rank, own.nearness)).or_insert(&own.unit);
+                if own.unit.range.start < known.range.start {
+                    *known = &own.unit;
                 }
             }
         }
@@ -79,7 +78,7 @@ impl Openings {
         Self(openings.collect())
     }
 
-    fn is_one(&self, own: &UnitCandidate<'_>) -> bool {
+    fn has(&self, own: &UnitCandidate<'_>) -> bool {
         self.0.get(&(own.rank, own.unit.section)) == Some(&own.unit.range.start)
     }
 
@@ -91,11 +90,11 @@ impl Openings {
             let section = (own.rank, own.unit.section);
             let count = kept.entry(section).or_default();
             let most = if self.0.contains_key(&section) { OPENING_TEXTS } else { 1 };
-            let is_kept = self.is_one(own) || *count < most;
-            *count += usize::from(is_kept && !self.is_one(own));
+            let is_kept = self.has(own) || *count < most;
+            *count += usize::from(is_kept && !self.has(own));
             is_kept
         });
-        candidates.sort_by_key(|own| !self.is_one(own));
+        candidates.sort_by_key(|own| !self.has(own));
     }
 }
 
@@ -107,14 +106,12 @@ pub(super) fn overview<'a>(
     sought: &Sought<'_>,
     subject: &Weights,
 ) -> Vec<Kept<'a>> {
-    let nearness = |own: &UnitCandidate<'_>| Nearness::of(&own.reading.document, &own.unit, sought);
     let names = |candidate: &UnitCandidate<'_>| candidate.features.says() > 0.0;
     let has_name = candidates.iter().any(names);
     let least = candidates.first().map_or(0.0, |best| best.features.score() - OVERVIEW_MARGIN);
-    candidates
-        .retain(|own| nearness(own).is_on_subject() || own.features.score() >= least && (!has_name || names(own)));
-    // Then by score, as they are.
-    candidates.sort_by_key(|own| match (nearness(own), openings.is_one(own)) {
+    candidates.retain(|own| own.nearness.is_on_subject() || own.features.score() >= least && (!has_name || names(own)));
+    // Stable: the better one of two as near stays first.
+    candidates.sort_by_key(|own| match (own.nearness, openings.has(own)) {
         (Nearness::Note, true) => 0,
         (Nearness::Note, false) => 1,
         (Nearness::Section(_), true) => 2,
@@ -124,7 +121,7 @@ pub(super) fn overview<'a>(
     let (mut lines, mut of_note) = (0, 0);
     for candidate in candidates {
         let is_same = |known: &UnitCandidate<'_>| common(&known.words, &candidate.words) > SAME_WORDS;
-        let (own, is_of_note) = (lines_of(&candidate, PARAGRAPH_LINES) + 1, nearness(&candidate) == Nearness::Note);
+        let (own, is_of_note) = (lines_of(&candidate, PARAGRAPH_LINES) + 1, candidate.nearness == Nearness::Note);
         let fits = kept.is_empty() || lines + own <= OVERVIEW_LINES;
         if fits && kept.len() < OVERVIEW_TEXTS && (!is_of_note || of_note < MAX_OWN_TEXTS) && !kept.iter().any(is_same)
         {
@@ -136,7 +133,7 @@ pub(super) fn overview<'a>(
     let ranks: Vec<_> = kept.iter().map(|own| own.rank).collect();
     let place = |rank| ranks.iter().position(|own| *own == rank);
     // The section on the subject comes before the rest of its document.
-    kept.sort_by_key(|own| (place(own.rank), nearness(own), own.unit.range.start));
+    kept.sort_by_key(|own| (place(own.rank), own.nearness, own.unit.range.start));
     let shown = kept.into_iter().map(|mut candidate| {
         shorten(&mut candidate, PARAGRAPH_LINES, PARAGRAPH_LINES, None);
         cut_loose_end(&mut candidate);
