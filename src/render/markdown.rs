@@ -105,7 +105,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     course(text, report);
 }
 
-/// Appends a document with the beginnings of its quotes, on one line. Several quotes are lettered.
+/// Appends a document with the beginnings of its quotes. Several are lettered, each on a line.
 fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], numbers: &Numbers<'_>) {
     let quoted = |evidence: &Evidence| format!("“{}”", line(&citation::shortly_quoted(evidence)));
     if let [(_, evidence)] = quotes {
@@ -119,8 +119,10 @@ fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], num
         let note = citation::note(evidence).map(|note| format!(" ({note})"));
         format!("{letter}{} {}{}", position.unwrap_or_default(), quoted(evidence), note.unwrap_or_default())
     };
-    let parts: Vec<_> = quotes.iter().map(|(_, evidence)| part(evidence)).collect();
-    let _ = writeln!(text, "{number}. {}: {}", whole(&first.source), parts.join(" · "));
+    let _ = writeln!(text, "{number}. {}", whole(&first.source));
+    for (_, evidence) in quotes {
+        let _ = writeln!(text, "   - {}", part(evidence));
+    }
 }
 
 /// Returns a document without the position of a quote in it.
@@ -561,8 +563,8 @@ mod tests {
         report.evidence.push(more);
         let text = super::report(&report);
         let (_, sources) = text.split_once("## Sources").unwrap();
-        let quotes = "a `:11-12` “Lithium cells do not leak.” · b `:11-12` “See the cells and more.”";
-        assert!(sources.contains(&format!("1. `battery.md` — Batteries: {quotes}\n2. ")), "{sources}");
+        let quotes = "   - a `:11-12` “Lithium cells do not leak.”\n   - b `:11-12` “See the cells and more.”";
+        assert!(sources.contains(&format!("1. `battery.md` — Batteries\n{quotes}\n2. ")), "{sources}");
         assert!(text.contains("[1a]") && !text.contains("| for |"), "{text}");
         let last = text.trim_end().lines().last().unwrap();
         assert!(
@@ -573,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_of_a_long_report_take_one_line_each_and_lose_no_citation() {
+    fn sources_of_a_long_report_stand_once_with_a_line_for_each_quote() {
         let mut report = sample::run();
         let quote =
             "A probe that is read every ten minutes for four years drains a lithium cell by a fifth, as all say.";
@@ -588,13 +590,14 @@ mod tests {
         let (answer, sources) = text.split_once("## Sources").unwrap();
         let sources = sources.split("\n## ").next().unwrap();
         let lines: Vec<_> = sources.lines().filter(|line| !line.is_empty()).collect();
-        assert_eq!(lines.len(), 5, "{sources}");
+        assert_eq!(lines.len(), 5 + 40, "{sources}");
         let words = sources.split_whitespace().count();
         assert!(words < 14 * 40, "{words} words; whole quotes alone have {}", 40 * quote.split_whitespace().count());
-        for (number, line) in lines.iter().enumerate() {
-            for letter in 'a'..='h' {
-                assert!(answer.contains(&format!("[{}{letter}]", number + 1)), "{answer}");
-                assert!(line.contains(&format!("{letter} `:11-12` “A probe that")), "{line}");
+        for (number, source) in (1..).zip(lines.chunks(9)) {
+            assert!(source[0].starts_with(&format!("{number}. `probe-")), "{sources}");
+            for (letter, line) in ('a'..='h').zip(&source[1..]) {
+                assert!(answer.contains(&format!("[{number}{letter}]")), "{answer}");
+                assert!(line.starts_with(&format!("   - {letter} `:11-12` “A probe that")), "{line}");
             }
         }
     }

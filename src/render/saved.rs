@@ -347,25 +347,31 @@ impl SavedReport {
                     }
                 }
             }
-            // Quotes that are now in different files cannot stand in one line.
-            if let [line] = &self.printed_lines(&sources, &code(path))[..]
+            // Quotes that are now in different files cannot stand below one path.
+            if let [source] = &self.printed_with(&sources, &code(path))[..]
                 && paths.iter().all(|other| *other == paths[0])
             {
-                replace(line, code(&lines_of("", *line_start, *line_end)), positions);
+                replace(source, code(&lines_of("", *line_start, *line_end)), positions);
             }
             replace(&sources, code(path), paths);
         }
         edits
     }
 
-    /// Returns the lines of a range that contain a text.
-    fn printed_lines(&self, within: &Range<usize>, text: &str) -> Vec<Range<usize>> {
+    /// Returns the sources of a range that contain a text, each with the indented lines below it.
+    fn printed_with(&self, within: &Range<usize>, text: &str) -> Vec<Range<usize>> {
+        let mut sources: Vec<Range<usize>> = Vec::new();
         let mut at = within.start;
-        let lines = self.text[within.clone()].split_inclusive('\n').map(|line| {
-            at += line.len();
-            at - line.len()..at
-        });
-        lines.filter(|line| self.text[line.clone()].contains(text)).collect()
+        for line in self.text[within.clone()].split_inclusive('\n') {
+            let own = at..at + line.len();
+            at = own.end;
+            match sources.last_mut().filter(|_| line.starts_with(' ')) {
+                Some(source) => source.end = own.end,
+                None => sources.push(own),
+            }
+        }
+        sources.retain(|source| self.text[source.clone()].contains(text));
+        sources
     }
 
     /// Returns the range of the last section `Sources` of a note.
@@ -646,7 +652,7 @@ mod tests {
         (*line_start, *line_end) = (40, 40);
         let corrected = saved.corrected(&wanted).unwrap();
         assert!(
-            corrected.contains("`battery.md` — Batteries: a `:11-12` “") && corrected.contains(" · b `:40` “"),
+            corrected.contains("`battery.md` — Batteries\n   - a `:11-12` “") && corrected.contains("   - b `:40` “"),
             "{corrected}"
         );
         for citation in &mut wanted[..2] {
@@ -654,8 +660,8 @@ mod tests {
             *path = "power/battery.md".into();
         }
         let corrected = saved.corrected(&wanted).unwrap();
-        assert!(corrected.contains("1. `power/battery.md` — Batteries: a `:11-12` “"), "{corrected}");
-        assert!(corrected.contains(" · b `:40` “"), "{corrected}");
+        assert!(corrected.contains("1. `power/battery.md` — Batteries\n   - a `:11-12` “"), "{corrected}");
+        assert!(corrected.contains("   - b `:40` “"), "{corrected}");
     }
 
     #[test]

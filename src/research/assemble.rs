@@ -304,7 +304,8 @@ fn bold(sentence: &str) -> Option<String> {
     if outside_code.contains('|') {
         let cell = |cell: &str| {
             let own = cell.trim();
-            let marked = if own.is_empty() { Some(String::new()) } else { bold(own) };
+            // Of a cell that holds images alone a reader sees nothing.
+            let marked = if readable(own).trim().is_empty() { Some(own.to_owned()) } else { bold(own) };
             marked.map(|marked| cell.replacen(own, &marked, 1))
         };
         let is_row = !sentence.contains('\n') && !sentence.split('`').skip(1).step_by(2).any(|code| code.contains('|'));
@@ -547,6 +548,11 @@ mod tests {
                 "| a | b |\n|---|---|\n| c | d |\n| e | `f` |",
                 "e — `f`",
                 "| a | b |\n|---|---|\n| c | d |\n| **e** | **`f`** |",
+            ),
+            (
+                "| a | b |\n|---|---|\n| c | d |\n| e | ![](f.png) |",
+                "e",
+                "| a | b |\n|---|---|\n| c | d |\n| **e** | ![](f.png) |",
             ),
             ("One <b>is. Two.", "One is.", "One <b>is. Two."),
         ] {

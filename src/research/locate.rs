@@ -44,10 +44,24 @@ pub(super) fn whole_sentences(passage: &Passage, range: Range<usize>) -> Range<u
         Place::Kb { .. } => every_sentence(&passage.text),
         Place::Web { .. } | Place::Mcp { .. } => every_sentence_of_page(&passage.text),
     };
+    if let Some(row) = row_around(&passage.text, &range) {
+        return row;
+    }
     let around = |at: usize| sentences.iter().find(|sentence| sentence.range.contains(&at)).map(|found| &found.range);
     let start = around(range.start).map_or(range.start, |sentence| sentence.start.min(range.start));
     let end = around(range.end.saturating_sub(1)).map_or(range.end, |sentence| sentence.end.max(range.end));
     if end - start <= MAX_WIDENED_BYTES.max(range.len()) { start..end } else { range }
+}
+
+/// Returns the row of a Markdown table that contains a range. A passage may begin below the header of a table, and its
+/// rows then read as one sentence.
+fn row_around(text: &str, range: &Range<usize>) -> Option<Range<usize>> {
+    let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+    let end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+    let row = text[start..end].trim();
+    let is_row = row.starts_with('|') && row.ends_with('|') && range.end <= end && row.len() <= MAX_WIDENED_BYTES;
+    let start = end - text[start..end].trim_start().len();
+    is_row.then(|| start..start + row.len())
 }
 
 fn find(letters: &[(usize, char)], wanted: &[(usize, char)]) -> Option<Range<usize>> {
@@ -235,7 +249,8 @@ mod tests {
         let text = "It opens at six. It is **not** true that it\nleaks. It closes.";
         assert_eq!(widened(text, "true that it leaks"), "It is **not** true that it\nleaks.");
         assert_eq!(widened(text, "at six. It is not"), "It opens at six. It is **not** true that it\nleaks.");
-        assert_eq!(widened("| a | b c d |\n|---|---|\n| 1 | 2 3 4 |", "2 3"), "1 | 2 3 4");
+        assert_eq!(widened("| a | b c d |\n|---|---|\n| 1 | 2 3 4 |", "2 3"), "| 1 | 2 3 4 |");
+        assert_eq!(widened("| 1 | 2 3 4 |\n| 5 | 6 7 8 |", "6 7"), "| 5 | 6 7 8 |", "the header is in another chunk");
         let long = format!("It {} ends here.", "goes on and ".repeat(60));
         assert_eq!(widened(&long, "ends here."), "ends here.");
     }
