@@ -109,7 +109,8 @@ pub(crate) fn is_tag(line: &str) -> bool {
         let (name, attributes) =
             name.split_once(|letter: char| letter.is_whitespace() || letter == '/').unwrap_or((name, ""));
         let is_element = || {
-            let is_component = name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+            let is_component =
+                name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase) && !name.contains('_');
             // Without attributes it is as likely a placeholder.
             let is_custom = name.contains('-') && (!attributes.is_empty() || inner.starts_with('/'));
             is_component

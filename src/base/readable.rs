@@ -217,10 +217,7 @@ fn link(text: &str) -> Option<(&str, usize)> {
         let shown = inner.rsplit_once('|').map_or(inner, |(_, alias)| alias);
         return (!inner.contains(['[', '\n'])).then_some((shown, inner.len() + 4));
     }
-    let (label, rest) = text[1..].split_once(']')?;
-    if label.contains('[') {
-        return None;
-    }
+    let (label, rest) = label(&text[1..])?;
     let own = label.len() + 2;
     if label.starts_with('^') {
         return Some(("", own));
@@ -233,6 +230,19 @@ fn link(text: &str) -> Option<(&str, usize)> {
             let is_link =
                 open == '(' || (!label.is_empty() && !label.chars().all(char::is_numeric) && inner.len() < 80);
             return is_link.then_some((label, own + inner.len() + 2));
+        }
+    }
+    None
+}
+
+/// Splits a text after an open bracket where that is closed. A backslash may stand before another bracket.
+fn label(text: &str) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '[' if !is_escaped => return None,
+            ']' if !is_escaped => return Some((&text[..at], &text[at + 1..])),
+            _ => is_escaped = letter == '\\' && !is_escaped,
         }
     }
     None
@@ -262,6 +272,7 @@ mod tests {
         assert_eq!(readable("See [t](https://e.org/a_(b)) and [u](v)."), "See t and u.");
         assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
         assert_eq!(readable("[!NOTE]\n> Take care."), "> Take care.");
+        assert_eq!(readable(r"It is. ![\[No image\]](a.png) [x \[1\]](b)"), r"It is.  x \[1\]");
         assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
     }
 

@@ -479,16 +479,19 @@ fn weigh(shown: &mut String, mark: &str, text: &str, push: &dyn Fn(&mut String, 
 
 /// Appends text with every Markdown character escaped.
 fn escape(shown: &mut String, text: &str) {
-    // `[1](` and `[1]:` would be a link or a link definition.
-    let mut is_after_citation = shown.ends_with(']');
+    // `[1](`, `[1][2]` and `[1]:` would be a link or a link definition.
+    let mut is_after_bracket = shown.ends_with(']');
     let mut before = shown.chars().next_back().unwrap_or(' ');
     for (at, letter) in text.char_indices() {
         let rest = &text[at + letter.len_utf8()..];
         match letter {
             // An underscore inside a word is not markup.
             '_' if before.is_alphanumeric() && rest.starts_with(char::is_alphanumeric) => {}
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' => shown.push('\\'),
-            '(' | ':' if is_after_citation => shown.push('\\'),
+            '\\' | '`' | '*' | '_' | '<' | '~' => shown.push('\\'),
+            '(' | ':' | '[' if is_after_bracket => shown.push('\\'),
+            // `[[a]]` is a link of a note, and `[ ]` the box of a task.
+            '[' if before == '[' || rest.starts_with('[') || shown.is_empty() => shown.push('\\'),
+            ']' if before == ']' || rest.starts_with(']') => shown.push('\\'),
             '&' if is_entity(rest) => shown.push('\\'),
             '#' | '>' | '-' | '+' | '|' | '=' if shown.is_empty() => shown.push('\\'),
             '.' | ')' if !shown.is_empty() && shown.chars().all(|shown| shown.is_ascii_digit()) => shown.push('\\'),
@@ -496,7 +499,7 @@ fn escape(shown: &mut String, text: &str) {
         }
         shown.push(letter);
         before = letter;
-        is_after_citation = false;
+        is_after_bracket = letter == ']';
     }
 }
 
@@ -516,11 +519,11 @@ mod tests {
 
     #[test]
     fn text_of_others_cannot_change_the_form_of_the_report() {
-        assert_eq!(line("# not\na heading\u{1b}[31m"), r"\# not a heading \[31m");
+        assert_eq!(line("# not\na heading\u{1b}[31m"), r"\# not a heading [31m");
         assert_eq!(line("<script>x</script> *a* ~~b~~"), r"\<script>x\</script> \*a\* \~\~b\~\~");
         assert_eq!(
             line("![t](http://evil/t.png) [1](javascript:alert(1))"),
-            r"!\[t\](http://evil/t.png) (1)(javascript:alert(1))"
+            r"![t]\(http://evil/t.png) (1)(javascript:alert(1))"
         );
         assert_eq!(line("1. an item, foo_bar and _this_"), r"1\. an item, foo_bar and \_this\_");
         assert_eq!(line("R&D; said &#91;1&#93; &lt;b>"), r"R\&D; said \&#91;1\&#93; \&lt;b>");
@@ -540,7 +543,7 @@ mod tests {
     #[test]
     fn stars_and_colons_are_escaped_only_where_they_would_mean_something() {
         for (text, shown) in [
-            ("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so \\[it\\] is"),
+            ("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so [it] is"),
             ("*all* < some_thing", "\\*all\\* \\< some_thing"),
         ] {
             assert_eq!(line(text), shown);
@@ -692,7 +695,7 @@ mod tests {
     #[test]
     fn web_place_is_a_link_only_where_its_address_is_one() {
         let fetched = sample::page("https://example.org/a_b?c=d", "A [page](x)", Some(1_795_219_199_000));
-        assert_eq!(place(&fetched), r"A \[page\](x) — <https://example.org/a_b?c=d>, read on 2026-11-20");
+        assert_eq!(place(&fetched), r"A [page]\(x) — <https://example.org/a_b?c=d>, read on 2026-11-20");
         assert_eq!(place(&sample::page("javascript:alert`1`", "Bad", None)), "Bad — `` javascript:alert`1` ``");
     }
 

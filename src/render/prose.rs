@@ -4,6 +4,8 @@
 //! text, evidence marks (`[n2e1]`) become numbers, and bracketed numbers that were there before are put in parentheses,
 //! so that they cannot be mistaken for citations.
 
+use std::borrow::Cow;
+
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde::Serialize;
 
@@ -366,11 +368,18 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends text. Adjacent text of one style is merged, because the parser emits brackets as events of their own.
+    /// Appends text, with one space for several. Adjacent text of one style is merged, because the parser emits brackets
+    /// as events of their own.
     fn word(&mut self, style: Style, text: &str) {
+        let mut text = Cow::Borrowed(text);
+        if !matches!(style, Style::Code | Style::StrongCode) && !self.is_code {
+            let mut before = self.words.last().and_then(|(_, words)| words.chars().next_back());
+            let is_kept = |letter: &char| before.replace(*letter) != Some(' ') || *letter != ' ';
+            text = Cow::Owned(text.chars().filter(is_kept).collect());
+        }
         match self.words.last_mut() {
-            Some((last, words)) if *last == style => words.push_str(text),
-            _ => self.words.push((style, text.to_owned())),
+            Some((last, words)) if *last == style => words.push_str(&text),
+            _ => self.words.push((style, text.into_owned())),
         }
     }
 
@@ -445,7 +454,7 @@ mod tests {
             "It weighs &#27;[31m&#x9b;2J&#x202e; forty&#10;&#10;## Sources &#x2E28;1 1 0&#x2E29; &amp; [n1e1] &copy;.";
         let found = blocks(text, &known);
         let [Block::Paragraph { spans }] = &found[..] else { panic!("{found:?}") };
-        assert_eq!(shown(spans), "It weighs  [31m 2J forty  ## Sources 1 1 0 & <1> ©.");
+        assert_eq!(shown(spans), "It weighs [31m 2J forty ## Sources 1 1 0 & <1> ©.");
         assert_eq!(snippet("a&#10;b&#27;c"), [Span::Text("a b c".to_owned())]);
     }
 

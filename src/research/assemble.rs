@@ -1,6 +1,7 @@
 //! Assembles a draft from branch reports without a model: findings in tree order, below those that compare.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use super::branch::{Branch, Finding};
 use super::evidence::{Evidence, EvidenceId};
@@ -8,7 +9,7 @@ use super::memory::cited;
 use super::node::{Node, NodeId, Tree};
 use super::question::Brief;
 use super::report::{Draft, Section};
-use super::sentence::every_sentence;
+use super::sentence::{every_sentence, place_of};
 use super::unit::sentences_of;
 use super::verdict::by_coverage;
 use crate::base::line::one_line;
@@ -22,7 +23,7 @@ const UNITS_OF_PART: usize = 2;
 /// Stands above the units of a part that the search does not support.
 const DOUBTFUL: &str = "*These notes may not answer this part. Closest passages:*\n\n";
 
-/// Headings that are named above a unit, the nearest ones.
+/// Headings that are named above a unit after its title, the nearest ones.
 const HEADINGS: usize = 2;
 
 /// Assembles a draft from the branch reports.
@@ -114,9 +115,6 @@ impl<'a> FindingsWriter<'a> {
     /// Returns the findings that have not been shown yet, at most `most` whole units among them.
     fn text(&mut self, findings: &[Finding], most: usize) -> String {
         let (mut shown, mut units, mut above, mut has_headings) = (Vec::new(), 0, None, false);
-        let places: BTreeSet<_> =
-            findings.iter().flat_map(|own| self.quotes(own)).map(|own| own.source.document()).collect();
-        let is_of_several = places.len() > 1;
         for finding in findings {
             let (quotes, is_unit) = (self.quotes(finding), self.is_unit(finding));
             let is_whole = |quote: &&Evidence| quote.quote.contains('\n') || every_sentence(&quote.quote).len() > 1;
@@ -127,8 +125,7 @@ impl<'a> FindingsWriter<'a> {
             let text = if is_unit {
                 // A reader sees nothing of an anchor.
                 let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
-                let heading =
-                    quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit, is_of_several));
+                let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
                 has_headings |= heading.is_some();
                 self.quoted.extend(quotes);
                 let heading = heading.map(|heading| format!("### {heading}\n\n")).unwrap_or_default();
@@ -208,31 +205,31 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks.into_iter().map(str::trim_end).collect()
 }
 
-/// Returns the heading to print above a unit: `None` if it has its own, or stands below the same as the unit before.
-/// Among units of several documents, one right below the title has that. `above` is what the unit before stands below.
+/// Returns the heading to print above a unit: `None` if it has its own, or stands below the same as the unit before,
+/// which `above` holds.
 fn new_heading<'a>(
     above: &mut Option<([&'a str; 4], Option<String>)>,
     place: &'a Place,
     unit: &str,
-    is_of_several: bool,
 ) -> Option<String> {
-    // Otherwise it would stand below the heading of another unit.
-    let needs_title = is_of_several || matches!(above, Some((_, Some(_))));
-    let title = Some(place).filter(|place| needs_title && !matches!(place, Place::Mcp { .. })).map(Place::title);
-    let own = heading(place).or_else(|| title.map(escaped));
-    let own = own.filter(|own| !unit.starts_with('#') && !own.is_empty());
+    let own = heading(place).filter(|_| !unit.starts_with('#'));
     let before = above.replace((place.document(), own.clone()));
     if before == *above { None } else { own }
 }
 
-/// Returns the headings above a passage, for a heading in Markdown; `None` if it stands right below the title, or on a
-/// page that is cited by its number. "Not yet." is read by what it is an answer to.
+/// Returns the title and the nearest headings above a passage, for a heading in Markdown; `None` for the reply of a
+/// tool. "Not yet." is read by what it is an answer to, and "Introduction" by what it introduces.
 fn heading(place: &Place) -> Option<String> {
-    let title = place.title();
-    let headings = place.heading_path().iter().map(|heading| one_line(heading));
-    let headings: Vec<_> = headings.filter(|heading| heading != title && !heading.is_empty()).collect();
-    let path = headings[headings.len().saturating_sub(HEADINGS)..].join(" › ");
-    (!path.is_empty() && !place.is_on_page()).then(|| escaped(&path))
+    let title = one_line(place.title());
+    let headings: Vec<_> = match place {
+        Place::Mcp { .. } => return None,
+        _ if place.is_on_page() => Vec::new(),
+        _ => place.heading_path().iter().map(|heading| one_line(heading)).collect(),
+    };
+    let headings: Vec<_> = headings.into_iter().filter(|heading| *heading != title && !heading.is_empty()).collect();
+    let nearest = headings[headings.len().saturating_sub(HEADINGS)..].iter();
+    let path: Vec<_> = std::iter::once(&title).filter(|title| !title.is_empty()).chain(nearest).cloned().collect();
+    (!path.is_empty()).then(|| escaped(&path.join(" › ")))
 }
 
 /// Returns a text as Markdown without markup.
@@ -261,14 +258,16 @@ fn of_unit(unit: &str, finding: &Finding) -> String {
 /// Returns whether a claim is a sentence or line of a unit.
 fn is_from(claim: &str, unit: &str) -> bool {
     // A claim picked by rules is plain text, while its unit is Markdown.
-    unit.contains(claim) || sentences_of(unit).iter().any(|sentence| sentence.plain == claim)
+    unit.contains(claim) || place_of(&sentences_of(unit), claim).is_some()
 }
 
 /// Emphasises a sentence of a unit, unless the unit is that sentence or contains marks that the emphasis would break.
 fn emphasised(unit: &str, sentence: &str) -> String {
     let sentences = sentences_of(unit);
-    let found = sentences.iter().find(|own| own.plain == sentence).filter(|_| sentences.len() > 1);
-    let Some(range) = found.map(|own| own.range.clone()) else { return unit.to_owned() };
+    let found = place_of(&sentences, sentence).map(RangeInclusive::into_inner);
+    let is_part = |(first, last): &(usize, usize)| last - first + 1 < sentences.len();
+    let Some((first, last)) = found.filter(is_part) else { return unit.to_owned() };
+    let range = sentences[first].range.start..sentences[last].range.end;
     let text = within_quotes(past_mark(unit[range.clone()].trim_end()));
     let start = range.start + unit[range.clone()].find(text).unwrap_or_default();
     let (before, after) = (&unit[..start], &unit[start + text.len()..]);
@@ -279,8 +278,16 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     }
 }
 
-/// Cuts off the mark of a callout, as in `[!NOTE]`, or the box of a task: in bold it would mark none, and be printed.
+/// Longest mark of a footnote, as in `[nb 3]`, in bytes.
+const MAX_NOTE_MARK: usize = 8;
+
+/// Cuts off the mark of a callout, as in `[!NOTE]`, or the box of a task: in bold it would mark none, and be printed. So
+/// do marks of footnotes, which belong to the sentence before.
 fn past_mark(sentence: &str) -> &str {
+    let note = sentence.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    if let Some((_, rest)) = note.filter(|(mark, _)| mark.len() <= MAX_NOTE_MARK && mark.ends_with(char::is_numeric)) {
+        return past_mark(rest.trim_start());
+    }
     if let Some(task) = after_task_box(sentence) {
         return task;
     }
@@ -425,7 +432,7 @@ mod tests {
         let found = branch(&tree.root, &["It costs nine.", "It is cheap."], Label::Internal);
         let draft =
             draft_by_rules(&brief("What does it cost?", &["cost"]), &tree, &[(tree.root.clone(), found)].into());
-        assert_eq!(draft.answer, "It costs nine. [n1e1] It is cheap. [n1e2]");
+        assert_eq!(draft.answer, "### a\n\nIt costs nine. [n1e1]\n\nIt is cheap. [n1e2]");
         assert!(draft.sections.is_empty() && draft.findings.len() == 2);
     }
 
@@ -465,7 +472,7 @@ mod tests {
         }
         let draft = draft_by_rules(&brief("Is it open?", &["open"]), &tree, &[(tree.root.clone(), found)].into());
         let (above, below) = draft.answer.split_once("Not yet. [n1e1]").unwrap();
-        assert_eq!(above, "### Tours › Is the \\*mill\\* open?\n\n");
+        assert_eq!(above, "### Mill › Tours › Is the \\*mill\\* open?\n\n");
         assert!(below.contains("In May.") && below.ends_with("\n\n### Mill\n\nAsk Ann. [n1e3]"), "{below}");
         assert_eq!(below.matches('#').count(), 3, "{below}");
     }
@@ -492,8 +499,14 @@ mod tests {
         let draft = draft_by_rules(&brief, &tree, &branches);
         insta::assert_snapshot!(shown(&draft), @r"
         ## LanceDB
-        LanceDB keeps them in columns. [n2e1] It needs no server. [n2e2]
+        ### a
+
+        LanceDB keeps them in columns. [n2e1]
+
+        It needs no server. [n2e2]
         ## Qdrant
+        ### a
+
         Qdrant keeps them in segments. [n3e1]
         ");
         assert_eq!(draft.open_questions, ["elephants", "How large is a segment?"]);
@@ -502,7 +515,7 @@ mod tests {
         let said = ["LanceDB has columns, Qdrant segments.", "Qdrant is a server."];
         branches.insert(last.clone(), branch(&last, &said, Label::Internal));
         let draft = draft_by_rules(&brief, &tree, &branches);
-        assert_eq!(draft.answer, "LanceDB has columns, Qdrant segments. [n4e1]", "and not what names one alone");
+        assert_eq!(draft.answer, "### a\n\nLanceDB has columns, Qdrant segments. [n4e1]", "and not what names one alone");
         assert_eq!(draft.sections.len(), 2);
     }
 
@@ -526,7 +539,7 @@ mod tests {
         }
         let draft = draft_by_rules(&brief("When does it ring?", &["ring"]), &tree, &branches);
         assert_eq!(draft.sections.len(), 1);
-        assert_eq!(draft.sections[0].text, "**It rings at noon.**\nPress the red button. [n2e1]");
+        assert_eq!(draft.sections[0].text, "### a\n\n**It rings at noon.**\nPress the red button. [n2e1]");
         assert_eq!(draft.findings.len(), 1);
     }
 
@@ -543,6 +556,8 @@ mod tests {
                 "Use `Vec<T>` or `a * b`.",
                 "It is. **Use `Vec<T>` or `a * b`.** So.",
             ),
+            ("It is. [nb 3] [12] So it was. Now.", "[nb 3] [12] So it was.", "It is. [nb 3] [12] **So it was.** Now."),
+            ("One is. Two are. Three.", "One is. Two are.", "**One is. Two are.** Three."),
             ("He said: “It is. It was.” So.", "It was.", "He said: “It is. **It was.**” So."),
             (
                 "| a | b |\n|---|---|\n| c | d |\n| e | `f` |",
@@ -595,7 +610,10 @@ mod tests {
         let shown: Vec<_> = draft.sections.iter().map(|section| section.text.clone()).collect();
         assert_eq!(
             shown,
-            ["It rings at noon. Two bells do. [n2e1]".to_owned(), format!("So, horns wait.\n\n{code}\n\n[n3e1]")]
+            [
+                "### a\n\nIt rings at noon. Two bells do. [n2e1]".to_owned(),
+                format!("### a\n\nSo, horns wait.\n\n{code}\n\n[n3e1]")
+            ]
         );
         assert_eq!(draft.findings.len(), 2);
     }
@@ -607,7 +625,7 @@ mod tests {
         let mut found = branch(&id, &["A is one.", "A is two."], Label::Internal);
         found.evidence[0].checked = false;
         let draft = draft_by_rules(&brief("What is A?", &["A"]), &tree, &[(id, found)].into());
-        assert_eq!(draft.answer, "A is two. [n2e2]");
+        assert_eq!(draft.answer, "### a\n\nA is two. [n2e2]");
         assert_eq!(draft.findings.len(), 1);
     }
 }

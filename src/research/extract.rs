@@ -11,7 +11,7 @@ use super::pick::{DocumentHits, Picked, asks_whether, is_overview, lacks_value};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::base::word::count_words;
-use crate::source::{Documents, Found, Passage, Place, ProperName, Source, SourceError, SourceFile, Support};
+use crate::source::{Documents, Found, Lack, Passage, Place, ProperName, Source, SourceError, SourceFile, Support};
 
 /// Search results that are read for one node.
 const PASSAGES_PER_NODE: usize = 12;
@@ -112,8 +112,9 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             found.support = match is_said(&picked, question, &found) {
                 // About the subject, but without the value that is asked for: shown as the closest passages.
                 _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
+                _ if found.lacks == Lack::Name && !found.is_reranked => Support::Weak,
                 // Whether a thing is so cannot be said by notes without a word for it: they would answer another thing.
-                _ if found.lacks_word && !found.is_reranked && asks_whether(question) => Support::Weak,
+                _ if found.lacks == Lack::Word && !found.is_reranked && asks_whether(question) => Support::Weak,
                 // Support was judged by the first passages; the unit may stand in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,
@@ -285,19 +286,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn question_whether_a_thing_is_so_is_not_answered_by_notes_without_a_word_for_it() {
-        let judged = async |question: &str, lacks_word| {
-            let judged = Found { support: Support::Weak, lacks_word, ..Found::default() };
+    async fn question_whether_a_thing_is_so_or_about_a_name_is_not_answered_by_notes_without_a_word_for_it() {
+        let judged = async |question: &str, lacks| {
+            let judged = Found { support: Support::Weak, lacks, ..Found::default() };
             let source = ScriptedSource::of(&[("a.md", "No, the valve opens at six.")]).judging(judged);
             let picker = First { says_most: true, matches: None };
             let question = question.parse().unwrap();
             search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
         };
-        assert_eq!(judged("Does the valve open by steam?", true).await, Support::Weak);
-        assert_eq!(judged("Does the valve open by steam?", false).await, Support::Strong);
-        assert_eq!(judged("Can you tell when the valve opens?", true).await, Support::Strong);
-        assert_eq!(judged("Was öffnet das Ventil?", true).await, Support::Strong);
-        assert_eq!(judged("When does the valve open by steam?", true).await, Support::Strong);
+        assert_eq!(judged("Does the valve open by steam?", Lack::Word).await, Support::Weak);
+        assert_eq!(judged("Does the valve open by steam?", Lack::None).await, Support::Strong);
+        assert_eq!(judged("Can you tell when the valve opens?", Lack::Word).await, Support::Strong);
+        assert_eq!(judged("Was öffnet das Ventil?", Lack::Word).await, Support::Strong);
+        assert_eq!(judged("When does the valve open by steam?", Lack::Word).await, Support::Strong);
+        assert_eq!(judged("When does the valve open in Leeds?", Lack::Name).await, Support::Weak);
     }
 
     #[tokio::test]

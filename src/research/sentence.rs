@@ -1,6 +1,6 @@
 //! Splits passages into sentences that can be quoted verbatim.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
@@ -78,6 +78,16 @@ pub(crate) fn every_sentence_of_page(page: &str) -> Vec<Sentence> {
         }
     }
     blocks.sentences(page)
+}
+
+/// Returns the place of a sentence that reads as `claim`, or of two consecutive ones that do.
+pub(crate) fn place_of(sentences: &[Sentence], claim: &str) -> Option<RangeInclusive<usize>> {
+    let is_pair = |pair: &[Sentence]| {
+        let rest = claim.strip_prefix(pair[0].plain.as_str()).and_then(|rest| rest.strip_prefix(' '));
+        rest == Some(pair[1].plain.as_str())
+    };
+    let one = sentences.iter().position(|own| own.plain == claim).map(|at| at..=at);
+    one.or_else(|| sentences.windows(2).position(is_pair).map(|at| at..=at + 1))
 }
 
 fn worth_quoting(mut sentences: Vec<Sentence>) -> Vec<Sentence> {

@@ -106,7 +106,7 @@ async fn placeholder_is_refused_and_retried_before_rules_assemble_the_answer() {
         let draft = world.draft(&caller).await.unwrap();
         assert_eq!(caller.keys(), ["write/answer", "write/answer/repair", "write/answer/small"], "{text}");
         assert!(was_assembled(&draft), "{text}");
-        assert_eq!(draft.answer, "Apple 0 weighs 0 stones. [n2e1] Apple 0 weighs 1 stones. [n2e2]");
+        assert_eq!(draft.answer, "### a\n\nApple 0 weighs 0 stones. [n2e1]\n\nApple 0 weighs 1 stones. [n2e2]");
     }
 }
 

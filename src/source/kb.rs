@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use futures::future::BoxFuture;
 
-use super::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile};
+use super::{Documents, Found, Label, Lack, Passage, Place, Source, SourceError, SourceFile};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::line::{counted, cut, with_causes};
 use crate::kb::about::About;
@@ -13,7 +13,7 @@ use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
 use crate::kb::links::{LinkMap, LinkedNote, Resolved};
 use crate::kb::rerank::Rerank;
 use crate::kb::search::query::QUOTATION_MARKS;
-use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher, Unknown};
+use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher, Unknown, is_capitalised};
 use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
 
@@ -281,7 +281,9 @@ impl Source for KbSource {
                 judged = self.judged(&query.replace(QUOTATION_MARKS, " "), &options).await?;
                 notes.push("no file has the quoted words in that order; they were searched for one by one".to_owned());
             }
-            let (unknown, lacks_word) = (judged.said(), judged.unknown.iter().any(Unknown::is_missing));
+            let missing = judged.unknown.iter().filter(|unknown| unknown.is_missing());
+            let lack = |unknown: &Unknown| if is_capitalised(query, &unknown.word) { Lack::Name } else { Lack::Word };
+            let (unknown, lacks) = (judged.said(), missing.map(lack).max().unwrap_or_default());
             let JudgedHits { found, support, odds, names, is_of_others, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
             notes.extend(without_vectors.chain(found.not_reranked));
@@ -294,7 +296,7 @@ impl Source for KbSource {
                 notes,
                 is_reranked,
                 unknown,
-                lacks_word,
+                lacks,
                 names,
                 is_of_others,
                 corrected,

@@ -136,9 +136,9 @@ pub struct Found {
     /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
-    /// Whether the source does not have one of those words, nor one in its place.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lacks_word: bool,
+    /// What the source has no word for, nor one in its place.
+    #[serde(default, skip_serializing_if = "Lack::is_none")]
+    pub lacks: Lack,
     /// Words of the query that name documents of the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<ProperName>,
@@ -148,6 +148,25 @@ pub struct Found {
     /// The query with misspelt words replaced, if it was searched instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<String>,
+}
+
+/// What of a query a source has no word for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lack {
+    /// It has all words, or others in their place.
+    #[default]
+    None,
+    /// A word.
+    Word,
+    /// A proper name: what is said of others does not answer.
+    Name,
+}
+
+impl Lack {
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
 }
 
 /// The current state of the document behind a quote.

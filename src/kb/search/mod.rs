@@ -38,6 +38,7 @@ use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
 pub use named::ProperName;
+pub(crate) use named::is_capitalised;
 use query::Query;
 pub use scope::Scope;
 pub use snippet::Snippet;

@@ -107,7 +107,7 @@ impl Searcher {
 }
 
 /// Returns whether a word is written with a capital within a sentence that is not written so as a whole, like a title.
-fn is_capitalised(question: &str, word: &str) -> bool {
+pub(crate) fn is_capitalised(question: &str, word: &str) -> bool {
     let words: Vec<_> = question.split_whitespace().collect();
     let has_capital = |word: &&&str| word.starts_with(char::is_uppercase);
     let opens = |at: usize| at == 0 || words[at - 1].ends_with(['.', '?', '!', ':']);

@@ -17,6 +17,22 @@ const NUMBERED_WITHIN: usize = 3;
 /// Words of the longest name of what is counted; a longer text is a clause.
 const MAX_COUNTED_WORDS: usize = 4;
 
+/// Phrases and words of a question for a measure or a limit.
+const ASKS_FOR_MEASURE: [&str; 11] = [
+    "how long ",
+    "how far ",
+    "how big ",
+    "how large ",
+    "how high ",
+    "how deep ",
+    "how fast ",
+    "how soon ",
+    "how often ",
+    "how wide ",
+    "how heavy ",
+];
+const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
+
 /// Openings of a question that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
     "what year ",
@@ -273,6 +289,11 @@ fn names_version(text: &str) -> bool {
     };
     words.iter().any(|word| is_dotted(word) || is_joined(word) || (is_spoken && is_number(word)))
         || (1..words.len()).any(|at| is_number(words[at]) && is_name(at - 1))
+}
+
+/// Returns whether a question asks for a measure or a limit, which words may answer as well: "as long as you like".
+pub(super) fn asks_for_measure(question: &str) -> bool {
+    has_phrase(question, &ASKS_FOR_MEASURE) || has_word(&question.to_lowercase(), LIMITS)
 }
 
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.

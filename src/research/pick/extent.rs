@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::asked::names_remedy;
 use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, rows, units_in};
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
+use crate::research::sentence::place_of;
 use crate::research::unit::{Unit, UnitKind, ends_open};
 
 /// Lines of a section that is shown whole where its steps are asked for.
@@ -47,8 +48,8 @@ pub(super) fn shorten(candidate: &mut UnitCandidate<'_>, long: usize, most: usiz
     if lines_in(&text[range.clone()]) <= long || sentences.len() < 2 {
         return;
     }
-    let at = answer.and_then(|answer| sentences.iter().position(|own| own.plain == answer)).unwrap_or(0);
-    let (mut first, mut last) = (at, at);
+    let (mut first, mut last) =
+        answer.and_then(|answer| place_of(sentences, answer)).unwrap_or(0..=0).into_inner();
     let fits =
         |first: usize, last: usize| lines_in(&text[sentences[first].range.start..sentences[last].range.end]) <= most;
     loop {

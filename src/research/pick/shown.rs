@@ -11,7 +11,15 @@ use super::{MAX_LINES, MAX_PIECES};
 use crate::research::sentence::Sentence;
 use crate::research::unit::{UnitKind, items};
 
-/// Returns the sentence of a unit that answers best, of those in the ranges `shown`, without Markdown.
+/// How much worse than the best a sentence beside it may be that answers with it. In 189 units of ten folders, the best
+/// sentence alone has the answer in 65 of 100, and with the one beside it in 71; every fifth has one.
+const NEAR: f32 = 0.15;
+
+/// Weight of how well a sentence matches the question, beside its share of the question's words.
+const MEANING: f32 = 2.0;
+
+/// Returns the sentence of a unit that answers best, of those in the ranges `shown`, without Markdown. In a paragraph,
+/// one beside it that is nearly as good belongs to it.
 ///
 /// A list that is asked for answers as a whole: the sentence that leads into it does not prefer one of its items.
 pub(super) fn deciding(
@@ -29,11 +37,17 @@ pub(super) fn deciding(
         return lead.plain.clone();
     }
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
-    // Headings are left out: all sentences of a unit share them.
-    let none = HashSet::new();
+    // Part 0 of the matches is the headings. What they say counts for every sentence: one that names the subject again
+    // answers no better than one that calls it "it".
+    let parts: Vec<_> = (1..)
+        .zip(&candidate.unit.sentences)
+        .filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)))
+        .collect();
     let score = |(part, sentence): (usize, &Sentence)| {
-        let found = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim(part..=part));
-        share(weights, &sought.splitter.stems(&sentence.plain), &none) + found
+        let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
+        let mut words = sought.splitter.stems(&sentence.plain);
+        words.extend(candidate.about.iter().cloned());
+        share(weights, &words, &HashSet::new()) + MEANING * matches
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
@@ -45,16 +59,31 @@ pub(super) fn deciding(
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
         sought.code_words.iter().any(|word| word.is_in(&text, &words))
     };
-    let scored =
-        // Part 0 of the matches is the headings.
-        (1..).zip(&candidate.unit.sentences).filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)));
-    let scored = scored.map(|own| ((is_said(own.1), has_rows && is_row_of(own.1), value(own.1), score(own)), own.1));
+    let rank = |own: &(usize, &Sentence)| (is_said(own.1), has_rows && is_row_of(own.1), value(own.1), score(*own));
+    let ranks: Vec<_> = parts.iter().map(rank).collect();
     // Of equals the first.
-    let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    best.map_or_else(
-        || candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned(),
-        |(_, sentence)| sentence.plain.clone(),
-    )
+    let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
+        return candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned();
+    };
+    let sentence = |at: usize| parts[at].1.plain.as_str();
+    let goes_on = |first: usize| {
+        let text = &candidate.reading.document.text;
+        let between = text.get(parts[first].1.range.end..parts[first + 1].1.range.start);
+        between.is_some_and(|between| between.trim().is_empty() && !between.contains("\n\n"))
+    };
+    let is_beside = |at: &usize| {
+        let (own, best_rank) = (ranks[*at], ranks[best]);
+        (own.0, own.1, own.2) == (best_rank.0, best_rank.1, best_rank.2)
+            && best_rank.3 - own.3 < NEAR
+            && goes_on(best.min(*at))
+    };
+    let is_paragraph = candidate.unit.kind == UnitKind::Paragraph;
+    let beside = [best.checked_sub(1), Some(best + 1).filter(|next| *next < parts.len())].into_iter().flatten();
+    let beside = beside.filter(|at| is_paragraph && is_beside(at));
+    match beside.reduce(|other, next| if ranks[next] > ranks[other] { next } else { other }) {
+        Some(other) => format!("{} {}", sentence(best.min(other)), sentence(best.max(other))),
+        None => sentence(best).to_owned(),
+    }
 }
 
 /// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear

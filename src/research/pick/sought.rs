@@ -1,6 +1,6 @@
 //! What one question asks for, worked out once for all units and sentences.
 
-use super::asked::{AnswerKind, Wanted, counted, counts, overview_of};
+use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, overview_of};
 use super::code_word::CodeWord;
 use crate::base::word::WordSplitter;
 use crate::research::sentence::Sentence;
@@ -23,6 +23,8 @@ pub(super) struct Sought<'a> {
     pub(super) stems: Vec<String>,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
+    /// Whether a measure or a limit is asked for, which mostly is a number: "how long", "the maximum".
+    is_measured: bool,
     /// The stem of the noun after "how many".
     counted: Option<String>,
     /// Abbreviations whose meaning is asked for.
@@ -33,7 +35,7 @@ pub(super) struct Sought<'a> {
 impl<'a> Sought<'a> {
     pub(super) fn of(question: &'a str, splitter: &'a WordSplitter) -> Self {
         let counted = counted(question).map(|noun| splitter.stem(&noun));
-        let asked = AnswerKind::of(question);
+        let (asked, is_measured) = (AnswerKind::of(question), asks_for_measure(question));
         let code_words = CodeWord::all(question, splitter);
         let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
         stems.extend(symbols(question));
@@ -43,7 +45,8 @@ impl<'a> Sought<'a> {
         if asked != AnswerKind::Definition || !stems.iter().all(|stem| is_short(stem) || stem == "stand") {
             abbreviations.clear();
         }
-        Self { question, splitter, stems, asked, abbreviations, wanted: Wanted::of(question), counted, code_words }
+        let wanted = Wanted::of(question);
+        Self { question, splitter, stems, asked, wanted, is_measured, counted, abbreviations, code_words }
     }
 
     pub(super) fn value_in(&self, sentence: &Sentence) -> Value {
@@ -54,6 +57,7 @@ impl<'a> Sought<'a> {
             (Some(wanted), _) if !wanted.is_in(&sentence.plain) => Value::No,
             (Some(_), Some(noun)) if counts(&sentence.plain, noun, self.splitter) => Value::Exact,
             (Some(_), _) => Value::Any,
+            (None, _) if self.is_measured && Wanted::Number.is_in(&sentence.plain) => Value::Any,
             (None, _) => Value::No,
         }
     }

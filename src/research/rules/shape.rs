@@ -24,6 +24,10 @@ const UNITS: &str =
 /// Words that refer to entities named before.
 const BACK_WORDS: &str = "it they them these those each either one ones both which";
 
+/// Words that compare with what was named before: "packets that are bigger".
+const COMPARATIVES: &str = "bigger larger smaller longer shorter higher lower faster slower older newer earlier later cheaper \
+    more less fewer";
+
 /// Words between the entities of a comparison.
 const SEPARATORS: &str = ", and |, or |, | and | or | & | vs | versus | compared to | compared with | compare to \
     | compare with | differ from | different from | with | to | against ";
@@ -36,7 +40,7 @@ const OTHER_SEPARATORS: &str = " und | y | e | et ";
 const OTHER_ARTICLES: &str = "el |la |los |las |un |una |le |les |une |der |die |das |dem |den ";
 
 /// Beginnings of a clause after the entities of a comparison.
-const CLAUSES: &str = "; |? |. | — | – |, which |, and which | and when | and how | and what | and why ";
+const CLAUSES: &str = "; |? |. | — | – | - |, which |, and which | and when | and how | and what | and why ";
 
 /// Words that introduce the criteria of a comparison.
 const TOPICS: &str = " for | in terms of | regarding | with respect to | when | in | on | as to ";
@@ -44,7 +48,9 @@ const TOPICS: &str = " for | in terms of | regarding | with respect to | when | 
 /// A part of a question that is searched separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QuestionPart {
+    /// The part in the user's words.
     pub(super) aspect: String,
+    /// The same with what it refers to.
     pub(super) question: String,
 }
 
@@ -197,12 +203,11 @@ fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<Question
     let whole = |(place, part): (usize, &MaskedText<'_>)| {
         let mut letters = part.text.chars();
         let start = letters.next().into_iter().flat_map(char::to_uppercase);
-        let mut aspect: String = start.chain(letters).collect();
-        if place > 0 && refers_back(*part, splitter) {
-            aspect = format!("{aspect} ({})", topic.join(" "));
-        }
+        let aspect: String = start.chain(letters).collect();
         let mark = if part.starts_with(ORDER_WORDS) { "" } else { "?" };
-        QuestionPart { question: format!("{aspect}{mark}"), aspect }
+        let is_open = place > 0 && refers_back(*part, splitter);
+        let topic = if is_open { format!(" ({})", topic.join(" ")) } else { String::new() };
+        QuestionPart { question: format!("{aspect}{topic}{mark}"), aspect }
     };
     parts.iter().enumerate().map(whole).collect()
 }
@@ -210,7 +215,7 @@ fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<Question
 /// Returns whether a part is about something named earlier: “its limits”, “the costs”, “when do I tell my manager”.
 fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
     let words: Vec<_> = part.words().collect();
-    let pronoun = words.iter().position(|word| is_in(word, "it its they their them"));
+    let pronoun = words.iter().position(|word| is_in(word, "it its they their them") || is_in(word, COMPARATIVES));
     let own = splitter.without_stop_words(part.text);
     let count = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).count();
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
@@ -313,11 +318,15 @@ fn with_shared_noun(names: &[&str]) -> Option<String> {
     const ADJECTIVES: &str = "shared exclusive public private internal external static dynamic weak strong soft hard \
         shallow deep minor major primary secondary mutable immutable synchronous asynchronous direct indirect implicit \
         explicit local global weekly monthly";
+    // "Read-only", and participles: "reserved and provisioned concurrency".
+    const ENDINGS: [&str; 2] = ["-only", "ed"];
     let [first, second] = names else { return None };
     let (_, noun) = second.rsplit_once(' ')?;
     let lower = first.to_lowercase();
-    let is_adjective = is_in(&lower, ADJECTIVES) || (!lower.contains(' ') && lower.ends_with("-only"));
-    (is_adjective && !is_name_like(first) && !is_name_like(noun)).then(|| format!("{first} {noun}"))
+    let is_adjective = is_in(&lower, ADJECTIVES) || (!lower.contains(' ') && ENDINGS.iter().any(|ending| lower.ends_with(ending)));
+    // The first word of a question has a capital in any case.
+    let is_name = is_name_like(first.trim_start_matches(char::is_uppercase)) || is_name_like(noun);
+    (is_adjective && !is_name).then(|| format!("{first} {noun}"))
 }
 
 fn name(span: MaskedText<'_>) -> Option<&str> {

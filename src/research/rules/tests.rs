@@ -8,11 +8,11 @@ fn brief(question: &str) -> Brief {
     brief_by_rules(&question.parse().unwrap(), Mode::Auto, &[])
 }
 
-/// Returns the aspects of a question; none where it is plain.
+/// Returns the parts of a question as they are searched, without the final mark; none where it is plain.
 fn parts(question: &str, is_comparison: bool) -> Vec<String> {
     let shape = Shape::of(question, &WordSplitter::default());
     assert!(shape.parts.is_empty() || shape.is_comparison == is_comparison, "{question}: {shape:?}");
-    shape.parts.into_iter().map(|part| part.aspect).collect()
+    shape.parts.into_iter().map(|part| part.question.trim_end_matches('?').to_owned()).collect()
 }
 
 fn questions(draft: &PlanDraft) -> Vec<&str> {
@@ -43,6 +43,10 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("Compare A and B. Which one is cheaper?", "A|B"),
         ("What is the difference between a shared and an exclusive lock?", "shared lock|exclusive lock"),
         ("What is the difference between a string and a byte array?", "string|byte array"),
+        (
+            "Reserved vs provisioned rooms in Leeds - what's the difference?",
+            "Reserved rooms in Leeds|provisioned rooms in Leeds",
+        ),
         ("Compare A and B; which of them is cheaper?", "A|B"),
         ("V60 or AeroPress: what is different?", "V60|AeroPress"),
         ("¿Qué diferencia hay entre el gres y la porcelana?", "gres|porcelana"),
@@ -73,11 +77,21 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "How much does the pass cost, and by when must the receipts be handed in?",
             "How much does the pass cost|By when must the receipts be handed in",
         ),
+        (
+            "What is the limit of a message, and what happens to messages that are larger?",
+            "What is the limit of a message|What happens to messages that are larger (limit message)",
+        ),
         ("Which office is open and on what day?", "Which office is open|On what day (office open)"),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
     ] {
         assert_eq!(parts(question, false).join("|"), aspects, "{question}");
     }
+}
+
+#[test]
+fn part_is_shown_in_the_words_of_the_user() {
+    let shape = Shape::of("How does Lance work, and what are its limits?", &WordSplitter::default());
+    assert_eq!((&*shape.parts[1].aspect, &*shape.parts[1].question), ("What are its limits", "What are its limits (Lance)?"));
 }
 
 #[test]
