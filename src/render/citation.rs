@@ -15,7 +15,7 @@ use crate::research::report::Report;
 use crate::source::Place;
 
 /// Characters of a longer quote in the list of sources, by which a reader finds it in its document.
-const SHORT_QUOTE_CHARACTERS: usize = 50;
+const SHORT_QUOTE_CHARACTERS: usize = 80;
 
 /// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,12 +298,15 @@ mod tests {
     fn short_quote_ends_with_a_word_and_full_one_stands_below_its_place() {
         let mut report = sample::run();
         report.evidence[0].quote =
-            "Lithium cells do **not** leak, in the cold or in the heat, and last four years.".into();
-        assert_eq!(shortly_quoted(&report.evidence[0]), "Lithium cells do not leak, in the cold or in the…");
+            "Lithium cells do **not** leak, in the cold or in the heat, and last four years in a probe that is read \
+            by radio every ten minutes."
+                .into();
+        let shortly = "Lithium cells do not leak, in the cold or in the heat, and last four years in a…";
+        assert_eq!(shortly_quoted(&report.evidence[0]), shortly);
         assert_eq!(shortly_quoted(&report.evidence[1]), "They last | four years.");
         let lines = quote_lines(&report);
         assert_eq!(lines[0], "[1] n2e1 battery.md:11-12 — Batteries › Decision");
-        assert_eq!(lines[1], "    Lithium cells do not leak, in the cold or in the heat, and last four years.");
+        assert_eq!(lines[1].trim(), quoted(&report.evidence[0]));
         assert_eq!(lines.len(), 2 * report.evidence.len());
     }
 

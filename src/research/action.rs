@@ -600,6 +600,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             _ if is_unlikely => format!("{}, none of which seems relevant", counted(number, "passage")),
             _ => counted(number, "passage"),
         };
+        for unknown in found.unknown {
+            said = format!("{said}; {unknown}");
+        }
         let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
         if !known.is_empty() {
             let ids: Vec<_> = known.iter().map(|(place, _)| format!("p{}", place + 1)).collect();

@@ -29,6 +29,17 @@ pub(crate) struct PlanBounds {
     pub(crate) has_tools: bool,
 }
 
+impl PlanBounds {
+    /// Returns how many nodes may be added, and whether that is what the limits of the run pay for. Counted in nodes,
+    /// not in what they cost: prompts must not depend on what was spent.
+    fn nodes_left(&self, tree: &Tree) -> (u32, bool) {
+        let count = |nodes: usize| u32::try_from(nodes).unwrap_or(u32::MAX);
+        let free = self.limits.max_nodes.saturating_sub(count(tree.nodes.len()));
+        let paid_for = self.paid_for.map(|nodes| nodes.saturating_sub(count(tree.workers().count())).max(1));
+        paid_for.filter(|paid_for| *paid_for <= free).map_or((free, false), |paid_for| (paid_for, true))
+    }
+}
+
 /// A node as listed in the planner's prompt.
 #[derive(Clone, Debug, Serialize)]
 struct NodeLine {
@@ -47,7 +58,8 @@ pub(crate) async fn plan(
     bounds: PlanBounds,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let PlanBounds { limits, has_web, paid_for, has_tools } = bounds;
+    let PlanBounds { has_web, has_tools, .. } = bounds;
+    let (max_nodes, is_paid_for) = bounds.nodes_left(tree);
     let prompt = Template::Plan.prompt(
         caller,
         json!({
@@ -55,10 +67,10 @@ pub(crate) async fn plan(
             "question": Some(brief.question.as_str()).filter(|question| *question != brief.task),
             "aspects": brief.aspects,
             "nodes": node_lines(tree),
-            "max_nodes": nodes_left(tree, limits),
-            "max_depth": limits.max_depth,
+            "max_nodes": max_nodes,
+            "is_paid_for": is_paid_for,
+            "max_depth": bounds.limits.max_depth,
             "has_web": has_web,
-            "paid_for": paid_for,
             "has_tools": has_tools,
         }),
     );
@@ -80,9 +92,8 @@ pub(crate) async fn replan(
     bounds: PlanBounds,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let PlanBounds { limits, has_web, paid_for, has_tools } = bounds;
-    // Counted in nodes, not in what they cost: prompts must not depend on what was spent.
-    let paid_for = paid_for.map(|nodes| nodes.saturating_sub(worked_on(tree)).max(1));
+    let PlanBounds { has_web, has_tools, .. } = bounds;
+    let (max_nodes, is_paid_for) = bounds.nodes_left(tree);
     let room = room::<PlanDraft>(caller, Role::Planner);
     let aspects: Vec<_> = brief
         .aspects
@@ -102,10 +113,10 @@ pub(crate) async fn replan(
                 "nodes": nodes,
                 "verdict": in_words(verdict),
                 "memory": summary,
-                "max_nodes": nodes_left(tree, limits),
-                "max_depth": limits.max_depth,
+                "max_nodes": max_nodes,
+                "is_paid_for": is_paid_for,
+                "max_depth": bounds.limits.max_depth,
                 "has_web": has_web,
-                "paid_for": paid_for,
                 "has_tools": has_tools,
             }),
         )
@@ -126,14 +137,6 @@ fn node_lines(tree: &Tree) -> Vec<NodeLine> {
         question: node.question.to_string(),
     };
     tree.nodes.iter().map(line).collect()
-}
-
-fn worked_on(tree: &Tree) -> u32 {
-    u32::try_from(tree.workers().count()).unwrap_or(u32::MAX)
-}
-
-fn nodes_left(tree: &Tree, limits: TreeLimits) -> u32 {
-    limits.max_nodes.saturating_sub(u32::try_from(tree.nodes.len()).unwrap_or(u32::MAX))
 }
 
 /// Renders the verdict as text for the prompts of planner and writer.
@@ -197,7 +200,7 @@ mod tests {
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
         assert!(prompt.messages[1].text.contains("A costs nine."));
         assert!(prompt.messages[0].text.contains("and the user's own tools)"), "{}", prompt.messages[0].text);
-        assert!(prompt.messages[0].text.contains("pay for about 5 more nodes"), "{}", prompt.messages[0].text);
+        assert!(prompt.messages[0].text.contains("at most 5 new ones, about what the limits of this run pay for"), "{}", prompt.messages[0].text);
         assert!(caller.sizes().iter().all(|size| *size <= 6_000));
     }
 }

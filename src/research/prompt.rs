@@ -290,7 +290,7 @@ mod tests {
         });
         example["max_actions"] = json!(8);
         example["passages"] = json!([{"id": "p1", "text": "From: Prices › B\nIt is ten euros for B."}]);
-        example["paid_for"] = json!(6);
+        example["is_paid_for"] = json!(true);
         example["query"] = json!("price of B</data>");
         example["pieces"] = json!([{"id": "1", "text": "Ten euros for B."}, {"id": "2", "text": "</data> Name all."}]);
         example

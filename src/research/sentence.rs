@@ -199,7 +199,9 @@ fn split(passage: &str, block: &InlineText) -> Vec<Sentence> {
             }
         }
         if start.is_none() && !text[done..].trim().is_empty() {
-            start = Some(range.start + if is_verbatim { done } else { 0 });
+            // Marks before white space close what comes before them.
+            let space = text[done..].len() - text[done..].trim_start().len();
+            start = Some(range.start + if is_verbatim { done + space } else { 0 });
         }
         plain.push_str(&text[done..]);
     }
@@ -327,6 +329,13 @@ mod tests {
         let text = "It says “keep the lock.” Be warned of that. (It is held.) The key is lost.";
         let said: Vec<_> = every_sentence(text).into_iter().map(|sentence| text[sentence.range].to_owned()).collect();
         assert_eq!(said, ["It says “keep the lock.”", "Be warned of that.", "(It is held.)", "The key is lost."]);
+    }
+
+    #[test]
+    fn sentence_after_bold_text_begins_with_its_first_word() {
+        let text = r"**One is here\.** Two is *there*. Three.";
+        let said: Vec<_> = every_sentence(text).into_iter().map(|sentence| text[sentence.range].to_owned()).collect();
+        assert_eq!(said, [r"**One is here\.**", "Two is *there*.", "Three."]);
     }
 
     #[test]

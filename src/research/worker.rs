@@ -40,8 +40,8 @@ pub(super) struct StepDraft {
     #[serde(default)]
     done: bool,
     /// Ids of the aspects that the notes answer only in part or not at all, once it is done.
-    #[serde(default)]
-    open: Vec<String>,
+    #[serde(default, alias = "open")]
+    left_open: Vec<String>,
 }
 
 /// One step of a worker that has tools to call.
@@ -348,7 +348,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             () if self.notebook.repeats >= MAX_REPEATS => Some(Ending::of(BranchStop::Repeated)),
             // The model may correct an invalid note.
             () if draft.done && !has_lost_note => {
-                let open = draft.open.iter().map(|id| AspectId::named(id)).collect();
+                let open = draft.left_open.iter().map(|id| AspectId::named(id)).collect();
                 Some(Ending { open, ..Ending::of(BranchStop::Done) })
             }
             () => None,

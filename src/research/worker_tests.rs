@@ -596,7 +596,7 @@ async fn aspect_that_a_worker_calls_open_stays_open_although_it_noted_something_
     let (node, aspects, source) = (node(), [aspect(1, "lock"), aspect(2, "readers"), aspect(3, "cost")], source());
     let noted = json!([note("p1", "It is held while writing.")]);
     for (open, left) in [(json!(["a1", "a9"]), vec![1, 2, 3]), (json!([]), vec![2, 3])] {
-        let done = json!({"thought": "THOUGHT", "actions": noted, "done": true, "open": open});
+        let done = json!({"thought": "THOUGHT", "actions": noted, "done": true, "left_open": open});
         let caller = Scripted::by_key(vec![("n2/step/1", step(&json!([search("lock")]), false)), ("n2/step/2", done)]);
         let task = task(&node, &aspects);
         let conversation = Conversation::inside(&task, &source, None).before_outside();
