@@ -542,10 +542,9 @@ mod tests {
 
     #[test]
     fn stars_and_colons_are_escaped_only_where_they_would_mean_something() {
-        for (text, shown) in [
-            ("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so [it] is"),
-            ("*all* < some_thing", "\\*all\\* \\< some_thing"),
-        ] {
+        for (text, shown) in
+            [("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so [it] is"), ("*all* < some_thing", "\\*all\\* \\< some_thing")]
+        {
             assert_eq!(line(text), shown);
         }
     }
@@ -580,8 +579,7 @@ mod tests {
     #[test]
     fn sources_of_a_long_report_stand_once_with_a_line_for_each_quote() {
         let mut report = sample::run();
-        let quote =
-            "A probe that is read every ten minutes for four years drains a lithium cell by a fifth, as all who have \
+        let quote = "A probe that is read every ten minutes for four years drains a lithium cell by a fifth, as all who have \
             measured it in the cold and in the heat of the last four years say in their reports on the matter.";
         let cited = (1..=40).map(|number| {
             let source = sample::file(&format!("probe-{}.md", number % 5), "Probes", "Cells");

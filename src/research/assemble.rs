@@ -37,15 +37,16 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let open = branches.values().flat_map(|branch| branch.report.open_questions.iter().cloned());
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
-    let mut writer = FindingsWriter { branches, said: Vec::new(), quoted: Vec::new(), findings: Vec::new() };
+    let is_comparison = tree.workers().any(|node| !node.depends_on.is_empty());
+    let mut writer =
+        FindingsWriter { branches, is_comparison, said: Vec::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
     let names = own_words(&parts);
     // A unit that names only one of the things compared belongs to the section on that one.
     let compares = |finding: &&Finding| {
         let quotes = writer.quotes(finding);
         let unit = joined(quotes.iter().map(|quote| quote.quote.as_str()));
-        let words = WordSplitter::default().stems(&unit);
-        !is_from(&finding.text, &unit) || names.iter().all(|own| own.iter().any(|word| words.contains(word)))
+        !is_from(&finding.text, &unit) || names_all(&unit, &names)
     };
     let closing: Vec<Vec<Finding>> =
         closing.iter().map(|(_, findings)| findings.iter().filter(compares).cloned().collect()).collect();
@@ -83,6 +84,25 @@ fn own_words(parts: &[&(&Node, Vec<Finding>)]) -> Vec<BTreeSet<String>> {
     own.filter(|own: &BTreeSet<String>| !own.is_empty()).collect()
 }
 
+/// Returns whether a unit has a word of each of `names`. Of a table only the header and the first cells count, or one
+/// row: cells of different rows have little to do with each other.
+fn names_all(unit: &str, names: &[BTreeSet<String>]) -> bool {
+    let splitter = WordSplitter::default();
+    let has_all = |text: &str| {
+        let words = splitter.stems(text);
+        names.iter().all(|own| own.iter().any(|word| words.contains(word)))
+    };
+    let is_row = |line: &&str| line.trim_start().starts_with('|');
+    let first_cell =
+        |row: &'_ str| row.trim_start().trim_start_matches('|').split('|').next().unwrap_or_default().to_owned();
+    let mut rows = unit.lines().filter(is_row);
+    let Some(header) = rows.next() else { return has_all(unit) };
+    let mut around: Vec<String> = unit.lines().filter(|line| !is_row(line)).map(str::to_owned).collect();
+    around.push(header.to_owned());
+    around.extend(rows.clone().map(first_cell));
+    rows.any(has_all) || has_all(&around.join("\n"))
+}
+
 /// Returns the nodes with checked findings, in tree order.
 fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a Node, Vec<Finding>)> {
     let checked: BTreeSet<_> = branches
@@ -103,6 +123,7 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
 /// Writes findings as Markdown, each once.
 struct FindingsWriter<'a> {
     branches: &'a BTreeMap<NodeId, Branch>,
+    is_comparison: bool,
     /// The model claims that have been shown: their quotes, with places, and their words.
     said: Vec<(String, BTreeSet<String>)>,
     /// The quotes of units that have been shown.
@@ -122,7 +143,12 @@ impl<'a> FindingsWriter<'a> {
             if is_long && units == most {
                 continue;
             }
-            let text = if is_unit {
+            let text = if is_unit && shown.is_empty() && self.answers_again(finding, &quotes) {
+                shown.push(cited(finding));
+                self.quoted.extend(quotes);
+                self.findings.push(finding.clone());
+                break;
+            } else if is_unit {
                 // A reader sees nothing of an anchor.
                 let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
                 let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
@@ -155,6 +181,14 @@ impl<'a> FindingsWriter<'a> {
             self.said.push(own);
         }
         is_new
+    }
+
+    /// Returns whether a sentence that was shown for another part of the question answers this one as well. It is then
+    /// repeated without its paragraph: what is further from the question would read as its answer.
+    fn answers_again(&self, finding: &Finding, quotes: &[&Evidence]) -> bool {
+        let has_it = |known: &&Evidence| place_of(&sentences_of(&known.quote), &finding.text).is_some();
+        let is_known = |known: &&Evidence| known.source.is_same_document(&quotes[0].source) && has_it(known);
+        !self.is_comparison && quotes.len() == 1 && self.quoted.iter().any(|known| is_known(known))
     }
 
     /// Returns whether a finding was picked by rules, and is not a claim of a model.
@@ -207,11 +241,7 @@ fn blocks(text: &str) -> Vec<&str> {
 
 /// Returns the heading to print above a unit: `None` if it has its own, or stands below the same as the unit before,
 /// which `above` holds.
-fn new_heading<'a>(
-    above: &mut Option<([&'a str; 4], Option<String>)>,
-    place: &'a Place,
-    unit: &str,
-) -> Option<String> {
+fn new_heading<'a>(above: &mut Option<([&'a str; 4], Option<String>)>, place: &'a Place, unit: &str) -> Option<String> {
     let own = heading(place).filter(|_| !unit.starts_with('#'));
     let before = above.replace((place.document(), own.clone()));
     if before == *above { None } else { own }
@@ -515,8 +545,41 @@ mod tests {
         let said = ["LanceDB has columns, Qdrant segments.", "Qdrant is a server."];
         branches.insert(last.clone(), branch(&last, &said, Label::Internal));
         let draft = draft_by_rules(&brief, &tree, &branches);
-        assert_eq!(draft.answer, "### a\n\nLanceDB has columns, Qdrant segments. [n4e1]", "and not what names one alone");
+        assert_eq!(
+            draft.answer, "### a\n\nLanceDB has columns, Qdrant segments. [n4e1]",
+            "and not what names one alone"
+        );
         assert_eq!(draft.sections.len(), 2);
+    }
+
+    #[test]
+    fn table_compares_by_its_header_its_first_cells_or_one_row() {
+        let names = [["horn".to_owned()].into(), ["bell".to_owned()].into()];
+        for unit in [
+            "| | Horn | Bell |\n|---|---|---|\n| loud | yes | no |",
+            "| Name | Loud |\n|---|---|\n| Horn | yes |\n| Bell | no |",
+            "| Year | What |\n|---|---|\n| 2019 | The horn took the place of the bell. |",
+            "A horn is no bell.",
+        ] {
+            assert!(names_all(unit, &names), "{unit}");
+        }
+        assert!(!names_all("| Year | What |\n|---|---|\n| 2019 | A new horn. |\n| 2020 | A new bell. |", &names));
+    }
+
+    #[test]
+    fn part_that_a_sentence_shown_before_answers_has_that_sentence_alone() {
+        let mut tree = Tree::of("How often and how long?".parse().unwrap());
+        let ids = ["How often does it ring?", "How long does it wait?"].map(|part| add_node(&mut tree, part, &[]));
+        let unit = "It hangs in the tower. It rings twice and waits a minute. It is old.";
+        let answers = ["It rings twice and waits a minute.", "Wait for the smith."];
+        let mut branches = BTreeMap::new();
+        for (id, answers) in ids.iter().zip([&answers[..1], &answers[..]]) {
+            let mut found = branch(id, answers, Label::Internal);
+            found.evidence[0].quote = unit.into();
+            branches.insert(id.clone(), found);
+        }
+        let draft = draft_by_rules(&brief("How often and how long?", &["a", "b"]), &tree, &branches);
+        assert_eq!(draft.sections[1].text, "It rings twice and waits a minute. [n3e1]");
     }
 
     #[test]
@@ -538,9 +601,9 @@ mod tests {
             branches.insert(id.clone(), found);
         }
         let draft = draft_by_rules(&brief("When does it ring?", &["ring"]), &tree, &branches);
-        assert_eq!(draft.sections.len(), 1);
+        assert_eq!(draft.sections[1].text, "It rings at noon. [n3e1]", "what answers this part as well, and no more");
         assert_eq!(draft.sections[0].text, "### a\n\n**It rings at noon.**\nPress the red button. [n2e1]");
-        assert_eq!(draft.findings.len(), 1);
+        assert_eq!(draft.findings.len(), 1, "one claim with two quotes");
     }
 
     #[test]
@@ -599,6 +662,7 @@ mod tests {
             "So, horns wait.",
         ];
         let ids = ["bells", "horns", "waits"].map(|question| add_node(&mut tree, question, &[]));
+        add_node(&mut tree, "Compare bells and horns", &[&ids[0], &ids[1]]);
         let mut branches = BTreeMap::new();
         let answers = ["It rings at noon. Two bells do.", "Two bells do.", "So, horns wait."];
         for ((id, unit), answer) in ids.iter().zip(units).zip(answers) {

@@ -24,7 +24,7 @@ use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
 use choice::{best, says_all};
 use code_word::CodeWord;
 use extent::{cut_loose_end, join, read_on, shorten, widen};
-use features::Weights;
+use features::{Weights, points};
 use overview::{Openings, overview};
 use shown::{deciding, shown};
 use sought::Sought;
@@ -206,8 +206,14 @@ fn answering<'a>(
     kept
 }
 
+/// Returns whether a quote is rows of a table in Markdown.
+fn is_table(quote: &str) -> bool {
+    quote.lines().rfind(|line| !line.trim().is_empty()).is_some_and(|line| line.trim_start().starts_with('|'))
+}
+
 /// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or what it
-/// counts, or a code word or name in it. The units are then about the subject but do not answer.
+/// counts, or a code word or name in it, or the best one points elsewhere. The units are then about the subject but do
+/// not answer.
 pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
     // What is read on was not picked for the question.
     let said = || picked.iter().flat_map(Picked::said);
@@ -229,9 +235,13 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
             words.iter().any(|word| stems.contains(&splitter.stem(word)))
         })
     };
-    // A value in another unit is one of something else.
-    let first = || picked.iter().take(1).flat_map(Picked::said);
-    wanted.is_some_and(|wanted| !first().any(|(_, quote)| wanted.is_in(quote)))
+    // A value in another unit is one of something else, and so is one in another row.
+    let says = |wanted: Wanted, own: &Picked| {
+        own.said().any(|(_, quote)| wanted.is_in(if is_table(quote) { &own.text } else { quote }))
+    };
+    let first = picked.first();
+    first.is_some_and(|own| points(&own.text))
+        || wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
         || counted_words(question.as_str()).is_some_and(|words| !is_counted(&words))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))

@@ -200,7 +200,11 @@ mod tests {
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
         assert!(prompt.messages[1].text.contains("A costs nine."));
         assert!(prompt.messages[0].text.contains("and the user's own tools)"), "{}", prompt.messages[0].text);
-        assert!(prompt.messages[0].text.contains("at most 5 new ones, about what the limits of this run pay for"), "{}", prompt.messages[0].text);
+        assert!(
+            prompt.messages[0].text.contains("at most 5 new ones, about what the limits of this run pay for"),
+            "{}",
+            prompt.messages[0].text
+        );
         assert!(caller.sizes().iter().all(|size| *size <= 6_000));
     }
 }

@@ -289,18 +289,7 @@ impl Source for KbSource {
             notes.extend(without_vectors.chain(found.not_reranked));
             let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());
             let passages = found.hits.into_iter().map(Passage::from).collect();
-            Ok(Found {
-                passages,
-                support,
-                odds,
-                notes,
-                is_reranked,
-                unknown,
-                lacks,
-                names,
-                is_of_others,
-                corrected,
-            })
+            Ok(Found { passages, support, odds, notes, is_reranked, unknown, lacks, names, is_of_others, corrected })
         })
     }
 }

@@ -47,15 +47,11 @@ const ASKS_FOR_DAY: [&str; 9] = [
 ];
 
 /// Openings and words of a question that only an amount of money answers: both must be there.
-const ASKS_FOR_AMOUNT: [&str; 14] = [
+const ASKS_FOR_AMOUNT: [&str; 10] = [
     "how much ",
     "what does ",
     "what do ",
     "what did ",
-    "what is the price ",
-    "what is the cost ",
-    "what is the fee ",
-    "what is the rent ",
     "what salary ",
     "what price ",
     "what fee ",
@@ -65,6 +61,10 @@ const ASKS_FOR_AMOUNT: [&str; 14] = [
 ];
 const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|fee|fees|rent|charge|charges|cuesta|cuestan|precio|\
     precios|coûte|coûtent|prix|kostet|kosten|preis|preise|gehalt";
+
+/// Nouns after "what is the" that an amount of money names, and words after them.
+const PRICES: &str = "price|cost|fee|rent|salary|wage";
+const OF_PRICES: [&str; 5] = ["of", "for", "per", "in", "to"];
 
 /// Words that make "how much" ask for money as well. "What does the plan pay for?" does not.
 const PAYS: &str = "pay|pays|paid|payout|reward|rewards|bounty|bounties|bonus|spend|earn|earns|reimburse|reimbursed";
@@ -221,7 +221,7 @@ impl Wanted {
     pub(super) fn of(question: &str) -> Option<Self> {
         let lower = question.to_lowercase();
         let pays = has_phrase(question, &["how much "]) && has_word(&lower, PAYS) && !has_phrase(question, &NO_MONEY);
-        let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS);
+        let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS) || asks_for_price(&lower);
         match () {
             () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
             () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for(&lower, NUMBERED) => Some(Self::Number),
@@ -262,6 +262,15 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Returns whether a question in lower case asks for the price of something: "what is the hourly price of".
+fn asks_for_price(question: &str) -> bool {
+    let Some((_, after)) = question.split_once("what is the ") else { return false };
+    let words: Vec<_> = after.split_whitespace().take(NUMBERED_WITHIN + 1).collect();
+    let is_price =
+        |at: usize| has_word(words[at], PRICES) && words.get(at + 1).is_none_or(|next| OF_PRICES.contains(next));
+    (0..words.len()).any(is_price)
 }
 
 /// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number beside

@@ -27,7 +27,7 @@ pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, we
     let is_one = !matches!(sought.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison);
     let has_all = |sentence: &Sentence| {
         let words = sought.splitter.stems(&sentence.plain);
-        !points(sentence) && weights.keys().all(|stem| words.contains(stem))
+        !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
     };
     let says = |own: &Sentence| (is_one && weights.len() > 1 && has_all(own)) || sought.value_in(own) == Value::Exact;
     candidates.first().is_some_and(|best| best.unit.sentences.iter().any(says))

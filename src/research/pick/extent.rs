@@ -48,8 +48,7 @@ pub(super) fn shorten(candidate: &mut UnitCandidate<'_>, long: usize, most: usiz
     if lines_in(&text[range.clone()]) <= long || sentences.len() < 2 {
         return;
     }
-    let (mut first, mut last) =
-        answer.and_then(|answer| place_of(sentences, answer)).unwrap_or(0..=0).into_inner();
+    let (mut first, mut last) = answer.and_then(|answer| place_of(sentences, answer)).unwrap_or(0..=0).into_inner();
     let fits =
         |first: usize, last: usize| lines_in(&text[sentences[first].range.start..sentences[last].range.end]) <= most;
     loop {

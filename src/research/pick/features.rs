@@ -6,7 +6,6 @@ use super::MAX_LINES;
 use crate::base::word::count_words;
 use crate::kb::embed::Matches;
 use crate::kb::search::UnitMatch;
-use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
 /// Consecutive sentences that are compared with the question as one.
@@ -114,7 +113,7 @@ impl Features {
         let leads_on = unit.sentences.len() < 2 && text.trim_end_matches(['*', '_']).ends_with([':', '?']);
         let is_open = is_prose && (leads_on || count < 6);
         let is_bare = unit.sentences.is_empty() || text.lines().count() > MAX_LINES;
-        let pointing = unit.sentences.iter().filter(|sentence| points(sentence)).count();
+        let pointing = unit.sentences.iter().filter(|sentence| points(&sentence.plain)).count();
         let flag = |is: bool| f32::from(u8::from(is));
         Self {
             hit,
@@ -202,7 +201,7 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
 }
 
 /// Returns whether a sentence points to a text instead of stating what it says.
-pub(super) fn points(sentence: &Sentence) -> bool {
-    let said = sentence.plain.to_lowercase();
+pub(super) fn points(sentence: &str) -> bool {
+    let said = sentence.to_lowercase();
     POINTING.iter().any(|mark| said.contains(mark))
 }

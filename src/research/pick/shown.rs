@@ -11,6 +11,10 @@ use super::{MAX_LINES, MAX_PIECES};
 use crate::research::sentence::Sentence;
 use crate::research::unit::{UnitKind, items};
 
+/// Lines of a list and rows of a table above which they are cut to the items that bear on a question for one value.
+const VALUE_LINES: usize = 10;
+const VALUE_ROWS: usize = 5;
+
 /// How much worse than the best a sentence beside it may be that answers with it. In 189 units of ten folders, the best
 /// sentence alone has the answer in 65 of 100, and with the one beside it in 71; every fifth has one.
 const NEAR: f32 = 0.15;
@@ -50,7 +54,7 @@ pub(super) fn deciding(
         share(weights, &words, &HashSet::new()) + MEANING * matches
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
-    let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
+    let is_said = |sentence: &Sentence| !is_open(sentence) && !points(&sentence.plain);
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |sentence: &Sentence| sought.value_in(sentence);
     // A row says nothing of what another row is about.
@@ -92,9 +96,12 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let asked = sought.asked;
     let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
     let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
+    let (most_lines, most_rows) =
+        if sought.asks_for_value() { (VALUE_LINES, VALUE_ROWS) } else { (MAX_LINES, MAX_PIECES) };
     let is_nested =
-        is_list && !matches!(asked, AnswerKind::List | AnswerKind::Steps) && lines_in(candidate.text()) > MAX_LINES;
-    if unit.pieces.len() <= MAX_PIECES && !is_nested {
+        is_list && !matches!(asked, AnswerKind::List | AnswerKind::Steps) && lines_in(candidate.text()) > most_lines;
+    let most = if unit.kind == UnitKind::Table { most_rows } else { MAX_PIECES };
+    if unit.pieces.len() <= most && !is_nested {
         return vec![unit.range.clone()];
     }
     let pieces =

@@ -49,6 +49,11 @@ impl<'a> Sought<'a> {
         Self { question, splitter, stems, asked, wanted, is_measured, counted, abbreviations, code_words }
     }
 
+    /// Returns whether a number, a date or the like is asked for.
+    pub(super) fn asks_for_value(&self) -> bool {
+        self.wanted.is_some() || self.is_measured
+    }
+
     pub(super) fn value_in(&self, sentence: &Sentence) -> Value {
         if self.spells_out(&sentence.plain) {
             return Value::Exact;

@@ -146,6 +146,40 @@ fn section_whose_heading_is_what_is_asked_comes_before_one_that_names_more() {
 }
 
 #[test]
+fn sentence_that_says_it_of_the_subject_is_preferred_to_one_that_names_the_subject_again() {
+    let document = "# Mill wheel\n\nThe mill wheel was built with the mill in the year of the flood. Oak is what it is \
+                    made of. The wheel of the mill is painted green in the spring of each year.\n";
+    let found = picked(document, "What is the mill wheel made of?");
+    assert!(found[0].text.contains("Oak is what it is made of."), "{}", found[0].text);
+}
+
+#[test]
+fn two_sentences_that_say_as_much_answer_together() {
+    let document =
+        "# Mill\n\nIt was built by Ann. The wheel turns to the left. The wheel turns at dawn. All is well.\n";
+    assert_eq!(
+        picked(document, "How does the wheel turn?")[0].text,
+        "The wheel turns to the left. The wheel turns at dawn."
+    );
+}
+
+#[test]
+fn long_list_is_cut_to_the_item_with_the_value_that_is_asked_for() {
+    let item = |name: &str, says: &str| {
+        format!(
+            "- **{name}** — The {name} of the mill is old and much loved by all who live here and all who come. {says}\n"
+        )
+    };
+    let items: String =
+        ["gate", "roof", "floor", "door", "wheel", "sack"].iter().map(|name| item(name, "It is so.")).collect();
+    let document = format!("# Mill\n\nThese are the parts:\n\n{items}{}", item("stone", "It weighs 90 kg."));
+    let shown = quotes(&picked(&document, "What is the maximum weight of the stone?")[0]).join("\n");
+    assert!(shown.contains("These are the parts") && shown.contains("90 kg") && !shown.contains("roof"), "{shown}");
+    let shown = quotes(&picked(&document, "What are the parts of the mill?")[0]).join("\n");
+    assert!(shown.contains("roof"), "a list that is asked for is shown whole: {shown}");
+}
+
+#[test]
 fn limit_in_the_next_sentence_and_list_after_a_lead_in_are_shown() {
     let document = "# Uploads\n\nThe size of an upload depends on your plan. It is 5 MB in the free plan and 200 MB in \
                     others.\n\nThese formats are accepted:\n\n- png\n- jpg\n";
@@ -203,6 +237,10 @@ fn question_for_a_value_is_not_answered_by_units_without_one() {
     for amount in ["The winter tyres were 480 €.", "Cost of the winter tyres: 480.", "The winter tyres were free."] {
         assert!(!lacks(amount, "What did the winter tyres cost?"), "{amount}");
     }
+    let rows = "| Pump | Support ends |\n|---|---|\n| Pump 7.6 | 2 May 2028 |\n| Pump 7.7 | |\n";
+    assert!(lacks(rows, "On which day does support for Pump 7.7 end?"), "the day is that of another row");
+    assert!(!lacks(rows, "On which day does support for Pump 7.6 end?"));
+    assert!(lacks("For the regions of pumps see the map.", "Which regions have pumps?"), "it points elsewhere");
     let document = "# Meet\n\nThe meet of the valve makers had 40 guests.\n\nThe opener at the meet was 295 lbs.\n";
     assert!(lacks(document, "On which day is the meet of the valve makers?"));
     for day in ["2 May", "a Tuesday", "2025-05-02"] {

@@ -293,10 +293,15 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     };
     let criteria = said(&[criterion, shared, own_criterion], ", ");
     let conditions = said(&[condition, own_condition], " ");
+    let is_place = conditions.starts_with("in ") && !conditions.starts_with("in terms ");
     let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
     let part = |name: &&str| {
         let aspect = said(&[&said(&[name, &criteria], ": "), &conditions], " ");
-        QuestionPart { question: aspect.clone(), aspect }
+        // Without a criterion, what a thing is tells it from the other.
+        let is_plain = criteria.is_empty() && (conditions.is_empty() || is_place);
+        let verb = if name.ends_with('s') && !name.ends_with("ss") { "are" } else { "is" };
+        let question = if is_plain { format!("What {verb} {aspect}?") } else { aspect.clone() };
+        QuestionPart { question, aspect }
     };
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
 }
@@ -323,7 +328,8 @@ fn with_shared_noun(names: &[&str]) -> Option<String> {
     let [first, second] = names else { return None };
     let (_, noun) = second.rsplit_once(' ')?;
     let lower = first.to_lowercase();
-    let is_adjective = is_in(&lower, ADJECTIVES) || (!lower.contains(' ') && ENDINGS.iter().any(|ending| lower.ends_with(ending)));
+    let is_adjective =
+        is_in(&lower, ADJECTIVES) || (!lower.contains(' ') && ENDINGS.iter().any(|ending| lower.ends_with(ending)));
     // The first word of a question has a capital in any case.
     let is_name = is_name_like(first.trim_start_matches(char::is_uppercase)) || is_name_like(noun);
     (is_adjective && !is_name).then(|| format!("{first} {noun}"))

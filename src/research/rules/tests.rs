@@ -8,11 +8,13 @@ fn brief(question: &str) -> Brief {
     brief_by_rules(&question.parse().unwrap(), Mode::Auto, &[])
 }
 
-/// Returns the parts of a question as they are searched, without the final mark; none where it is plain.
+/// Returns the entities of a comparison, or the parts of a question as they are searched, without the final mark; none
+/// where it is plain.
 fn parts(question: &str, is_comparison: bool) -> Vec<String> {
     let shape = Shape::of(question, &WordSplitter::default());
     assert!(shape.parts.is_empty() || shape.is_comparison == is_comparison, "{question}: {shape:?}");
-    shape.parts.into_iter().map(|part| part.question.trim_end_matches('?').to_owned()).collect()
+    let searched = |part: QuestionPart| part.question.trim_end_matches('?').to_owned();
+    shape.parts.into_iter().map(|part| if is_comparison { part.aspect } else { searched(part) }).collect()
 }
 
 fn questions(draft: &PlanDraft) -> Vec<&str> {
@@ -91,7 +93,23 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
 #[test]
 fn part_is_shown_in_the_words_of_the_user() {
     let shape = Shape::of("How does Lance work, and what are its limits?", &WordSplitter::default());
-    assert_eq!((&*shape.parts[1].aspect, &*shape.parts[1].question), ("What are its limits", "What are its limits (Lance)?"));
+    assert_eq!(
+        (&*shape.parts[1].aspect, &*shape.parts[1].question),
+        ("What are its limits", "What are its limits (Lance)?")
+    );
+}
+
+#[test]
+fn entity_without_a_criterion_is_searched_by_what_it_is() {
+    let searched = |question| {
+        let shape = Shape::of(question, &WordSplitter::default());
+        shape.parts.into_iter().map(|part| part.question).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        searched("What is the difference between mutexes and locks in Rust?"),
+        ["What are mutexes in Rust?", "What are locks in Rust?"]
+    );
+    assert_eq!(searched("Compare A and B for queues"), ["A for queues", "B for queues"]);
 }
 
 #[test]
