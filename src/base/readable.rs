@@ -207,7 +207,8 @@ fn without_links_in(text: &str) -> String {
             }
         }
     }
-    shown + rest
+    // Bold marks around an image alone.
+    (shown + rest).replace("****", "")
 }
 
 /// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
@@ -273,6 +274,7 @@ mod tests {
         assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
         assert_eq!(readable("[!NOTE]\n> Take care."), "> Take care.");
         assert_eq!(readable(r"It is. ![\[No image\]](a.png) [x \[1\]](b)"), r"It is.  x \[1\]");
+        assert_eq!(readable("It is **![a](b.png)** so."), "It is  so.");
         assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
     }
 

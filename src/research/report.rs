@@ -20,8 +20,12 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// Fewest words of a passage listed for further reading.
 const LEAST_SNIPPET_WORDS: usize = 4;
 
-/// Most passages listed for further reading.
+/// Most passages listed for further reading, in all and of one document.
 const MAX_PASSAGES: usize = 3;
+const MAX_OF_DOCUMENT: usize = 2;
+
+/// Least score of a passage listed, as a share of the best. Below it, passages are mostly about something else.
+const LEAST_SCORE: f32 = 0.5;
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -501,8 +505,8 @@ fn limitations(
     limitations
 }
 
-/// Returns the best passages that the report does not quote from, one of each document. Of documents that a model cites, which it has read,
-/// no other passages are listed either.
+/// Returns the best passages that the report does not quote from. Of documents that a model cites, which it has read, no
+/// other passages are listed either.
 fn passages<'a>(
     further: impl Iterator<Item = &'a Passage>,
     quoted: &[Evidence],
@@ -513,7 +517,9 @@ fn passages<'a>(
     };
     let is_quoted = |passage: &Passage| quoted.iter().any(|quote| is_cited(quote, &passage.place));
     let mut best: Vec<&Passage> = Vec::new();
+    let mut top: f32 = 0.0;
     for passage in further {
+        top = top.max(passage.score);
         if !best.iter().any(|known| known.id == passage.id) && !is_quoted(passage) {
             best.push(passage);
         }
@@ -522,9 +528,10 @@ fn passages<'a>(
     let mut listed: Vec<FurtherReading> = Vec::new();
     for passage in best {
         let snippet = readable(&passage.snippet);
-        // One passage of a document is reason enough to open it, but the header of a table, or a heading alone, is not.
-        let is_new = !listed.iter().any(|known| known.source.is_same_document(&passage.place));
-        if listed.len() < MAX_PASSAGES && is_new && count_words(&snippet) >= LEAST_SNIPPET_WORDS {
+        let of_document = listed.iter().filter(|known| known.source.is_same_document(&passage.place)).count();
+        let is_near = passage.score >= top * LEAST_SCORE && of_document < MAX_OF_DOCUMENT;
+        // The header of a table, or a heading alone, is no reason to open a document.
+        if listed.len() < MAX_PASSAGES && is_near && count_words(&snippet) >= LEAST_SNIPPET_WORDS {
             listed.push(FurtherReading { snippet, source: passage.place.clone() });
         }
     }
@@ -534,6 +541,7 @@ fn passages<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::research::scripted::ScriptedSource;
 
     #[test]
     fn renamed_ids_are_unique_within_brackets() {
@@ -550,6 +558,20 @@ mod tests {
         let found = |text: &str| marks(text).into_iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>();
         assert_eq!(found("so [n2e1], and [n2e1; n3e12]."), ["n2e1", "n2e1", "n3e12"]);
         assert_eq!(found("see [the note] [n2] [[n4e1]] [n2e1"), ["n4e1"]);
+    }
+
+    #[test]
+    fn two_passages_of_a_document_are_listed_and_none_that_scores_far_below_the_best() {
+        let source = ScriptedSource::of(&[]);
+        let passage = |path: &str, line: u32, score: f32| {
+            let passage = source.passage(path, &format!("{path}#{line}"), "The mill grinds oats.", line, line);
+            Passage { score, snippet: "The mill grinds oats.".into(), ..passage }
+        };
+        let found = [("a.md", 1, 1.0), ("a.md", 5, 0.9), ("a.md", 9, 0.8), ("b.md", 1, 0.5), ("c.md", 1, 0.4)];
+        let found = found.map(|(path, line, score)| passage(path, line, score));
+        let listed = passages(found.iter(), &[], false);
+        let places: Vec<_> = listed.iter().map(|own| own.source.for_people()).collect();
+        assert_eq!(places, ["a.md:1", "a.md:5", "b.md:1"]);
     }
 
     #[test]
