@@ -256,7 +256,9 @@ fn heading(place: &Place) -> Option<String> {
         _ if place.is_on_page() => Vec::new(),
         _ => place.heading_path().iter().map(|heading| one_line(heading)).collect(),
     };
-    let headings: Vec<_> = headings.into_iter().filter(|heading| *heading != title && !heading.is_empty()).collect();
+    // The first heading often is the title in other letters.
+    let is_title = |heading: &String| heading.to_lowercase() == title.to_lowercase();
+    let headings: Vec<_> = headings.into_iter().filter(|heading| !is_title(heading) && !heading.is_empty()).collect();
     let nearest = headings[headings.len().saturating_sub(HEADINGS)..].iter();
     let path: Vec<_> = std::iter::once(&title).filter(|title| !title.is_empty()).chain(nearest).cloned().collect();
     (!path.is_empty()).then(|| escaped(&path.join(" › ")))

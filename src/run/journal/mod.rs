@@ -32,10 +32,10 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, Params, Row};
+use rusqlite::{Connection, ErrorCode, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -58,6 +58,9 @@ const QUERY_ONLY: &str = "query_only";
 
 /// How long to wait for another process's commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait between two attempts at what SQLite itself does not wait for.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The journal of all runs of a project, for reading. [`LockedRun`] writes.
 #[derive(Clone)]
@@ -234,6 +237,22 @@ impl From<serde_json::Error> for JournalError {
     }
 }
 
+/// Switches a database to write-ahead mode, waiting for another process that does the same: each holds a lock that the
+/// other needs, and SQLite then reports the conflict at once, whatever the time-out.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let started = Instant::now();
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+            Err(error) if is_busy(&error) && started.elapsed() < BUSY_TIMEOUT => std::thread::sleep(BUSY_PAUSE),
+            done => return done,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 impl Journal {
     /// Opens the database at `path`, creating it if missing and migrating an older format.
     ///
@@ -247,7 +266,7 @@ impl Journal {
         let open = |source| JournalError::Database { action: "open", source };
         let connection = Connection::open(path).map_err(open)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(open)?;
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(open)?;
+        write_ahead(&connection).map_err(open)?;
         // "full" flushes each commit: with "normal", a power cut could take back a call that was already sent.
         connection.pragma_update(None, "synchronous", "full").map_err(open)?;
         // Removed rows are overwritten with zeros.
@@ -543,6 +562,23 @@ pub(crate) mod tests {
             purpose: Purpose::Writing,
             label: Label::Public,
             worst_cost: None,
+        }
+    }
+
+    #[test]
+    fn journal_is_created_by_several_at_once() {
+        for _ in 0..10 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("state.db");
+            let at_once = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                let open = || {
+                    at_once.wait();
+                    Journal::open(&path).map(drop)
+                };
+                let opened: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+                opened.into_iter().for_each(|opened| opened.join().unwrap().unwrap());
+            });
         }
     }
 
