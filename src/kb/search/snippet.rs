@@ -141,6 +141,11 @@ mod tests {
     }
 
     #[test]
+    fn items_of_a_list_have_the_same_mark_and_no_number() {
+        assert_eq!(cut("1. Open it.\n1. Close it.\n- Wait.", "open").text, "• Open it. • Close it. • Wait.");
+    }
+
+    #[test]
     fn snippet_marks_the_words_as_they_stand() {
         let snippet = cut("Budgets are\n\n  reserved before a call.", "budget reserve");
         assert_eq!(snippet.text, "Budgets are reserved before a call.");

@@ -109,7 +109,12 @@ pub(super) fn overview<'a>(
     let names = |candidate: &UnitCandidate<'_>| candidate.features.says() > 0.0;
     let has_name = candidates.iter().any(names);
     let least = candidates.first().map_or(0.0, |best| best.features.score() - OVERVIEW_MARGIN);
-    candidates.retain(|own| own.nearness.is_on_subject() || own.features.score() >= least && (!has_name || names(own)));
+    // A sentence that leads into links, which are not shown, says nothing.
+    let is_stub = |own: &UnitCandidate<'_>| own.unit.sentences.len() == 1 && own.text().starts_with("The following ");
+    candidates.retain(|own| {
+        let is_near = own.features.score() >= least && (!has_name || names(own));
+        (own.nearness.is_on_subject() || is_near) && !is_stub(own)
+    });
     // Stable: the better one of two as near stays first.
     candidates.sort_by_key(|own| match (own.nearness, openings.has(own)) {
         (Nearness::Note, true) => 0,
