@@ -34,6 +34,8 @@ pub mod token;
 
 pub mod word;
 
+pub(crate) mod thesaurus;
+
 pub mod retry;
 
 pub(crate) mod breaker;

@@ -546,7 +546,7 @@ impl Index {
                 self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
             }
             let terms = self.terms(None);
-            self.text_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
+            self.text_leg(&terms, (TEXT_PROBE, ""), &Filter::default(), 1).await?;
             self.phrase_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
         }
         let probe = vec![1.0; self.manifest.embedder.dimension];

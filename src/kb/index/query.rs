@@ -18,6 +18,9 @@ pub(super) const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NUL
 
 const READ_WAITING: &str = "read the chunks that wait for a vector";
 
+/// Weight of a word related to one of the query.
+const RELATED: f32 = 0.3;
+
 /// Search effort at which all partitions of the vector index are searched.
 ///
 /// Skipping distant partitions loses near passages faster than it saves time: with half of them, 1 to 6 % of the first
@@ -81,15 +84,22 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 impl Index {
-    /// Returns up to `limit` chunks by BM25F over names, headings and text, best first.
+    /// Returns up to `limit` chunks by BM25F over names, headings and text, best first. Words that are related to those
+    /// wanted count less.
     pub(crate) async fn text_leg(
         &self,
         terms: &Terms,
-        words: &str,
+        (words, related): (&str, &str),
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
-        self.text_hits(words_query(terms, words), filter, limit).await
+        let mut query = words_query(terms, words);
+        if !related.is_empty() {
+            let related = MatchQuery::new(related.to_owned()).with_column(Some(SEARCHED.to_owned()));
+            let both = [query, related.with_boost(RELATED).into()].map(|query| (Occur::Should, query));
+            query = BooleanQuery::new(both).into();
+        }
+        self.text_hits(query, filter, limit).await
     }
 
     /// Returns up to `limit` chunks that have a word with at most `errors` letters added, lost or changed.

@@ -552,7 +552,8 @@ impl Searcher {
         if options.mode == SearchMode::Vector || !query.words.chars().any(char::is_alphanumeric) {
             return Ok(Vec::new());
         }
-        self.index.text_leg(&self.index.terms(query.language), &query.words, &options.filter, depth).await
+        let terms = self.index.terms(query.language);
+        self.index.text_leg(&terms, (&query.words, &query.related), &options.filter, depth).await
     }
 
     async fn vector_leg(

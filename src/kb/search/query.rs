@@ -1,6 +1,9 @@
 //! Parses what the user typed into a [`Query`]: words to rank by, phrases that must occur, identifiers that should.
 
+use std::collections::BTreeSet;
+
 use crate::base::language::Language;
+use crate::base::thesaurus::related;
 use crate::base::word::{WordSplitter, composed, is_whole, language_of};
 
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
@@ -18,6 +21,8 @@ pub(crate) struct Query {
     pub(crate) language: Option<&'static Language>,
     /// The words to rank by, without stop words.
     pub(crate) words: String,
+    /// Words that may stand for those of an English query.
+    pub(crate) related: String,
     /// Quoted phrases. Every hit contains all of them, ignoring case and white space.
     pub(crate) phrases: Vec<String>,
     /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`. Hits that contain them as written rank higher.
@@ -34,8 +39,13 @@ impl Query {
         let identifiers: Vec<_> =
             words.iter().filter(|word| is_identifier(word)).map(|word| (*word).to_owned()).collect();
         let text = format!("{rest} {}", phrases.join(" ")).split_whitespace().collect::<Vec<_>>().join(" ");
+        let language = language_of(&text);
+        let is_english = language.is_none_or(Language::is_english);
+        let related: BTreeSet<_> =
+            if is_english { related(&text) } else { Vec::new() }.into_iter().flat_map(|own| own.1).collect();
         Self {
-            language: language_of(&text),
+            language,
+            related: Vec::from_iter(related).join(" "),
             words: splitter.without_stop_words(&text),
             identifier_share: share(identifiers.len(), words.len() + phrases.len()),
             identifiers: identifiers.into_iter().take(MAX_EXACT).collect(),

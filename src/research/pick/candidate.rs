@@ -139,7 +139,7 @@ pub(super) fn candidates<'a>(
             let Some(of_section) = sections.get(&unit.section).or(of_note) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
-            let words = words_in(&text[unit.range.clone()], stems, splitter);
+            let words = sought.words_in(&text[unit.range.clone()]);
             candidates.push(UnitCandidate {
                 reading,
                 rank,
@@ -156,7 +156,7 @@ pub(super) fn candidates<'a>(
     let weights = rarity(&candidates, stems);
     let mut sections: HashMap<(usize, usize), HashSet<String>> = HashMap::new();
     for candidate in &mut candidates {
-        candidate.about = splitter.stems(&candidate.headings());
+        candidate.about = sought.words_in(&candidate.headings());
         candidate.about.retain(|stem| weights.contains_key(stem));
         let section = sections.entry((candidate.rank, candidate.unit.section)).or_default();
         section.extend(candidate.words.union(&candidate.about).cloned());
@@ -238,25 +238,6 @@ pub(super) fn mark_lacking(candidates: &mut [UnitCandidate<'_>], code_words: &[C
         let missing = known.iter().filter(|at| !has[**at]).count();
         candidate.features.lacks = missing as f32 / known.len().max(1) as f32;
     }
-}
-
-/// Returns the stems of a text, and those of the words that are symbols and stand in it.
-pub(super) fn words_in<'a>(
-    text: &str,
-    words: impl IntoIterator<Item = &'a String>,
-    splitter: &WordSplitter,
-) -> HashSet<String> {
-    let joins = |letter: Option<char>| letter.is_some_and(|letter| "=<>!&|+-*/%^~.:?@#$".contains(letter));
-    let is_whole = |at: usize, sign: &str| {
-        // The `..` of `..=` is another operator.
-        !joins(text[..at].chars().next_back()) && !joins(text[at + sign.len()..].chars().next())
-    };
-    let is_found = |word: &&String| {
-        !word.contains(char::is_alphanumeric) && text.match_indices(word.as_str()).any(|(at, sign)| is_whole(at, sign))
-    };
-    let mut found = splitter.stems(text);
-    found.extend(words.into_iter().filter(is_found).cloned());
-    found
 }
 
 /// Extends units that refer to the one before them ("So, what is the difference?") to that unit, and the

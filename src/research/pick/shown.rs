@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::asked::AnswerKind;
-use super::candidate::{UnitCandidate, lines_in, overlap, unescaped, words_in};
+use super::candidate::{UnitCandidate, lines_in, overlap, unescaped};
 use super::features::{Weights, points, share};
 use super::sought::Sought;
 use super::{MAX_LINES, MAX_PIECES};
@@ -49,7 +49,7 @@ pub(super) fn deciding(
         .collect();
     let score = |(part, sentence): (usize, &Sentence)| {
         let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
-        let mut words = sought.splitter.stems(&sentence.plain);
+        let mut words = sought.words_in(&sentence.plain);
         words.extend(candidate.about.iter().cloned());
         share(weights, &words, &HashSet::new()) + MEANING * matches
     };
@@ -120,7 +120,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
             return 0.0;
         }
         let own = &text[piece.clone()];
-        let words = words_in(own, weights.keys(), sought.splitter);
+        let words = sought.words_in(own);
         let unescaped = unescaped(own);
         // The row of `db.t2.small` and not those of its family.
         let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, &words));

@@ -1,8 +1,12 @@
 //! What one question asks for, worked out once for all units and sentences.
 
+use std::collections::{BTreeSet, HashSet};
+
 use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, overview_of};
 use super::code_word::CodeWord;
-use crate::base::word::WordSplitter;
+use crate::base::language::Language;
+use crate::base::thesaurus::related;
+use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 
 /// Whether a sentence has the value that a question asks for.
@@ -21,6 +25,8 @@ pub(super) struct Sought<'a> {
     pub(super) splitter: &'a WordSplitter,
     /// The stems of its words, and its symbols.
     pub(super) stems: Vec<String>,
+    /// Stems of its words for which others may stand, with those.
+    related: Vec<(String, BTreeSet<String>)>,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
     /// Whether a measure or a limit is asked for, which mostly is a number: "how long", "the maximum".
@@ -46,7 +52,9 @@ impl<'a> Sought<'a> {
             abbreviations.clear();
         }
         let wanted = Wanted::of(question);
-        Self { question, splitter, stems, asked, wanted, is_measured, counted, abbreviations, code_words }
+        let is_english = language_of(question).is_none_or(Language::is_english);
+        let related = if is_english { related(question) } else { Vec::new() };
+        Self { question, splitter, stems, related, asked, wanted, is_measured, counted, abbreviations, code_words }
     }
 
     /// Returns whether a number, a date or the like is asked for.
@@ -65,6 +73,25 @@ impl<'a> Sought<'a> {
             (None, _) if self.is_measured && Wanted::Number.is_in(&sentence.plain) => Value::Any,
             (None, _) => Value::No,
         }
+    }
+
+    /// Returns the stems of a text, with the symbols of the question that stand in it, and the words of the question that
+    /// another word in it may stand for.
+    pub(super) fn words_in(&self, text: &str) -> HashSet<String> {
+        let joins = |letter: Option<char>| letter.is_some_and(|letter| "=<>!&|+-*/%^~.:?@#$".contains(letter));
+        let is_whole = |at: usize, sign: &str| {
+            // The `..` of `..=` is another operator.
+            !joins(text[..at].chars().next_back()) && !joins(text[at + sign.len()..].chars().next())
+        };
+        let is_found = |word: &&String| {
+            !word.contains(char::is_alphanumeric)
+                && text.match_indices(word.as_str()).any(|(at, sign)| is_whole(at, sign))
+        };
+        let mut found = self.splitter.stems(text);
+        let meant = self.related.iter().filter(|(_, others)| others.iter().any(|other| found.contains(other)));
+        let meant: Vec<_> = meant.map(|(stem, _)| stem).chain(self.stems.iter().filter(is_found)).cloned().collect();
+        found.extend(meant);
+        found
     }
 
     /// Returns whether a text says what an abbreviation stands for: "request for help (RFH)".
