@@ -23,7 +23,7 @@ use asked::{AnswerKind, Remedy, Wanted, counted_words, overview_of};
 use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
 use choice::{best, says_all};
 use code_word::CodeWord;
-use extent::{cut_loose_end, join, read_on, shorten, widen};
+use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, points};
 use overview::{Openings, overview};
 use shown::{deciding, shown};
@@ -201,6 +201,9 @@ fn answering<'a>(
         Some(_) | None => {}
     }
     for own in &mut kept {
+        let end = own.candidate.unit.range.end;
+        add_announced(&mut own.candidate);
+        own.read_on += own.candidate.unit.range.end - end;
         cut_loose_end(&mut own.candidate);
     }
     kept

@@ -176,7 +176,8 @@ fn split(passage: &str, block: &InlineText) -> Vec<Sentence> {
     let block_end = block.iter().map(|(range, _)| range.end).max().unwrap_or(0);
     for (range, text) in block {
         // A text with escapes or entities differs from the passage, so its offsets mean nothing there: it is not split.
-        let is_verbatim = passage.get(range.clone()) == Some(text.as_str());
+        // Nor is code, in which a dot ends no sentence.
+        let is_verbatim = passage.get(range.clone()) == Some(text.as_str()) && !text.starts_with('`');
         let mut done = 0;
         if is_verbatim {
             for (at, _) in text.match_indices(is_end) {
@@ -336,6 +337,14 @@ mod tests {
         let text = r"**One is here\.** Two is *there*. Three.";
         let said: Vec<_> = every_sentence(text).into_iter().map(|sentence| text[sentence.range].to_owned()).collect();
         assert_eq!(said, [r"**One is here\.**", "Two is *there*.", "Three."]);
+    }
+
+    #[test]
+    fn code_is_not_split() {
+        assert_eq!(
+            plain("It says `no disk. Not set up. Stop.` and waits. So it is for now."),
+            ["It says `no disk. Not set up. Stop.` and waits.", "So it is for now."]
+        );
     }
 
     #[test]

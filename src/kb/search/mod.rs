@@ -30,7 +30,7 @@ mod fit;
 
 pub(crate) mod scope;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -553,7 +553,9 @@ impl Searcher {
             return Ok(Vec::new());
         }
         let terms = self.index.terms(query.language);
-        self.index.text_leg(&terms, (&query.words, &query.related), &options.filter, depth).await
+        let related: BTreeSet<_> = query.related.iter().flat_map(|(_, others)| others).map(String::as_str).collect();
+        let related = Vec::from_iter(related).join(" ");
+        self.index.text_leg(&terms, (&query.words, &related), &options.filter, depth).await
     }
 
     async fn vector_leg(

@@ -21,8 +21,8 @@ pub(crate) struct Query {
     pub(crate) language: Option<&'static Language>,
     /// The words to rank by, without stop words.
     pub(crate) words: String,
-    /// Words that may stand for those of an English query.
-    pub(crate) related: String,
+    /// Stems of an English query for which others may stand, with those.
+    pub(crate) related: Vec<(String, BTreeSet<String>)>,
     /// Quoted phrases. Every hit contains all of them, ignoring case and white space.
     pub(crate) phrases: Vec<String>,
     /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`. Hits that contain them as written rank higher.
@@ -41,11 +41,10 @@ impl Query {
         let text = format!("{rest} {}", phrases.join(" ")).split_whitespace().collect::<Vec<_>>().join(" ");
         let language = language_of(&text);
         let is_english = language.is_none_or(Language::is_english);
-        let related: BTreeSet<_> =
-            if is_english { related(&text) } else { Vec::new() }.into_iter().flat_map(|own| own.1).collect();
+        let related = if is_english { related(&text) } else { Vec::new() };
         Self {
             language,
-            related: Vec::from_iter(related).join(" "),
+            related,
             words: splitter.without_stop_words(&text),
             identifier_share: share(identifiers.len(), words.len() + phrases.len()),
             identifiers: identifiers.into_iter().take(MAX_EXACT).collect(),

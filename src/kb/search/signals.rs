@@ -128,7 +128,7 @@ impl Searcher {
         keys: &[KeyWord],
         most: Measured,
     ) -> Result<Signals, SearchError> {
-        let mut signals = self.by_words(hits, keys);
+        let mut signals = self.by_words(query, hits, keys);
         let words: Vec<_> = keys.iter().map(|key| key.text.as_str()).collect();
         // Near forms add terms to a word, and with them to its score.
         signals.text_score /= self.index.terms(query.language).forms(&words);
@@ -151,7 +151,7 @@ impl Searcher {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
-    fn by_words(&self, hits: &[Hit], keys: &[KeyWord]) -> Signals {
+    fn by_words(&self, query: &Query, hits: &[Hit], keys: &[KeyWord]) -> Signals {
         let all_words = keys.iter().map(|key| key.weight).sum::<f32>().max(f32::EPSILON);
         let count = keys.len();
         let keys: Vec<_> = keys.iter().filter(|key| key.is_subject).collect();
@@ -168,6 +168,9 @@ impl Searcher {
             all.extend(stems.into_iter().flatten());
             longest = longest.max(count_words(&hit.text));
         }
+        let meant = query.related.iter().filter(|(_, others)| others.iter().any(|other| all.contains(other)));
+        let meant: Vec<_> = meant.map(|(stem, _)| stem.clone()).collect();
+        all.extend(meant);
         let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
         let score = hits.iter().filter_map(|hit| hit.explain.lexical_score).fold(0.0, f32::max);
         Signals {

@@ -131,6 +131,16 @@ const FAILURES: &str = "error|errors|err|fail|fails|failed|failing|failure|excep
 const REMEDIES: &str = "why|fix|solve|resolve|instead|wrong|missing|equivalent|workaround|means";
 const ASKS_FOR_REMEDY: [&str; 5] = ["how do i ", "how can i ", "how to ", "does it mean", "what to do"];
 
+/// Phrases that only a report of a failure has.
+const REPORTS_FAILURE: [&str; 6] = [
+    "what can i try",
+    "what should i try",
+    "what now",
+    "keep getting ",
+    "keeps failing",
+    "how do i get rid of the error",
+];
+
 /// Words of a heading above what to do about a failure.
 const REMEDY_HEADINGS: &str = "fix|fixes|fixing|solution|solutions|solve|workaround|workarounds|resolution|resolve|resolving|remedy|\
     remedies|cause|causes|do|mitigation|troubleshooting";
@@ -234,7 +244,8 @@ impl Wanted {
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
         let written = text;
-        let text = without_markers(&text.to_lowercase());
+        // No cost is named by it.
+        let text = without_markers(&text.to_lowercase()).replace("cost-effective", "");
         let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year));
         let is_ordinal = |word: &str| {
             let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
@@ -393,10 +404,17 @@ impl Remedy {
         let asks = || has_word(&lower, REMEDIES) || has_phrase(question, &ASKS_FOR_REMEDY);
         match () {
             () if lower.trim_start().starts_with("error") => Some(Self::OfMessage),
-            () if has_word(&lower, FAILURES) && asks() => Some(Self::OfFailure),
+            () if has_phrase(question, &REPORTS_FAILURE) || has_word(&lower, FAILURES) && asks() => {
+                Some(Self::OfFailure)
+            }
             () => None,
         }
     }
+}
+
+/// Returns whether a heading names the cause of a failure, after which what to do about it may stand.
+pub(super) fn names_cause(heading: &str) -> bool {
+    has_word(&heading.to_lowercase(), "cause|causes|reason|reasons")
 }
 
 /// Returns whether a heading names what to do about a failure: "How to Fix".

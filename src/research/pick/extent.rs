@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::asked::names_remedy;
+use super::asked::{names_cause, names_remedy};
 use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, rows, units_in};
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::research::sentence::place_of;
@@ -20,6 +20,10 @@ pub(super) const MAX_STEP_LINES: usize = 32;
 pub(super) const READ_ON_TO: usize = 16;
 
 pub(super) const READ_ON_AFTER_FAILURE_TO: usize = 38;
+
+/// Phrases of a sentence that leads to what follows it.
+const ANNOUNCEMENTS: [&str; 4] =
+    ["the following command", "the following commands", "as follows", "the following example"];
 
 /// Openings of a later step of a procedure.
 pub(super) const CONTINUING: [&str; 16] = [
@@ -86,6 +90,33 @@ pub(super) fn join(kept: &mut Vec<Kept<'_>>) {
     }
 }
 
+/// Lines of a text that is added because the one before announces it.
+const ANNOUNCED_LINES: usize = 12;
+
+/// Adds what the last sentence of a text announces without a colon: "Execute the following command."
+pub(super) fn add_announced(candidate: &mut UnitCandidate<'_>) {
+    let text = &candidate.reading.document.text;
+    let own = candidate.text().trim_end();
+    let last = own.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_lowercase();
+    let announces = ANNOUNCEMENTS.iter().any(|phrase| last.contains(phrase)) || ends_open(own);
+    if !announces || candidate.unit.pieces.len() > MAX_PIECES {
+        return;
+    }
+    let end = candidate.unit.range.end;
+    // It may begin with the sentence that announces it.
+    let next = units_in(&candidate.reading.document).into_iter().find(|unit| unit.range.end > end);
+    let is_next = |next: &Unit| {
+        next.section == candidate.unit.section
+            && next.kind != UnitKind::Paragraph
+            && text.get(end..next.range.start).is_none_or(|between| between.trim().is_empty())
+            && lines_in(&text[end..next.range.end]) <= ANNOUNCED_LINES
+    };
+    if let Some(next) = next.filter(is_next) {
+        candidate.unit.range.end = next.range.end;
+        candidate.unit.pieces.clear();
+    }
+}
+
 /// Cuts off the last sentence of a text if it only leads to what is not shown: "You will get an error like this:"
 pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     let leads_on = candidate.unit.kind == UnitKind::Paragraph && ends_open(candidate.text());
@@ -139,9 +170,10 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
     let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
     let mut last = best.unit.clone();
     for next in units_in(&best.reading.document).into_iter().filter(|unit| unit.range.start >= end) {
-        // Below one more heading, not below a third.
+        // Below one more heading, and below a second if the first names the cause.
         let names_remedy = || next.headings.last().is_some_and(|heading| names_remedy(heading));
-        let is_remedy = || to_remedy && last.section == best.unit.section && names_remedy();
+        let names_cause = || last.headings.last().is_some_and(|heading| names_cause(heading));
+        let is_remedy = || to_remedy && (last.section == best.unit.section || names_cause()) && names_remedy();
         let mut between = text.get(last.range.end..next.range.start).unwrap_or_default().lines();
         let is_joined = between.all(|line| line.trim().is_empty() || line.starts_with('#'));
         // Blank lines count: they are shown.

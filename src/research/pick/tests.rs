@@ -118,7 +118,7 @@ fn paragraph_longer_than_a_screen_is_cut_to_the_sentences_around_the_answer() {
 
 #[test]
 fn units_that_mention_no_document_that_the_question_names_are_left_out_if_others_do() {
-    let document = "# Pumps\n\nThe price of a garden pump is 40 euros in spring.\n\n## Zeus\n\nIt costs 90 euros.\n";
+    let document = "# Pumps\n\nThe price of a garden pump is 40 euros in spring.\n\n## Zeus\n\nThis is 90 euros.\n";
     let question = "What is the price of the Zeus garden pump in spring?";
     let name = |word: &str, path: &str| {
         let documents = [DocumentId::new("kb", path)].into();
@@ -128,7 +128,7 @@ fn units_that_mention_no_document_that_the_question_names_are_left_out_if_others
         picked_with(document, question, names).into_iter().map(|picked| picked.text).collect()
     };
     assert!(texts(&[])[0].starts_with("The price"));
-    assert_eq!(texts(&name("Zeus", "zeus.md")), ["It costs 90 euros."]);
+    assert_eq!(texts(&name("Zeus", "zeus.md")), ["This is 90 euros."]);
     assert!(texts(&name("Hera", "hera.md"))[0].starts_with("The price"));
     let lacks =
         |names: &[ProperName]| lacks_value(&question.parse().unwrap(), names, &picked_with(document, question, &[]));
@@ -177,6 +177,25 @@ fn long_list_is_cut_to_the_item_with_the_value_that_is_asked_for() {
     assert!(shown.contains("These are the parts") && shown.contains("90 kg") && !shown.contains("roof"), "{shown}");
     let shown = quotes(&picked(&document, "What are the parts of the mill?")[0]).join("\n");
     assert!(shown.contains("roof"), "a list that is asked for is shown whole: {shown}");
+}
+
+#[test]
+fn unit_in_other_words_than_the_question_answers_and_has_what_it_announces() {
+    let document = "# Mill\n\n## Gate\n\nThe gate of the mill is red and opens to the left.\n\n## Wheel\n\nYou disable the \
+                    wheel at the gate. To do so, run the following command as the miller.\n\n```sh\nwheel stop\n```\n";
+    let found = picked(document, "How is the wheel turned off?");
+    assert!(quotes(&found[0])[0].ends_with("wheel stop\n```"), "{found:#?}");
+    let document =
+        "# Mill\n\nThe wheel of the mill is big and is painted green.\n\nYou delete the sack by its number.\n";
+    assert_eq!(picked(document, "Can a sack be erased?")[0].text, "You delete the sack by its number.");
+}
+
+#[test]
+fn remedy_is_read_on_below_the_cause() {
+    let document = "# Mill\n\n## Description\n\nYou get `NoGrainLeft` when you start the mill.\n\n## Cause\n\nThe sack is \
+                    empty.\n\n## Solution\n\nFill the sack.\n\n## Notes\n\nIt is old.\n";
+    let found = picked(document, "I keep getting NoGrainLeft when I start the mill. What can I try?");
+    assert!(quotes(&found[0])[0].ends_with("Fill the sack."), "{found:#?}");
 }
 
 #[test]

@@ -291,12 +291,12 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let said = |texts: &[&str], between| {
         texts.iter().copied().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(between)
     };
-    let criteria = said(&[criterion, shared, own_criterion], ", ");
+    let criteria = said(&[criterion, own_criterion], ", ");
     let conditions = said(&[condition, own_condition], " ");
     let is_place = conditions.starts_with("in ") && !conditions.starts_with("in terms ");
     let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
     let part = |name: &&str| {
-        let aspect = said(&[&said(&[name, &criteria], ": "), &conditions], " ");
+        let aspect = said(&[&said(&[&said(&[name, shared], " "), &criteria], ": "), &conditions], " ");
         // Without a criterion, what a thing is tells it from the other.
         let is_plain = criteria.is_empty() && (conditions.is_empty() || is_place);
         let verb = if name.ends_with('s') && !name.ends_with("ss") { "are" } else { "is" };

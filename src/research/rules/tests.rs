@@ -30,7 +30,7 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
     for (question, aspects) in [
         ("Please compare A, B, and C in terms of cost.", "A in terms of cost|B in terms of cost|C in terms of cost"),
         ("compare the replication of PostgreSQL and MySQL", "PostgreSQL: replication|MySQL: replication"),
-        ("Rust vs. Go performance for games?", "Rust: performance for games|Go: performance for games"),
+        ("Rust vs. Go performance for games?", "Rust performance for games|Go performance for games"),
         ("monolith versus modular monolith", "monolith|modular monolith"),
         ("What is the difference between `search and replace` and \"Rock\"?", "`search and replace`|\"Rock\""),
         ("Which is better for queues, Vec or VecDeque?", "Vec for queues|VecDeque for queues"),
