@@ -376,6 +376,10 @@ fn sections(
     for ((node, findings), title) in parts.iter().zip(titles) {
         let is_doubtful = is_supported && !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
         let mut text = writer.text(findings, most);
+        // A note that is called as the section is.
+        if let Some(rest) = text.strip_prefix(&format!("### {}\n\n", escaped(&title))) {
+            text = rest.to_owned();
+        }
         if is_doubtful && !text.is_empty() {
             text.insert_str(0, DOUBTFUL);
         }
