@@ -5,16 +5,15 @@ use reqwest::header::HeaderName;
 use serde_json::Value;
 
 use super::provider::{DateRange, SearchClient, WebError, WebHit, WebQuery, cut, hit, without_markup};
+use super::search_engine::EngineFacts;
 use crate::base::http::Secret;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "brave";
-
-/// The variable that holds its key.
-pub(super) const VARIABLE: &str = "BRAVE_API_KEY";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://api.search.brave.com";
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "brave",
+    variable: Some("BRAVE_API_KEY"),
+    address: Some("https://api.search.brave.com"),
+    pace: None,
+};
 
 /// Most results per search, set by Brave.
 const MAX_RESULTS: usize = 20;
