@@ -108,7 +108,6 @@ impl From<KindColumns> for CallKind {
 }
 
 impl Call {
-    /// Returns the calling role.
     pub(crate) fn role(&self) -> Role {
         KindColumns::from(self.kind).role
     }
@@ -126,7 +125,6 @@ impl Call {
         }
     }
 
-    /// Returns its worst case.
     pub(crate) fn worst(&self) -> CallCost {
         CallCost { cost_nanos: self.worst_cost, tokens: self.prompt().map_or(0, |prompt| prompt.worst_tokens) }
     }
