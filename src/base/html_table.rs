@@ -10,7 +10,6 @@ const MAX_SPAN: usize = 100;
 
 /// A row of a table.
 pub(crate) struct HtmlRow {
-    /// Its bytes.
     pub(crate) range: Range<usize>,
     pub(crate) cells: Vec<HtmlCell>,
 }

@@ -122,12 +122,9 @@ pub struct BaseUrl(Url);
 /// The text is not a valid endpoint address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseBaseUrlError {
-    /// Not an HTTP or HTTPS URL with a host.
+    /// Not an HTTP or HTTPS URL with a host. `url` is `…` if it may contain a password.
     #[error("`{url}` is not an address (expected for example `http://localhost:11434/v1`)")]
-    NotAnAddress {
-        /// The text, or `…` if it may contain a password.
-        url: String,
-    },
+    NotAnAddress { url: String },
     /// The URL has a user name, password, query or fragment. The error leaves the text out.
     #[error("address of an endpoint has a password or a query in it")]
     NotBare,
@@ -237,13 +234,8 @@ pub(crate) fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
 /// The body of a reply was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// The body exceeds the limit.
     #[error("reply is larger than {max_bytes} bytes")]
-    TooLarge {
-        /// The limit passed to [`read_capped`].
-        max_bytes: usize,
-    },
-    /// The connection failed before the end of the body.
+    TooLarge { max_bytes: usize },
     #[error("reply broke off")]
     Broken(#[source] reqwest::Error),
 }

@@ -57,7 +57,6 @@ pub(super) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-/// Runs `dr runs`.
 pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result<Exit, CliError> {
     let StoredRuns { runs, damage, hint } = engine.runs().await?;
     if args.json {

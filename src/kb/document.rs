@@ -67,11 +67,9 @@ pub(crate) enum SkipReason {
     #[error("{bytes} bytes, above the limit of {limit}")]
     TooLarge { bytes: u64, limit: u64 },
 
-    /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]
     Binary { offset: usize },
 
-    /// The file begins with a UTF-16 byte order mark.
     #[error("UTF-16, not UTF-8")]
     Utf16,
 
@@ -88,14 +86,8 @@ pub(crate) enum SkipReason {
 
     /// A folder has a file with patterns of paths to leave out that is a device or a pipe, or too large.
     #[error("its `{name}` is not a regular file of at most {limit} bytes")]
-    IgnoreFile {
-        /// Path of the file, in the folder if it is below the root.
-        name: String,
-        /// Size of the largest such file, in bytes.
-        limit: u64,
-    },
+    IgnoreFile { name: String, limit: u64 },
 
-    /// The file name or a folder above it is not valid UTF-8.
     #[error("path is not UTF-8")]
     PathNotUtf8,
 
@@ -136,10 +128,6 @@ impl SkipReason {
 impl Document {
     /// Reads the bytes of the file at `path`, as [`Self::parse`] does if they are text. The text of an [`Extractable`]
     /// format is extracted first, by a child process, which blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns a [`SkipReason`] if the file has no text.
     pub(crate) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
         let Some(format) = Extractable::of(path) else { return Self::parse(path, bytes) };
         let text = extract(format, &bytes)?.into_markdown();

@@ -47,7 +47,6 @@ pub(crate) struct RerankOptions {
     pub(crate) base_url: Option<String>,
     /// A model on this machine, [`OF_RUN`], or the name of one at the server; `None` if that has only one.
     pub(crate) model: Option<String>,
-    /// Form of the requests.
     #[serde(default)]
     pub(crate) api: RerankApi,
     /// The variable that holds the key; `None` for a server without one.
@@ -77,12 +76,10 @@ pub enum RerankSettingsError {
     Address(#[from] ParseBaseUrlError),
     #[error("no key")]
     Key(#[from] KeyError),
-    /// There is neither an address nor a model on this machine.
     #[error("no `base_url`, and no `model` of this machine")]
     NoAddress,
     #[error("`{model}` is not asked at a server, and `base_url` names one")]
     Both { model: String },
-    /// No model of this machine has that name.
     #[error(transparent)]
     Unknown(#[from] UnknownCrossEncoder),
     #[error(transparent)]
@@ -117,12 +114,10 @@ pub(crate) enum RerankError {
     NoReply(String),
     #[error("status {status}: {reason}")]
     Refused { status: u16, reason: String },
-    /// The reply is not in the form of the API.
     #[error("reply does not score every passage once")]
     Form,
     #[error("reranking took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
-    /// The model of this machine cannot be used.
     #[error("{}", with_causes(.0))]
     Here(#[from] CrossEncoderError),
     /// Only a run asks its language model.

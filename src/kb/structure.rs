@@ -36,9 +36,7 @@ const ATTACHMENT_EXTENSIONS: [&str; 26] = [
 pub(crate) struct Structure {
     /// Alternative titles from the front matter.
     pub(crate) aliases: Vec<String>,
-    /// Headings of sections, in order.
     pub(crate) headings: Vec<Heading>,
-    /// Links to notes, in order.
     pub(crate) links: Vec<Link>,
 }
 

@@ -75,7 +75,6 @@ impl fmt::Display for CallKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// Money.
     Cost,
     /// Tokens of all model calls.
     Tokens,

@@ -165,10 +165,6 @@ impl McpTool {
     }
 
     /// Calls the tool.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for arguments that do not match the schema, and as the tool does.
     pub(super) async fn call(
         self,
         service: &Service,

@@ -167,7 +167,6 @@ impl Outlook {
         prompts.iter().fold(CallCost::default(), |all, input| all + self.cost(role, *input, output))
     }
 
-    /// Returns the likely cost of the next call of a role.
     pub(super) fn likely(&self, role: Role) -> CallCost {
         match self.sizes(role) {
             Sizes { calls: 0, .. } => self.cost(role, UNKNOWN_SIZE.0, UNKNOWN_SIZE.1),

@@ -12,15 +12,10 @@
 //! Export never fails a command: a collector that is down, slow or wrong costs a note at the end.
 
 pub(crate) mod attach;
-
 mod identity;
-
 mod shape;
-
 mod settings;
-
 mod client;
-
 mod exporter;
 
 use std::sync::Arc;

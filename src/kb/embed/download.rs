@@ -419,7 +419,6 @@ impl Transfer<'_> {
         reply.map_err(|source| DownloadError::NoReply { address: shown(url), source: source.without_url() })
     }
 
-    /// Returns the next bytes.
     async fn next(&self, body: &mut Response, done: u64) -> Result<Option<Vec<u8>>, DownloadError> {
         let next = self.in_time(self.file, body.chunk()).await?;
         let next = next.map_err(|_| DownloadError::Broken { file: self.file.to_owned(), done })?;

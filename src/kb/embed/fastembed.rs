@@ -128,7 +128,6 @@ impl Fastembed {
         Ok(batch::in_input_order(&plan, vectors))
     }
 
-    /// Runs one batch.
     fn run(&self, model: &mut TextEmbedding, batch: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         // Not split further: the plan has bounded it.
         let vectors = model.embed(batch, Some(batch.len()));

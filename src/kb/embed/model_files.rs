@@ -28,12 +28,8 @@ pub enum ModelFilesError {
     #[error("`{path}` is malformed")]
     Malformed { path: PathBuf, source: super::Cause },
 
-    /// The dimension of the vectors is not recorded in any file.
     #[error("`{path}` has no `hidden_size`")]
-    NoDimension {
-        /// The model's `config.json`.
-        path: PathBuf,
-    },
+    NoDimension { path: PathBuf },
 }
 
 impl ModelFilesError {
@@ -57,7 +53,6 @@ impl ModelFilesError {
 pub(crate) struct ModelFiles {
     /// The folder of the tokenizer and the configuration.
     folder: PathBuf,
-    /// The ONNX graph.
     model: PathBuf,
     /// Weights that the graph refers to by file name.
     external: Vec<PathBuf>,

@@ -43,7 +43,6 @@ impl Default for ChildLimits {
 /// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildTask {
-    /// Reads the text of a file.
     Read(Extractable),
     /// Breaks a limit, for tests of the limits.
     Break(LimitToBreak),
@@ -93,7 +92,6 @@ pub(crate) type ChildAnswer = Result<Extracted, Refusal>;
 pub struct Child {
     /// The program, which is `dr`.
     pub program: PathBuf,
-    /// Limits on each.
     pub limits: ChildLimits,
 }
 
@@ -115,10 +113,6 @@ pub(crate) fn answers() {
 
 impl Child {
     /// Returns children of the running program.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the program is not `dr`, or does not know where it is.
     pub(crate) fn of_this_program() -> io::Result<Self> {
         if !ANSWERS.load(Ordering::Relaxed) {
             return Err(io::Error::other("this program is not `dr`"));

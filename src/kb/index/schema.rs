@@ -40,13 +40,10 @@ const HEADINGS_WEIGHT: usize = 2;
 /// A row of the documents table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentRow {
-    /// Key of the row.
     pub id: DocumentId,
-    /// Collection of the file.
     pub collection: String,
     /// Path relative to the collection's root, with `/` between components.
     pub path: String,
-    /// Title of the document.
     pub title: String,
     /// Size in bytes when the file was read.
     pub size: u64,
@@ -54,20 +51,15 @@ pub struct DocumentRow {
     pub modified_ns: Option<i64>,
     /// Hash of the file's bytes.
     pub content_hash: ContentHash,
-    /// Number of chunks.
     pub chunks: u32,
 }
 
 /// A row of the chunks table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkRow {
-    /// Key of the row.
     pub id: ChunkId,
-    /// Document of the passage.
     pub document_id: DocumentId,
-    /// Collection of the document.
     pub collection: String,
-    /// Path of the document.
     pub path: String,
     /// Title, aliases and file name of the document, in this order.
     pub names: Vec<String>,
@@ -77,7 +69,6 @@ pub struct ChunkRow {
     pub context: Option<String>,
     /// The passage, verbatim.
     pub text: String,
-    /// Tags of the document.
     pub tags: Vec<String>,
     /// Date of the document, `YYYY-MM-DD`.
     pub date: Option<String>,

@@ -13,9 +13,7 @@
 //! case.
 
 mod request;
-
 mod reply;
-
 pub(crate) mod failure;
 
 #[cfg(test)]
@@ -152,7 +150,6 @@ pub(crate) struct OpenAiSettings {
     pub(crate) temperature: Option<f32>,
     /// Time limit of one request.
     pub(crate) timeout: Duration,
-    /// Token counter of the model.
     pub(crate) counter: TokenCounter,
     /// Price of the model; `None` if unknown.
     pub(crate) price: Option<Price>,

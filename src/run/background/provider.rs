@@ -20,7 +20,6 @@ use crate::llm::price::Price;
 /// Nothing here stores, retries or pays: the caller stores a job's id before its first question about it, and the raw
 /// reply before it is parsed.
 pub(crate) trait Provider: Send + Sync {
-    /// Returns which provider this is.
     fn kind(&self) -> ProviderKind;
 
     /// Returns the first of `models` that the account may use on the day `today`.
@@ -45,7 +44,6 @@ pub(crate) trait Provider: Send + Sync {
     /// Cancels a job and returns its state. A finished job stays as it is.
     fn cancel<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
 
-    /// Parses the raw reply of a job.
     fn parse(&self, raw: &str) -> JobReport {
         self.kind().parse(raw)
     }
@@ -59,17 +57,12 @@ pub(crate) trait Provider: Send + Sync {
 /// Whether the account may use a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModelStatus {
-    /// The account may use it.
-    Available {
-        /// The announced day of its shutdown.
-        until: Option<Date>,
-    },
+    /// The account may use it, until the day of its shutdown if one is announced.
+    Available { until: Option<Date> },
     /// The endpoint does not know the model, or the account may not use it.
     Missing,
-    ShutDown {
-        /// The day of the shutdown.
-        since: Date,
-    },
+    /// It was shut down.
+    ShutDown { since: Date },
 }
 
 /// The model chosen from a list.
@@ -90,10 +83,7 @@ pub(crate) enum JobError {
 
     /// The account may not use reasoning summaries, so no job was started. The same request without them may succeed.
     #[error("account is not allowed to use reasoning summaries: {reason}")]
-    SummariesRefused {
-        /// The provider's error message.
-        reason: String,
-    },
+    SummariesRefused { reason: String },
 
     /// The endpoint refused the request. If it was to start a job, none was started and nothing is billed.
     #[error("endpoint refused the request for a background job")]

@@ -77,31 +77,20 @@ pub enum DeepResearchError {
     #[error("no key for Deep Research")]
     Key(#[from] KeyError),
     #[error("invalid address for the {what} of Deep Research")]
-    BadAddress {
-        /// `endpoint` or `tool server`.
-        what: &'static str,
-        source: ParseBaseUrlError,
-    },
+    BadAddress { what: &'static str, source: ParseBaseUrlError },
     #[error("`models` is empty, so no job can be started")]
     NoModels,
-    /// The name of a model is invalid. The error leaves the text out, because it may be a key put in the wrong place.
+    /// Entries count from 1. The error leaves the text out, because it may be a key put in the wrong place.
     #[error("entry {place} of `models` is not a model name (expected up to 200 letters, digits and signs)")]
-    BadModel {
-        /// Position in the list, from 1.
-        place: usize,
-    },
+    BadModel { place: usize },
+    /// Anything that looks like a key is hidden.
     #[error("`{domain}` is not the name of a host")]
-    BadDomain {
-        /// The invalid text, with anything that looks like a key hidden.
-        domain: String,
-    },
+    BadDomain { domain: String },
     #[error("`{field}` has {count} hosts (expected at most 100)")]
     TooManyDomains { field: &'static str, count: usize },
+    /// Anything that looks like a key is hidden.
     #[error("`{label}` is not the label of a tool server (expected letters, digits, `_` and `-`)")]
-    BadLabel {
-        /// The invalid text, with anything that looks like a key hidden.
-        label: String,
-    },
+    BadLabel { label: String },
 }
 
 impl DeepResearchError {

@@ -81,7 +81,6 @@ pub enum ParseAllowedHostError {
 }
 
 impl ParseAllowedHostError {
-    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Neither(_) => "give the host without `http://` and path",
@@ -236,7 +235,6 @@ fn is_metadata(number: IpAddr) -> bool {
     METADATA.contains(&number)
 }
 
-/// Returns whether an address is public.
 pub(super) fn is_public(number: IpAddr) -> bool {
     match number {
         IpAddr::V4(number) => {

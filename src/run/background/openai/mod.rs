@@ -6,9 +6,7 @@
 //! ```
 
 mod report;
-
 mod request;
-
 mod state;
 
 #[cfg(test)]

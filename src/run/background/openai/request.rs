@@ -44,7 +44,6 @@ impl Capabilities {
     }
 }
 
-/// Returns the body that starts a job.
 pub(super) fn request_body(request: &JobRequest) -> Value {
     let mut body = stored_body(request);
     let authorization = request.terms.mcp.as_ref().and_then(|server| server.authorization.as_ref());
