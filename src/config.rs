@@ -152,19 +152,14 @@ pub enum ConfigError {
     /// A file, variable or flag has an invalid value.
     #[error("{origin}: {reason}")]
     Invalid { origin: String, reason: String, hint: Option<String> },
-
     #[error("`{file}` sets `{key}`, which a project may not{}", only.map(|values| format!(", except for {values}")).unwrap_or_default())]
     NotForProjects { file: String, key: String, flag: Option<String>, only: Option<&'static str> },
-
     #[error("`{file}` sets `{key}`, which needs a trusted folder")]
     Untrusted { file: String, key: String, flag: Option<String> },
-
     #[error("settings of {place} cannot be used")]
     Table { place: String, source: Box<TableError> },
-
     #[error("home folder is not known")]
     NoHome(#[source] etcetera::HomeDirError),
-
     #[error("current folder cannot be read")]
     NoCurrent(#[source] std::io::Error),
 }

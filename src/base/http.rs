@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 use jiff::fmt::rfc2822;
-use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 
@@ -207,6 +207,14 @@ impl fmt::Display for BaseUrl {
 #[derive(Debug, thiserror::Error)]
 #[error("failed to set up the network client")]
 pub struct HttpError(#[from] reqwest::Error);
+
+/// Adds a key to a request, if there is one.
+pub(crate) fn authorized(request: RequestBuilder, key: Option<&Secret>) -> RequestBuilder {
+    match key {
+        Some(key) => request.header(AUTHORIZATION, key.bearer()),
+        None => request,
+    }
+}
 
 /// Returns a client for one endpoint.
 ///

@@ -27,7 +27,6 @@ pub enum FileLockError {
     /// `holder` is its process id and start time, or `another process`.
     #[error("`{path}` is held by {holder}")]
     Held { path: PathBuf, holder: String },
-
     #[error("failed to lock `{path}`")]
     File { path: PathBuf, source: std::io::Error },
 }

@@ -379,9 +379,7 @@ impl Engine {
             Err(error) => Check::trouble("embedder", format!("`{choice}`: {}", with_causes(&error)), error.hint()),
         }
     }
-}
 
-impl Engine {
     fn embedder_in_use(&self, embedder: &dyn Embedder, index: Option<&Index>) -> Check {
         let Some(server) = embedder.server() else {
             let detail = described(embedder, "");

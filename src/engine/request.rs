@@ -3,8 +3,6 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::base::line::shortened;
 use crate::base::money::nanos;
 use crate::kb::search::{Scope, SearchOptions};
@@ -181,7 +179,8 @@ impl AskRequest {
         }
         let brief = self.plan.as_ref().and_then(|plan| plan.brief.as_ref());
         brief.map_or(Ok(()), Brief::check).map_err(RequestError::Brief)?;
-        self.run.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;
+        let schema = self.run.output_schema.as_ref().map_or(Ok(()), structured::check_schema);
+        schema.map_err(|error| RequestError::Schema { reason: error.to_string() })?;
         Ok(self)
     }
 }
@@ -210,10 +209,6 @@ pub(super) fn check_scope(scope: &Scope) -> Result<SearchOptions, RequestError> 
         glob: error.glob().unwrap_or_default().to_owned(),
         reason: error.kind().to_string(),
     })
-}
-
-fn check_output_schema(schema: &Value) -> Result<(), RequestError> {
-    structured::check_schema(schema).map_err(|error| RequestError::Schema { reason: error.to_string() })
 }
 
 #[cfg(test)]

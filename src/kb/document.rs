@@ -66,34 +66,25 @@ pub(crate) struct Document {
 pub(crate) enum SkipReason {
     #[error("{bytes} bytes, above the limit of {limit}")]
     TooLarge { bytes: u64, limit: u64 },
-
     #[error("binary (NUL at byte {offset})")]
     Binary { offset: usize },
-
     #[error("UTF-16, not UTF-8")]
     Utf16,
-
     #[error("not UTF-8 at byte {offset}")]
     NotUtf8 { offset: usize },
-
     /// A symbolic link is broken or leads out of the indexed folder.
     #[error("link that does not lead to a file inside the folder")]
     LinkOutside,
-
     /// A socket, a device, or the like.
     #[error("not a regular file")]
     NotAFile,
-
     /// A folder has a file with patterns of paths to leave out that is a device or a pipe, or too large.
     #[error("its `{name}` is not a regular file of at most {limit} bytes")]
     IgnoreFile { name: String, limit: u64 },
-
     #[error("path is not UTF-8")]
     PathNotUtf8,
-
     #[error(transparent)]
     Extract(#[from] ExtractError),
-
     #[error("failed to read")]
     Unreadable { source: std::io::Error },
 }
@@ -104,11 +95,9 @@ pub(crate) enum FrontMatterWarning {
     /// The front matter is neither valid YAML nor valid TOML; title, tags, aliases and date may be missing.
     #[error("front matter is not valid: {0}")]
     Broken(String),
-
     /// The front matter exceeds [`MAX_FRONT_MATTER_BYTES`] and was not parsed.
     #[error("front matter of {bytes} bytes was not read")]
     Huge { bytes: usize },
-
     /// The file begins with front matter that has no closing line; it is indexed as text.
     #[error("front matter is not closed")]
     Unclosed,

@@ -20,14 +20,11 @@ pub(crate) type Judgments = BTreeMap<String, HashMap<String, u32>>;
 pub enum EvalError {
     #[error("line {line} of the queries is not an object with `id` and `text`")]
     Query { line: usize, source: serde_json::Error },
-
     #[error("line {line} of the judgments is not `query id`, tab, `path`, tab, `grade`")]
     Judgment { line: usize },
-
     /// A judged file is not in the index, which would make every metric too low.
     #[error("{missing} of {judged} judged files are not in the index, first `{first}`")]
     NotIndexed { missing: usize, judged: usize, first: String },
-
     /// No query has a relevant document, so every mean would be undefined.
     #[error("no query has a relevant document")]
     NothingToMeasure,

@@ -183,26 +183,19 @@ fn is_zero(number: &usize) -> bool {
 pub enum IngestError {
     #[error(transparent)]
     Index(#[from] IndexError),
-
     #[error("failed to embed chunks")]
     Embed(#[from] EmbedError),
-
     /// More than half of a collection would be removed, which usually means a wrong or unmounted folder.
     #[error("{gone} of {known} files of collection `{collection}` are no longer in `{root}`")]
     WouldRemove { collection: String, root: PathBuf, gone: usize, known: usize },
-
     #[error("collection `{collection}` was indexed from `{indexed}`, not from `{given}`")]
     OtherRoot { collection: String, indexed: PathBuf, given: PathBuf },
-
     #[error("index was made with {what} `{stored}`, not `{current}`")]
     Mismatch { what: &'static str, stored: String, current: String },
-
     #[error("folder `{root}` of collection `{collection}` is gone")]
     RootGone { collection: String, root: PathBuf },
-
     #[error("`{path}` is not a folder")]
     NotAFolder { path: PathBuf },
-
     /// A blocking task panicked.
     #[error("failed to read files")]
     Task(#[source] tokio::task::JoinError),

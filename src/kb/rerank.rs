@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use reqwest::Client;
-use reqwest::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::breaker::{Breaker, Guarded, Health, Open};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
-use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, client_for, exchange};
+use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, authorized, client_for, exchange};
 use crate::base::line::{shortened, with_causes};
 use crate::kb::embed::{CrossEncoder, CrossEncoderChoice, CrossEncoderError, UnknownCrossEncoder};
 
@@ -322,10 +321,8 @@ impl RerankServer {
         if let Some(model) = &self.model {
             body["model"] = model.as_str().into();
         }
-        let mut request = self.client.post(self.address.with_path("/rerank")).json(&body);
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key.bearer());
-        }
+        let request = self.client.post(self.address.with_path("/rerank")).json(&body);
+        let request = authorized(request, self.key.as_ref());
         // A server may repeat the key in its error, which is printed.
         let scrubbed =
             |text: &str| shortened(&self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text)));

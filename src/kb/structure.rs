@@ -164,12 +164,8 @@ fn path(target: &str) -> Option<String> {
 fn name(target: &str) -> Option<String> {
     let target = target.trim();
     let is_attachment = extension(target).is_some_and(|extension| is_any(extension, &ATTACHMENT_EXTENSIONS));
-    (!target.is_empty() && !is_attachment && !has_address(target)).then(|| target.to_owned())
-}
-
-/// Returns whether a name is an address all the same: `[[https://example.org]]`.
-fn has_address(name: &str) -> bool {
-    name.contains("://")
+    // A name may be an address all the same: `[[https://example.org]]`.
+    (!target.is_empty() && !is_attachment && !target.contains("://")).then(|| target.to_owned())
 }
 
 /// Returns whether an address begins with a scheme, such as `https:` or `mailto:`.

@@ -53,34 +53,25 @@ pub enum ModelError {
     /// The endpoint did not accept the request. Nothing was paid, and a retry may succeed.
     #[error("model endpoint is not available: {reason}")]
     Transient { retry_after: Option<Duration>, reason: String },
-
     /// Too many requests. Nothing was paid, and a retry may succeed.
     #[error("rate limit of the model endpoint exceeded")]
     RateLimited { retry_after: Option<Duration> },
-
     /// The request was sent, and no reply can be read. It may have been paid for, so it is charged at its worst case.
     #[error("no reply to a request that may have been paid for: {reason}")]
     Unknown { reason: String },
-
     #[error("prompt of {prompt_tokens} tokens does not fit a window of {limit_tokens}")]
     ContextTooLong { prompt_tokens: u64, limit_tokens: u64 },
-
     #[error("model refused: {reason}")]
     Refused { reason: String },
-
     #[error("reply cannot be used: {complaint}")]
     InvalidOutput { complaint: String },
-
     #[error("quota of the model endpoint is exhausted")]
     Quota,
-
     #[error("model endpoint refused the key")]
     Authentication,
-
     /// The endpoint rejected the request, and a retry would fail the same way.
     #[error("model endpoint refused the request: {reason}")]
     Permanent { reason: String },
-
     /// A background research job could not be started or ended without a result.
     #[error("Deep Research gave no result: {reason}")]
     NoResearch { reason: String },

@@ -138,7 +138,7 @@ impl Steps {
     pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
-            () if jobs.research().max_jobs() <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
+            () if jobs.research.max_jobs() <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
             () if !jobs.can_pay() => JobWay::Limited(NoJob::TooDear),
             () => JobWay::Open,
         };

@@ -354,32 +354,23 @@ pub enum EmbedError {
     /// `close` are the most similar names of the catalogue.
     #[error("no embedding model called `{name}`")]
     UnknownModel { name: String, close: Vec<String> },
-
     #[error("embedding model `{model}` is not on this machine")]
     NotHere { model: String },
-
     #[error(transparent)]
     Files(#[from] ModelFilesError),
-
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-
     #[error("failed to load embedding model `{model}`")]
     Load { model: String, source: Cause },
-
     #[error("failed to run embedding model `{model}`")]
     Run { model: String, source: Cause },
-
     #[error("embedding model `{model}` returned {found:?} numbers where {expected:?} were expected")]
     WrongShape { model: String, found: Vec<usize>, expected: Vec<usize> },
-
     /// A vector is all zero or not finite.
     #[error("embedding model `{model}` returned a zero vector")]
     UnusableVector { model: String },
-
     #[error("settings of `[embedding]` cannot be used")]
     Settings(#[from] EndpointSettingsError),
-
     /// `source` is the last failure, after all retries.
     #[error("no vectors of `{model}` from {address}")]
     Endpoint { model: String, address: String, source: Box<EmbeddingServerError> },

@@ -14,20 +14,15 @@ use super::family::Family;
 pub enum ModelFilesError {
     #[error("no folder `{folder}`")]
     NoFolder { folder: PathBuf },
-
     /// Neither the folder nor its `onnx` subfolder has an ONNX file.
     #[error("no ONNX model in `{folder}`")]
     NoModel { folder: PathBuf },
-
     #[error("{count} ONNX models in `{folder}` and none is `model.onnx`")]
     SeveralModels { folder: PathBuf, count: usize },
-
     #[error("failed to read `{path}`")]
     Unreadable { path: PathBuf, source: std::io::Error },
-
     #[error("`{path}` is malformed")]
     Malformed { path: PathBuf, source: super::Cause },
-
     #[error("`{path}` has no `hidden_size`")]
     NoDimension { path: PathBuf },
 }

@@ -23,14 +23,11 @@ const OLDEST_MINOR: u32 = ort::MINOR_VERSION;
 pub enum RuntimeError {
     #[error("no ONNX Runtime found in {}", list(.searched))]
     NotFound { searched: Vec<PathBuf> },
-
     #[error("ONNX Runtime at `{path}` is {found}, but 1.{OLDEST_MINOR} or newer is needed")]
     TooOld { path: PathBuf, found: String },
-
     /// The file is not a shared library for this machine, or not ONNX Runtime.
     #[error("`{path}` cannot be loaded as ONNX Runtime")]
     Unloadable { path: PathBuf, source: LoadDynamicError },
-
     #[error("ONNX Runtime at `{path}` failed to start")]
     Start { path: PathBuf, source: ort::Error },
 }

@@ -83,59 +83,43 @@ pub struct Index {
 pub enum IndexError {
     #[error("no index at `{location}`")]
     Missing { location: String },
-
     #[error("index at `{location}` cannot be read")]
     Manifest { location: String, source: ManifestError },
-
     /// Another process holds the writer lock.
     #[error("index is being written by {holder}")]
     Busy { holder: String },
-
     /// Another writer holds the lease of a collection.
     #[error("collection `{collection}` is being written by {holder}")]
     CollectionBusy { collection: String, holder: String },
-
     /// `collection` is empty for the index as a whole.
     #[error("lease of {} was lost", named(collection))]
     LeaseLost { collection: String },
-
     #[error("failed to {action}: other writers were first {attempts} times")]
     Contended { action: &'static str, attempts: u64, source: Box<lancedb::Error> },
-
     #[error("index was rebuilt by another writer")]
     Superseded,
-
     #[error("failed to {action}")]
     Store { action: &'static str, source: Box<object_store::Error> },
-
     #[error("failed to {action}")]
     Service { action: &'static str, source: ServiceError },
-
     /// It is not known how LanceDB's service is reached.
     #[error("failed to connect to `{location}`")]
     Access { location: String, source: AccessError },
-
     #[error(transparent)]
     Lock(FileLockError),
-
     #[error("failed to create `{path}`")]
     Folder { path: PathBuf, source: std::io::Error },
-
     #[error("failed to {action}")]
     Storage { action: &'static str, source: Box<lancedb::Error> },
-
     /// A table does not have the columns of [`schema`].
     #[error("failed to {action}")]
     Format { action: &'static str, source: arrow::error::ArrowError },
-
     /// A commit changed fewer or more rows than it was given.
     #[error("updated {changed} of {wanted} rows")]
     Lost { wanted: usize, changed: u64 },
-
     /// The copy of the manifest could not be written.
     #[error("failed to write `{path}`")]
     Copy { path: PathBuf, source: std::io::Error },
-
     /// A test stopped the writer before this step.
     #[cfg(test)]
     #[error("stopped before `{step}`")]

@@ -141,10 +141,6 @@ pub(super) const STRUCTURE: &str = "structure";
 pub(super) const DOCUMENT_COLUMNS: [&str; 8] =
     ["document_id", "collection", "path", "title", "size", "modified_ns", "content_hash", "chunks"];
 
-pub(super) fn manifest_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![text_field("key", false), text_field("value", false)]))
-}
-
 pub(super) fn documents_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         text_field("document_id", false),
@@ -186,10 +182,6 @@ pub(super) fn chunks_schema(dimension: usize) -> SchemaRef {
     ]))
 }
 
-pub(super) fn vectors_schema(dimension: usize) -> SchemaRef {
-    Arc::new(Schema::new(vec![text_field("chunk_id", false), vector_field(dimension)]))
-}
-
 fn text_field(name: &str, nullable: bool) -> Field {
     Field::new(name, DataType::Utf8, nullable)
 }
@@ -205,7 +197,7 @@ fn dimension_i32(dimension: usize) -> i32 {
 
 pub(super) fn manifest_batch(entries: &[(String, String)]) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(
-        manifest_schema(),
+        Arc::new(Schema::new(vec![text_field("key", false), text_field("value", false)])),
         vec![texts(entries.iter().map(|(key, _)| key)), texts(entries.iter().map(|(_, value)| value))],
     )
 }
@@ -259,7 +251,7 @@ pub(super) fn chunks_batch(rows: &[ChunkRow], dimension: usize) -> Result<Record
 
 pub(super) fn vectors_batch(rows: &[(ChunkId, Vec<f32>)], dimension: usize) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(
-        vectors_schema(dimension),
+        Arc::new(Schema::new(vec![text_field("chunk_id", false), vector_field(dimension)])),
         vec![
             texts(rows.iter().map(|(id, _)| id.as_str())),
             vectors(rows.iter().map(|(_, vector)| Some(vector.as_slice())), dimension),

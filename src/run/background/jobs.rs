@@ -107,8 +107,9 @@ impl Finished {
 
 /// The background jobs of one run.
 pub(crate) struct Jobs {
-    ledger: Arc<Ledger>,
-    research: Arc<DeepResearch>,
+    pub(crate) ledger: Arc<Ledger>,
+    /// The provider, and the limits of a job.
+    pub(crate) research: Arc<DeepResearch>,
     model: OnceCell<String>,
     /// Nodes for which a job was or may have been started.
     with_job: Mutex<BTreeSet<NodeId>>,
@@ -126,16 +127,6 @@ impl Jobs {
             with_job: Mutex::new(nodes_with_job(recorded)),
             without_summaries: AtomicBool::new(false),
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// Returns the provider and the limits of a job.
-    pub(crate) fn research(&self) -> &DeepResearch {
-        &self.research
     }
 
     /// Returns whether a job was or may have been started for a node.

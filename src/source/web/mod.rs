@@ -252,9 +252,7 @@ impl WebSource {
         };
         OpenedPage { passage, links: page.links }
     }
-}
 
-impl WebSource {
     /// Returns the name of the engines, for reports.
     pub(crate) fn scope(&self) -> String {
         format!("the web ({})", self.engines().map(SearchProvider::name).collect::<Vec<_>>().join(", "))
