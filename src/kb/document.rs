@@ -454,8 +454,10 @@ fn shorten(name: &str) -> String {
     one_line(name, MAX_NAME_CHARS)
 }
 
-fn extension(path: &str) -> Option<&str> {
+/// Returns the part of a file name after its last dot.
+pub(super) fn extension(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
+    // A name such as `.github` has no extension.
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::chunk::headings;
-use super::document::{Document, markdown_events};
+use super::document::{Document, extension, markdown_events};
 use super::extract::Extractable;
 
 /// Most links and headings that are stored of a document. More come from generated files.
@@ -177,13 +177,6 @@ fn has_scheme(address: &str) -> bool {
 
 fn is_any(extension: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(extension))
-}
-
-/// Returns the part of a file name after its last dot.
-fn extension(path: &str) -> Option<&str> {
-    let name = path.rsplit('/').next()?;
-    // A name such as `.github` has no extension.
-    name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 
 fn decoded(text: &str) -> String {
