@@ -313,7 +313,6 @@ impl Settings {
         web.map_err(self.in_table("web"))
     }
 
-    /// Returns the pages that are stored in a folder.
     pub(crate) fn pages(&self, folder: PathBuf) -> PageStore {
         PageStore::new(folder, self.paths.data.join(PAGE_KEY))
     }

@@ -20,7 +20,6 @@ const EMBEDDER: &str = "embedder";
 
 const RERANKER: &str = "rerank.model";
 
-/// A model.
 #[derive(Clone, Debug, Serialize, Default)]
 pub(crate) struct ModelEntry {
     /// As `dr model use` takes it.

@@ -112,7 +112,6 @@ impl Doing {
     }
 }
 
-/// A step of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallStep {

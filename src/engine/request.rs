@@ -185,7 +185,6 @@ impl AskRequest {
     }
 }
 
-/// Checks that a query has words.
 pub(super) fn check_query(query: &str) -> Result<(), RequestError> {
     if query.chars().any(char::is_alphanumeric) { Ok(()) } else { Err(RequestError::NoWords) }
 }

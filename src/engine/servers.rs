@@ -12,7 +12,6 @@ use crate::source::mcp::{ListedTool, SaidTool, Server, ServerError, ServerSettin
 /// Subject of the checks.
 const NAME: &str = "tool server";
 
-/// The tools of a server that were accepted.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AcceptedTools {
     pub(crate) server: String,

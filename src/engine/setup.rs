@@ -464,7 +464,6 @@ impl Setup {
     }
 }
 
-/// Returns the name of each role's model.
 fn models_by_name(models: Option<&Models>) -> BTreeMap<Role, String> {
     let name = |models: &Models, role| models.role(role).model.name().to_owned();
     models.map(|models| Role::ALL.into_iter().map(|role| (role, name(models, role))).collect()).unwrap_or_default()

@@ -66,7 +66,6 @@ pub struct CollectionSource {
     pub include: Include,
 }
 
-/// Options of [`ingest`].
 #[derive(Clone, Debug, Default)]
 pub struct IngestOptions {
     pub sources: Vec<CollectionSource>,

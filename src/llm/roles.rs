@@ -90,7 +90,6 @@ impl ModelOptions {
 /// The table `[models]`, with `[models.ROLE]` overriding it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ModelsOptions {
-    /// Settings for all roles.
     pub(crate) all: ModelOptions,
     /// Settings for single roles.
     pub(crate) roles: BTreeMap<Role, ModelOptions>,
@@ -161,7 +160,6 @@ impl ModelsError {
     }
 }
 
-/// The resolved model of one role.
 #[derive(Clone)]
 pub struct RoleModel {
     pub model: Arc<dyn Model>,
@@ -182,7 +180,6 @@ impl fmt::Debug for RoleModel {
     }
 }
 
-/// The models of all roles.
 #[derive(Clone, Debug)]
 pub struct Models(BTreeMap<Role, RoleModel>);
 

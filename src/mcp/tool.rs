@@ -164,7 +164,6 @@ impl McpTool {
         tool.with_title(self.title()).with_annotations(self.annotations())
     }
 
-    /// Calls the tool.
     pub(super) async fn call(
         self,
         service: &Service,

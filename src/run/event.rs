@@ -261,7 +261,6 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the node that the event is about.
     pub(crate) fn node(&self) -> Option<&NodeId> {
         match self {
             Self::NodeStarted { node, .. }

@@ -134,7 +134,6 @@ impl Phase {
         }
     }
 
-    /// Returns the name of the phase, for errors.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Open(Stage::Asked) => "asked",

@@ -43,7 +43,6 @@ impl ModelFilesError {
     }
 }
 
-/// Paths of the files of one model.
 #[derive(Debug)]
 pub(crate) struct ModelFiles {
     /// The folder of the tokenizer and the configuration.

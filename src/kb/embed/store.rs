@@ -105,7 +105,6 @@ impl ModelStore {
         Self { own: data.join("models"), others: [cache].into_iter().chain(shared).collect() }
     }
 
-    /// Returns a store with one folder.
     pub fn in_folder(folder: PathBuf) -> Self {
         Self { own: folder, others: Vec::new() }
     }

@@ -21,7 +21,6 @@ const MAX_CHILDREN: usize = 8;
 /// Most bytes that are read of a child's stderr.
 const MAX_STDERR_BYTES: u64 = 4_096;
 
-/// Limits on a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildLimits {
     /// Bytes of memory beside those of the program itself.
@@ -40,7 +39,6 @@ impl Default for ChildLimits {
     }
 }
 
-/// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildTask {
     Read(Extractable),
@@ -48,7 +46,6 @@ pub enum ChildTask {
     Break(LimitToBreak),
 }
 
-/// A limit to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitToBreak {
     /// Allocates without end.
@@ -95,7 +92,6 @@ pub struct Child {
     pub limits: ChildLimits,
 }
 
-/// A child that has ended.
 struct EndedChild {
     status: ExitStatus,
     output: Vec<u8>,

@@ -8,7 +8,6 @@ use super::service::SCHEME;
 /// Name of the folder that holds an index. The search for it starts in the current folder and goes upward.
 pub(crate) const DR_FOLDER: &str = ".dr";
 
-/// The location of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexLocation {
     /// A local folder.

@@ -37,7 +37,6 @@ const NAMES_WEIGHT: usize = 2;
 /// Repetitions of the headings above a chunk in the [`SEARCHED`] column.
 const HEADINGS_WEIGHT: usize = 2;
 
-/// A row of the documents table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentRow {
     pub id: DocumentId,
@@ -54,7 +53,6 @@ pub struct DocumentRow {
     pub chunks: u32,
 }
 
-/// A row of the chunks table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkRow {
     pub id: ChunkId,
@@ -137,7 +135,6 @@ pub(super) const CHUNK_COLUMNS: [&str; 17] = [
 /// the chunker lack it.
 pub(super) const STRUCTURE: &str = "structure";
 
-/// Columns of a [`DocumentRow`].
 pub(super) const DOCUMENT_COLUMNS: [&str; 8] =
     ["document_id", "collection", "path", "title", "size", "modified_ns", "content_hash", "chunks"];
 

@@ -71,7 +71,6 @@ pub(crate) struct JobMcpOptions {
     pub(crate) allowed_tools: Vec<String>,
 }
 
-/// Settings of Deep Research cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeepResearchError {
     #[error("no key for Deep Research")]
@@ -114,7 +113,6 @@ impl DeepResearchError {
     }
 }
 
-/// Resolved settings of Deep Research.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DeepResearchSettings {
     /// Which provider runs the jobs.
@@ -225,7 +223,6 @@ fn models(named: Option<&[String]>, usual: &[&str], max_jobs: usize) -> Result<V
     }
 }
 
-/// Returns whether a text can be the name of a model.
 pub(super) fn is_model_name(text: &str) -> bool {
     (1..=MAX_MODEL).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

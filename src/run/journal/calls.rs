@@ -34,7 +34,6 @@ pub(crate) struct Call {
     pub(crate) worst_cost: Option<u64>,
 }
 
-/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "KindColumns")]
 pub(crate) enum CallKind {

@@ -602,7 +602,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the files of a folder.
     fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = entries.map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();

@@ -35,7 +35,6 @@ struct Connected {
     cut: Option<String>,
 }
 
-/// The tools of a server.
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<ListedTool>,
     /// Says that the server has more tools, if it has.

@@ -62,7 +62,6 @@ pub(crate) enum AllowedHost {
         /// `None` for every port.
         port: Option<u16>,
     },
-    /// Every address in a network.
     Network(IpNet),
 }
 
@@ -201,7 +200,6 @@ impl HostRules {
         is_public(number) || self.allowed.iter().any(is_inside)
     }
 
-    /// Returns the ports that a host is allowed with.
     fn ports<'a>(&'a self, host: &'a str) -> impl Iterator<Item = Option<u16>> + 'a {
         self.allowed.iter().filter_map(move |allowed| match allowed {
             AllowedHost::Host { name, port } if name == host => Some(*port),

@@ -21,7 +21,6 @@ const MAX_RESULTS: usize = 20;
 /// Longest query, in characters. Brave refuses longer ones, and those of more words.
 const MAX_QUERY_CHARS: usize = 400;
 
-/// Longest query, in words.
 const MAX_QUERY_WORDS: usize = 50;
 
 /// Dates sent for an open end of a range: Brave takes none without both.

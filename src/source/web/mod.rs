@@ -316,7 +316,6 @@ impl WebSource {
         Ok(Found { passages, support, notes, ..Found::default() })
     }
 
-    /// Opens the page at an address.
     pub(crate) async fn open(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;

@@ -109,7 +109,6 @@ impl fmt::Display for SearchEngine {
     }
 }
 
-/// A search engine at an address.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineClient {
     engine: SearchEngine,

@@ -90,7 +90,6 @@ impl WebSettingsError {
     }
 }
 
-/// The configured access to the web.
 #[derive(Clone)]
 pub(crate) struct WebAccess {
     /// Searches and opens pages.
