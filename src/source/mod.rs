@@ -157,6 +157,7 @@ pub enum Lack {
 }
 
 impl Lack {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_none(&self) -> bool {
         *self == Self::None
     }
