@@ -8,15 +8,10 @@
 //! add one, add a row, and a field of the same name in [`Values`] or in the options of its table.
 
 pub(crate) mod kind;
-
 mod setting;
-
 mod rows;
-
 mod layers;
-
 mod edit;
-
 mod trust;
 
 use std::collections::BTreeMap;
@@ -131,7 +126,6 @@ pub(crate) struct CollectionOptions {
 /// Folders of the user, and the working directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
-    /// The working directory.
     pub(crate) current: PathBuf,
     /// The user's settings.
     pub(crate) user_file: PathBuf,
@@ -144,7 +138,6 @@ pub(crate) struct Paths {
 /// Resolved settings. Reading a table of them fails if it cannot be used, and sends and starts nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The value of every setting.
     pub(crate) values: Values,
     pub(crate) paths: Paths,
     /// Name, value as it can be shown, and origin of every setting.
@@ -158,53 +151,15 @@ pub(crate) struct Settings {
 pub enum ConfigError {
     /// A file, variable or flag has an invalid value.
     #[error("{origin}: {reason}")]
-    Invalid {
-        /// The file and the setting, the variable, or the flag.
-        origin: String,
-        /// Why it is invalid, with the bounds.
-        reason: String,
-        /// A valid value, as it is typed.
-        hint: Option<String>,
-    },
-
-    /// The project's file sets something that only the user may set.
+    Invalid { origin: String, reason: String, hint: Option<String> },
     #[error("`{file}` sets `{key}`, which a project may not{}", only.map(|values| format!(", except for {values}")).unwrap_or_default())]
-    NotForProjects {
-        /// The file.
-        file: String,
-        /// The setting.
-        key: String,
-        /// The flag that sets it, if there is one.
-        flag: Option<String>,
-        /// The values it may set.
-        only: Option<&'static str>,
-    },
-
-    /// The project's file sets something that it may set only in a folder that the user trusts.
+    NotForProjects { file: String, key: String, flag: Option<String>, only: Option<&'static str> },
     #[error("`{file}` sets `{key}`, which needs a trusted folder")]
-    Untrusted {
-        /// The file.
-        file: String,
-        /// The setting.
-        key: String,
-        /// The flag that sets it, if there is one.
-        flag: Option<String>,
-    },
-
-    /// A table, or a variable in its place, is invalid.
+    Untrusted { file: String, key: String, flag: Option<String> },
     #[error("settings of {place} cannot be used")]
-    Table {
-        /// The table, and its file if one sets it.
-        place: String,
-        /// The error of the table.
-        source: Box<TableError>,
-    },
-
-    /// The home folder cannot be determined.
+    Table { place: String, source: Box<TableError> },
     #[error("home folder is not known")]
     NoHome(#[source] etcetera::HomeDirError),
-
-    /// The working directory cannot be determined.
     #[error("current folder cannot be read")]
     NoCurrent(#[source] std::io::Error),
 }
@@ -212,19 +167,14 @@ pub enum ConfigError {
 /// A table is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// `[web]`.
     #[error(transparent)]
     Web(#[from] WebSettingsError),
-    /// `[embedding]`.
     #[error(transparent)]
     Embedding(#[from] EndpointSettingsError),
-    /// `[rerank]`.
     #[error(transparent)]
     Rerank(#[from] RerankSettingsError),
-    /// `[deep_research]`.
     #[error(transparent)]
     DeepResearch(#[from] DeepResearchError),
-    /// `[mcp.NAME]`.
     #[error(transparent)]
     Mcp(#[from] McpSettingsError),
 }
@@ -314,10 +264,6 @@ impl Paths {
 
 impl Settings {
     /// Merges all layers. `project` is the folder that contains `.dr`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for an invalid value or an unknown setting. It names the file, variable or flag.
     pub(crate) fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
         // First: whether a key in `.env` and some settings of the project count depends on it.
         let is_trusted = paths.trust().is_trusted(project);
@@ -367,7 +313,6 @@ impl Settings {
         web.map_err(self.in_table("web"))
     }
 
-    /// Returns the pages that are stored in a folder.
     pub(crate) fn pages(&self, folder: PathBuf) -> PageStore {
         PageStore::new(folder, self.paths.data.join(PAGE_KEY))
     }
@@ -475,7 +420,6 @@ impl Settings {
         }
     }
 
-    /// Returns the prices of models.
     pub(crate) fn prices(&self) -> PriceTable {
         PriceTable::with(&self.values.prices)
     }
@@ -490,7 +434,6 @@ impl Settings {
         self.values.offline
     }
 
-    /// Returns the limits of a run.
     pub(crate) fn limits(&self) -> BudgetLimits {
         let Values { max_cost, max_tokens, max_time, max_rounds, .. } = &self.values;
         BudgetLimits {

@@ -20,9 +20,7 @@ const PAUSE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is skipped after {failures} consecutive failures; last: {reason}")]
 pub struct Open {
-    /// Name of the server.
     pub(crate) name: Box<str>,
-    /// Number of failed requests.
     pub(crate) failures: u32,
     /// Why the last of them failed.
     pub(crate) reason: Box<str>,

@@ -86,12 +86,10 @@ impl Default for ManualClock {
 
 #[cfg(test)]
 impl ManualClock {
-    /// Returns a clock set to `now`.
     pub(crate) fn at(now: Moment) -> Self {
         Self { begun: (now, Instant::now()), now: watch::Sender::new(now) }
     }
 
-    /// Advances the clock by `duration`.
     pub(crate) fn advance(&self, duration: Duration) {
         self.now.send_modify(|now| *now = now.after(duration));
     }

@@ -33,7 +33,6 @@ pub(crate) enum Dotenv {
     /// There is none, or a variable of the environment overrides it.
     #[default]
     Unused,
-    /// It is used.
     Used,
     /// It would be used if the user trusted the folder.
     Ignored,

@@ -8,14 +8,11 @@ use super::readable::{without_comments, without_html};
 /// Most columns that a cell may span.
 const MAX_SPAN: usize = 100;
 
-/// A row of a table.
 pub(crate) struct HtmlRow {
-    /// Its bytes.
     pub(crate) range: Range<usize>,
     pub(crate) cells: Vec<HtmlCell>,
 }
 
-/// A cell of a table.
 pub(crate) struct HtmlCell {
     pub(crate) text: String,
     /// Columns and rows that it takes up.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 use jiff::fmt::rfc2822;
-use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 
@@ -122,12 +122,9 @@ pub struct BaseUrl(Url);
 /// The text is not a valid endpoint address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseBaseUrlError {
-    /// Not an HTTP or HTTPS URL with a host.
+    /// Not an HTTP or HTTPS URL with a host. `url` is `…` if it may contain a password.
     #[error("`{url}` is not an address (expected for example `http://localhost:11434/v1`)")]
-    NotAnAddress {
-        /// The text, or `…` if it may contain a password.
-        url: String,
-    },
+    NotAnAddress { url: String },
     /// The URL has a user name, password, query or fragment. The error leaves the text out.
     #[error("address of an endpoint has a password or a query in it")]
     NotBare,
@@ -211,6 +208,14 @@ impl fmt::Display for BaseUrl {
 #[error("failed to set up the network client")]
 pub struct HttpError(#[from] reqwest::Error);
 
+/// Adds a key to a request, if there is one.
+pub(crate) fn authorized(request: RequestBuilder, key: Option<&Secret>) -> RequestBuilder {
+    match key {
+        Some(key) => request.header(AUTHORIZATION, key.bearer()),
+        None => request,
+    }
+}
+
 /// Returns a client for one endpoint.
 ///
 /// The client follows no redirects, since one would carry the key and the text to another host, and does not retry:
@@ -237,13 +242,8 @@ pub(crate) fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
 /// The body of a reply was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// The body exceeds the limit.
     #[error("reply is larger than {max_bytes} bytes")]
-    TooLarge {
-        /// The limit passed to [`read_capped`].
-        max_bytes: usize,
-    },
-    /// The connection failed before the end of the body.
+    TooLarge { max_bytes: usize },
     #[error("reply broke off")]
     Broken(#[source] reqwest::Error),
 }

@@ -138,7 +138,6 @@ impl ChunkId {
 #[serde(try_from = "String", into = "String")]
 pub struct NodeId(u32);
 
-/// The text is not a node id.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a node id (expected `n` and a number, for example `n3`)")]
 pub struct ParseNodeIdError(String);

@@ -24,23 +24,11 @@ pub struct FileLock {
 /// The lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum FileLockError {
-    /// Another process holds the lock.
+    /// `holder` is its process id and start time, or `another process`.
     #[error("`{path}` is held by {holder}")]
-    Held {
-        /// The lock file.
-        path: PathBuf,
-        /// Process id and start time as written by the holder, or `another process`.
-        holder: String,
-    },
-
-    /// The lock file could not be opened, locked or written.
+    Held { path: PathBuf, holder: String },
     #[error("failed to lock `{path}`")]
-    File {
-        /// The lock file.
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
 }
 
 impl FileLock {
@@ -77,10 +65,6 @@ impl FileLock {
     }
 
     /// Acquires the lock at `path` together with others that share it, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`FileLockError::Held`] if a process holds the lock for itself.
     pub(crate) fn share(path: &Path) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
         let mut file = open(path).map_err(failed)?;

@@ -1,45 +1,24 @@
 //! Ids, time, text, tokens, HTTP and locks: the bottom layer, which depends on no other module of the crate.
 
 pub mod id;
-
 pub mod outbound;
-
 pub(crate) mod hex;
-
 pub mod clock;
-
 pub mod lock;
-
 pub(crate) mod mutex;
-
 pub(crate) mod folder;
-
 pub(crate) mod file;
-
 pub(crate) mod script;
-
 pub(crate) mod language;
-
 pub mod line;
-
 pub(crate) mod readable;
-
 pub(crate) mod html_table;
-
 pub(crate) mod bounded;
-
 pub(crate) mod money;
-
 pub mod token;
-
 pub mod word;
-
 pub(crate) mod thesaurus;
-
 pub mod retry;
-
 pub(crate) mod breaker;
-
 pub(crate) mod http;
-
 pub(crate) mod environment;

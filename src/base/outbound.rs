@@ -136,7 +136,6 @@ impl Outbound {
         Self(text.into())
     }
 
-    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

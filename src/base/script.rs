@@ -28,7 +28,6 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    /// Returns the script of a letter.
     pub(crate) fn of(letter: char) -> Self {
         match u32::from(letter) {
             0x41..=0x5A | 0x61..=0x7A | 0xAA | 0xBA | 0xC0..=0x24F | 0x1E00..=0x1EFF | 0xFF21..=0xFF5A => Self::Latin,

@@ -44,7 +44,6 @@ impl WordSplitter {
         runs(text).into_iter().map(place).collect()
     }
 
-    /// Returns the distinct stems of `text`.
     pub(crate) fn stems(&self, text: &str) -> HashSet<String> {
         self.words(text).into_iter().map(|word| word.stem).collect()
     }
@@ -180,7 +179,6 @@ fn lower_cased(text: &str) -> Vec<(Range<usize>, String)> {
     runs(text).into_iter().map(|range| (range.clone(), composed(&text[range]).to_lowercase())).collect()
 }
 
-/// Returns the byte ranges of the words of `text`.
 pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     // The start of the run that is open, and whether it is of a script without spaces.

@@ -16,19 +16,9 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Engine(EngineError),
     #[error("{message}")]
-    Usage {
-        /// The message, as a lowercase fragment.
-        message: String,
-        /// A correct command or value.
-        hint: Option<String>,
-    },
+    Usage { message: String, hint: Option<String> },
     #[error("failed to {action} `{path}`")]
-    File {
-        /// `read`, `write`, `enter` or `find`.
-        action: &'static str,
-        path: String,
-        source: std::io::Error,
-    },
+    File { action: &'static str, path: String, source: std::io::Error },
     #[error("failed to write the output")]
     Output(#[from] std::io::Error),
     #[error("failed to write the result as JSON")]

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
     Done = 0,
     /// Failure, or a check found a problem: `dr doctor`, `dr links --check`.
     Failed = 1,

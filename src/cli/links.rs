@@ -97,7 +97,6 @@ fn of_document(found: &DocumentLinks) -> String {
 /// Longest first column that the second is aligned with, in characters.
 const MAX_WRITTEN: usize = 48;
 
-/// Returns where a link leads.
 fn leads(link: &LinkEntry) -> String {
     match (&link.note, link.state) {
         (Some(note), _) => {

@@ -62,7 +62,6 @@ struct LiveState {
     view: Mutex<LiveView>,
 }
 
-/// Contents of the live view.
 #[derive(Default)]
 struct LiveView {
     progress: Option<Progress>,

@@ -5,73 +5,39 @@
 //! decisions; `mcp`, `serve` and `traces` are only started here. A test below enforces this.
 
 pub(crate) mod ui;
-
 pub(crate) mod exit;
-
 pub(crate) mod error;
-
 pub(crate) mod progress;
-
 mod completions;
-
 mod prompt;
-
 mod signal;
-
 mod allocator;
-
 mod index;
-
 mod watch;
-
 mod search;
-
 mod get;
-
 mod open;
-
 mod extract;
-
 mod links;
-
 mod expanded;
-
 mod report;
-
 mod limits;
-
 mod live;
-
 mod question;
-
 mod plan;
-
 mod ask;
-
 mod resume;
-
 mod replay;
-
 mod recall;
-
 mod verify;
-
 mod show;
-
 mod runs;
-
 mod mcp;
-
 mod serve;
-
 mod eval;
-
 mod doctor;
-
 mod config;
-
 mod model;
-
 mod trust;
 
 use std::io::IsTerminal;

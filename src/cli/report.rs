@@ -35,7 +35,6 @@ fn formats() -> impl TypedValueParser<Value = ReportFormat> {
 }
 
 impl ReportArgs {
-    /// Returns whether the output is JSON.
     pub(super) fn is_json(&self) -> bool {
         self.json || self.format == ReportFormat::Json
     }
@@ -88,7 +87,6 @@ async fn addresses(engine: &Engine, report: &Report) -> Vec<(String, String)> {
     named.filter_map(|place| address(&place.target).map(|address| (place.text, address))).collect()
 }
 
-/// Returns the exit code for a report.
 fn exit(report: &Report) -> Exit {
     match report.stop_reason {
         StopReason::Cancelled => Exit::Interrupted,

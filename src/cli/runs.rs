@@ -57,7 +57,6 @@ pub(super) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-/// Runs `dr runs`.
 pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result<Exit, CliError> {
     let StoredRuns { runs, damage, hint } = engine.runs().await?;
     if args.json {
@@ -95,7 +94,6 @@ fn stats_text(groups: &[RunGroup]) -> String {
     text
 }
 
-/// Runs `dr rm`.
 pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exit, CliError> {
     // All names are resolved first, so that a wrong one removes nothing.
     let runs = engine.find_runs(&args.runs).await?;
@@ -111,7 +109,6 @@ pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// Runs `dr export`.
 pub(super) async fn export(ui: &mut Ui, engine: &Engine, args: ExportArgs) -> Result<Exit, CliError> {
     let lines = engine.export(args.run.as_deref()).await?;
     match &args.output {

@@ -118,7 +118,6 @@ impl Ui {
         !self.quiet && std::io::stderr().is_terminal()
     }
 
-    /// Returns whether `--quiet` is set.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }

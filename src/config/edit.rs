@@ -28,22 +28,11 @@ pub enum EditError {
     /// The settings are invalid afterwards, or before.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The file cannot be read or written.
     #[error("failed to change `{path}`")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// The file is not TOML, or has something else in the place of a table.
     #[error("`{path}` has no place for `{name}`")]
-    NoPlace {
-        /// The file.
-        path: PathBuf,
-        /// The setting.
-        name: &'static str,
-    },
+    NoPlace { path: PathBuf, name: &'static str },
 }
 
 impl Settings {

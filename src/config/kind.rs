@@ -36,7 +36,6 @@ pub(crate) enum Kind {
         least: f64,
         most: f64,
     },
-    /// US dollars.
     Dollars {
         /// Whether it may be 0.
         zero: bool,
@@ -45,7 +44,6 @@ pub(crate) enum Kind {
     },
     /// A span of time, for example `15m`.
     Time,
-    /// One of these words.
     OneOf(&'static [&'static str]),
     /// A list of some of these words, or none.
     SomeOf(&'static [&'static str]),

@@ -122,7 +122,6 @@ impl Layer {
 pub(super) enum ItemKind {
     Setting(&'static Setting),
     Table,
-    /// No known item.
     Unknown,
 }
 
@@ -228,7 +227,6 @@ impl LayerCheck<'_> {
     }
 }
 
-/// Returns the value at a path.
 fn at<'a>(values: &'a Dict, path: &[String]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
     match (values.get(first)?, rest) {

@@ -280,7 +280,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .stricter(Strictness::True),
     row("collections.NAME.allow_egress", Kind::Bool, "texts derived from it may leave this machine")
         .unset("`false`")
-        .project_only(is_false, "`false`"),
+        .project_only(|value| value.to_bool() == Some(false), "`false`"),
     own(
         "collections.NAME.url",
         PAGE,
@@ -323,8 +323,4 @@ fn is_harmless_embedder(value: &Value) -> bool {
         // It contacts a server, and may cost money.
         Ok(EmbedderChoice::Endpoint(_)) | Err(_) => false,
     }
-}
-
-fn is_false(value: &Value) -> bool {
-    value.to_bool() == Some(false)
 }

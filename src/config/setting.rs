@@ -10,7 +10,6 @@ pub(crate) struct Setting {
     /// Name with its table, such as `web.fetch`. `MODEL`, `NAME` and `PATH` are placeholders for names the user
     /// chooses.
     pub(crate) name: &'static str,
-    /// Valid values.
     pub(crate) kind: Kind,
     /// Its purpose, for `dr config --json` and the manual.
     pub(crate) doc: &'static str,
@@ -72,7 +71,6 @@ impl Setting {
         }
     }
 
-    /// Sets the default.
     pub(super) const fn default(self, toml: &'static str) -> Self {
         Self { default: Some(toml), ..self }
     }
@@ -87,7 +85,6 @@ impl Setting {
         Self { has_flag: true, has_variable: true, ..self }
     }
 
-    /// Adds a variable.
     pub(super) const fn variable(self) -> Self {
         Self { has_variable: true, ..self }
     }

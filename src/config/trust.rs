@@ -75,46 +75,17 @@ struct Access {
 pub enum TrustError {
     /// It came with its folder, or an older version of `dr` made it.
     #[error("`{path}` was not made by your dr, so it is not used")]
-    Foreign {
-        /// The `.dr`.
-        path: PathBuf,
-    },
-    /// It has another owner than when it was made or trusted.
+    Foreign { path: PathBuf },
     #[error("owner of `{path}` has changed, so it is not used")]
-    Owner {
-        /// The `.dr`.
-        path: PathBuf,
-    },
-    /// A named index belongs to another user.
+    Owner { path: PathBuf },
     #[error("`{path}` belongs to another user, so it is not used")]
-    Theirs {
-        /// The folder of the index.
-        path: PathBuf,
-    },
-    /// Other users can write to it.
+    Theirs { path: PathBuf },
     #[error("other users can write to `{path}`, so it is not used")]
-    Open {
-        /// The `.dr`, or the folder of a named index.
-        path: PathBuf,
-    },
-    /// The note about it could not be written to the user's data folder.
+    Open { path: PathBuf },
     #[error("failed to write `{path}`")]
-    Note {
-        /// The note.
-        path: PathBuf,
-        /// The error of the file system.
-        source: Error,
-    },
-    /// A file or folder could not be read or written.
+    Note { path: PathBuf, source: Error },
     #[error("failed to {action} `{path}`")]
-    File {
-        /// `find`, `create` or `remove`.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the file system.
-        source: Error,
-    },
+    File { action: &'static str, path: PathBuf, source: Error },
 }
 
 impl TrustError {

@@ -291,7 +291,8 @@ impl Background {
         // First: a run that was removed has no report, whatever is kept here.
         let RunStatus { run_id, state, .. } = self.status(engine, run, u64::MAX).await?;
         // Not read from the journal, where a run by rules that answered in the place of this one has another id.
-        match self.outcome_of(&run_id).as_deref() {
+        let outcome = self.started(&run_id).and_then(|started| started.outcome.borrow().clone());
+        match outcome.as_deref() {
             Some(Ok(Some(asked))) => return Ok(asked.clone()),
             Some(Err(reason)) => return Err(EngineError::RunFailed { run: run_id, reason: reason.clone() }),
             Some(Ok(None)) | None => {}
@@ -351,10 +352,6 @@ impl Background {
 
     fn started(&self, run: &str) -> Option<Started> {
         locked(&self.runs).iter().find(|started| started.id.as_str() == run).cloned()
-    }
-
-    fn outcome_of(&self, run: &str) -> Option<RunOutcome> {
-        self.started(run)?.outcome.borrow().clone()
     }
 }
 

@@ -71,9 +71,7 @@ impl Engine {
         let roots = index.manifest().collections.keys().filter_map(|name| Some((name.clone(), root(name)?)));
         Ok(Addresses { roots: roots.collect() })
     }
-}
 
-impl Engine {
     /// Returns the document and lines that an address of [`Self::addresses`] names, and any other selector as it is. An
     /// address is compared with those of the collections and becomes no path.
     pub(super) async fn resolved(&self, selector: &Selector) -> Result<Selector, EngineError> {

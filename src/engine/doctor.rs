@@ -25,7 +25,6 @@ use crate::run::store::{Store, StoreError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CheckStatus {
-    /// No problem.
     Ok,
     /// Worth knowing, though everything works.
     Note,
@@ -35,7 +34,6 @@ pub(crate) enum CheckStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    /// Subject of the check.
     pub(crate) name: &'static str,
     pub(crate) status: CheckStatus,
     /// Findings, as one line of text.
@@ -47,7 +45,6 @@ pub(crate) struct Check {
 /// A setting, its value and the origin of the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ExplainedSetting {
-    /// Name of the setting.
     pub(crate) key: String,
     pub(crate) value: String,
     /// A file, a variable, a flag, or `default`.
@@ -69,7 +66,6 @@ pub(crate) struct Checkup {
     pub(crate) index: String,
     /// Statistics of the index; `None` if it cannot be opened.
     pub(crate) stats: Option<IndexStats>,
-    /// Results of all checks.
     pub(crate) checks: Vec<Check>,
     pub(crate) settings: Vec<ExplainedSetting>,
     /// Repairs that were made before the checks, and their losses.
@@ -163,10 +159,6 @@ impl Engine {
 
     /// Repairs what cannot be made again from other files: saves what can be read of a damaged journal. Also removes a
     /// damaged research memory, which later runs fill again.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a process works on a run, or a file cannot be written.
     pub(crate) async fn repair(&self) -> Result<Vec<String>, EngineError> {
         let folder = self.runs_folder();
         let mut repairs = Vec::new();
@@ -207,10 +199,6 @@ impl Engine {
     }
 
     /// Checks the settings that only a run uses. Sends nothing.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error that names the invalid setting and its file.
     pub(crate) fn check_settings(&self) -> Result<(), EngineError> {
         self.settings.check_outside()?;
         match self.settings.models() {
@@ -391,9 +379,7 @@ impl Engine {
             Err(error) => Check::trouble("embedder", format!("`{choice}`: {}", with_causes(&error)), error.hint()),
         }
     }
-}
 
-impl Engine {
     fn embedder_in_use(&self, embedder: &dyn Embedder, index: Option<&Index>) -> Check {
         let Some(server) = embedder.server() else {
             let detail = described(embedder, "");

@@ -31,11 +31,7 @@ pub enum EngineError {
     #[error(transparent)]
     Server(#[from] ServerError),
     #[error("no server `{name}` in your settings")]
-    NoServer {
-        name: String,
-        /// Names of the servers in the settings.
-        known: Vec<String>,
-    },
+    NoServer { name: String, known: Vec<String> },
     #[error(transparent)]
     Trust(#[from] TrustError),
     #[error(transparent)]
@@ -58,24 +54,14 @@ pub enum EngineError {
     /// read other folders.
     #[error("collection `{collection}` is indexed from `{root}`, which is outside this project")]
     RootOutside { collection: String, root: PathBuf },
-    /// A folder in the project is a symbolic link out of it, which may have come with the project.
+    /// A folder in the project is a symbolic link out of it, which may have come with the project. `was_folder` says that it
+    /// was indexed before it became a link.
     #[error("`{link}` is a symbolic link to `{real}`, which is outside this project")]
-    LinkOutside {
-        /// The folder as it was named or stored.
-        link: PathBuf,
-        /// Where it leads.
-        real: PathBuf,
-        /// Whether it was indexed before it became a link.
-        was_folder: bool,
-    },
+    LinkOutside { link: PathBuf, real: PathBuf, was_folder: bool },
     #[error("index `{uri}` is on the network, and `dr` is offline")]
     RemoteOffline { uri: String },
     #[error("no collection `{name}` in the index")]
-    NoCollection {
-        name: String,
-        /// Names of the collections in the index.
-        known: Vec<String>,
-    },
+    NoCollection { name: String, known: Vec<String> },
     #[error("index was made before links were stored")]
     NoLinks,
     #[error("no folder to index was given, and none is known yet")]
@@ -83,12 +69,7 @@ pub enum EngineError {
     #[error("two folders would both be collection `{name}`")]
     SameName { name: String },
     #[error("failed to {action} `{path}`")]
-    Folder {
-        /// `find`, `create` or `remove`.
-        action: &'static str,
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Folder { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Models(#[from] ModelsError),
     /// The request is restricted to the web, which cannot be searched.
@@ -117,11 +98,7 @@ pub enum EngineError {
     #[error("run `{run}` is being worked on")]
     StillRunning { run: String },
     #[error("run `{run}` failed: {reason}")]
-    RunFailed {
-        run: String,
-        /// The error, with its causes.
-        reason: String,
-    },
+    RunFailed { run: String, reason: String },
     #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
     Unpriced { model: String, role: Role },
     #[error("plan was made for a run that follows `{run}`")]
@@ -161,12 +138,10 @@ pub(crate) enum ErrorKind {
     Cancelled,
     /// A limit of the run ended it.
     Limit,
-    /// Anything else.
     Failed,
 }
 
 impl EngineError {
-    /// Returns the kind of this failure.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Config(_)

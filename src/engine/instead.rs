@@ -42,7 +42,6 @@ impl Obstacle {
         Self::new(why, hint)
     }
 
-    /// Tells the user.
     pub(super) fn tell(&self, observer: &Observer) {
         observer(RunEvent::Instead { why: self.instead.why.clone(), hint: self.hint.clone() });
     }

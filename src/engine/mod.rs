@@ -13,69 +13,37 @@
 //! - [`RunEvent`] reports the progress of a run; `stored` reads runs from disk.
 
 mod error;
-
 mod request;
-
 mod form;
-
 mod observer;
-
 mod opened;
-
 mod audience;
-
 mod search;
-
 mod indexing;
-
 mod pull;
-
 mod watch;
-
 mod extraction;
-
 mod passage;
-
 mod place;
-
 mod links;
-
 mod neighbourhood;
-
 mod setup;
-
 mod stored;
-
 mod recall;
-
 mod verify;
-
 mod before;
-
 mod run;
-
 mod instead;
-
 mod status;
-
 mod background;
-
 mod service;
-
 mod contents;
-
 mod quoted;
-
 mod models;
-
 mod names;
-
 mod doctor;
-
 mod model_checks;
-
 mod outside_checks;
-
 mod servers;
 
 use std::path::{Path, PathBuf};
@@ -192,10 +160,6 @@ impl Engine {
     }
 
     /// Returns an engine on the same index that opens no socket.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`EngineError::RemoteOffline`] if the index is on the network.
     pub(crate) fn offline(&self) -> Result<Self, EngineError> {
         let mut engine = self.clone();
         engine.settings.values.offline = true;

@@ -41,9 +41,7 @@ impl Engine {
         }
         all
     }
-}
 
-impl Engine {
     /// Has the server of the embedder embed a word, if a server embeds. Offline, nothing is sent.
     pub(crate) async fn embedder_answers(&self) -> Option<Check> {
         let index = Index::known(&self.location).await.ok()?;

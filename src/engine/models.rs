@@ -16,13 +16,10 @@ use crate::kb::embed::{
 use crate::kb::estimate::IndexEstimate;
 use crate::kb::index::Index;
 
-/// Setting of the embedder.
 const EMBEDDER: &str = "embedder";
 
-/// Setting of the reranker.
 const RERANKER: &str = "rerank.model";
 
-/// A model.
 #[derive(Clone, Debug, Serialize, Default)]
 pub(crate) struct ModelEntry {
     /// As `dr model use` takes it.

@@ -31,7 +31,6 @@ pub(crate) enum RunEvent {
     /// A model call changed its state.
     Call {
         what: CallStep,
-        /// The call.
         key: String,
         /// Role of the model, or the reason for a retry.
         detail: String,
@@ -41,18 +40,9 @@ pub(crate) enum RunEvent {
     /// A section of a long answer was written. The final report may still omit it.
     Written { section: Section },
     /// Something went wrong that does not end the run.
-    Note {
-        text: String,
-        /// What the user can do.
-        hint: Option<String>,
-    },
+    Note { text: String, hint: Option<String> },
     /// The question is answered without the models that are configured.
-    Instead {
-        /// The reason, as a clause.
-        why: String,
-        /// What the user can do.
-        hint: String,
-    },
+    Instead { why: String, hint: String },
 }
 
 impl RunEvent {
@@ -122,21 +112,17 @@ impl Doing {
     }
 }
 
-/// A step of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallStep {
     Sent,
-    /// It is sent again after a failure.
     Retried,
-    /// Its reply has arrived.
     Replied,
 }
 
 /// State of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
-    /// Its sub-questions.
     pub(crate) tree: Tree,
     /// Latest planned round; 0 before the first plan.
     pub(crate) round: u32,

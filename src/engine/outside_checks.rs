@@ -21,7 +21,8 @@ impl Engine {
         }
         let mut checks = vec![self.models_check(), self.web_check()];
         checks.extend(self.rerank_check());
-        checks.extend([self.deep_research_check(), self.prices_check()]);
+        checks.push(self.deep_research_check());
+        checks.push(Check::ok("prices", format!("built in as of {}", self.settings.prices().as_of)));
         checks.extend(self.traces_checks());
         checks
     }
@@ -121,9 +122,5 @@ impl Engine {
         };
         let jobs = counted(settings.max_jobs, "job");
         Check::ok(name, format!("up to {jobs} a run, {cost}, at {}: {models}", settings.address))
-    }
-
-    fn prices_check(&self) -> Check {
-        Check::ok("prices", format!("built in as of {}", self.settings.prices().as_of()))
     }
 }

@@ -155,27 +155,15 @@ pub(crate) struct Excerpt {
 pub enum GetError {
     #[error("no chunk or document `{id}` in the index")]
     NoSuchId { id: String },
+    /// `close` are paths that end the same way.
     #[error("no document `{path}` in the index")]
-    NoSuchPath {
-        path: String,
-        /// Paths that end the same way.
-        close: Vec<String>,
-    },
+    NoSuchPath { path: String, close: Vec<String> },
     #[error("no document matches `{glob}`")]
     NoMatch { glob: String },
     #[error("`{path}` is in several collections")]
-    Ambiguous {
-        path: String,
-        /// An unambiguous name for each.
-        choices: Vec<String>,
-    },
+    Ambiguous { path: String, choices: Vec<String> },
     #[error("`{path}` has {lines} lines, not {wanted}")]
-    BeyondEnd {
-        path: String,
-        lines: usize,
-        /// The first requested line.
-        wanted: u32,
-    },
+    BeyondEnd { path: String, lines: usize, wanted: u32 },
     /// The PDF has no such page, or no text on it.
     #[error("`{path}` has no text on page {page}")]
     NoSuchPage { path: String, page: u32 },

@@ -12,7 +12,6 @@ use crate::source::{SourceFile, read_file};
 /// The file of a passage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilePlace {
-    /// Full path of the file.
     pub(crate) file: PathBuf,
     /// Path relative to the collection's root.
     pub(crate) path: String,

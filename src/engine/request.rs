@@ -3,8 +3,6 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::base::line::shortened;
 use crate::base::money::nanos;
 use crate::kb::search::{Scope, SearchOptions};
@@ -44,10 +42,6 @@ pub(crate) struct Amounts {
 
 impl Amounts {
     /// Returns these amounts as limits, with `limits` where none is named.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`RequestError::AboveLimit`] for the first amount above `limits`.
     pub(super) fn capped_by(&self, limits: BudgetLimits) -> Result<BudgetLimits, RequestError> {
         // Limits are billionths of a dollar, which a `Duration` of as many nanoseconds converts.
         let dollars = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
@@ -185,25 +179,17 @@ impl AskRequest {
         }
         let brief = self.plan.as_ref().and_then(|plan| plan.brief.as_ref());
         brief.map_or(Ok(()), Brief::check).map_err(RequestError::Brief)?;
-        self.run.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;
+        let schema = self.run.output_schema.as_ref().map_or(Ok(()), structured::check_schema);
+        schema.map_err(|error| RequestError::Schema { reason: error.to_string() })?;
         Ok(self)
     }
 }
 
-/// Checks that a query has words.
-///
-/// # Errors
-///
-/// Returns [`RequestError::NoWords`] if it has none.
 pub(super) fn check_query(query: &str) -> Result<(), RequestError> {
     if query.chars().any(char::is_alphanumeric) { Ok(()) } else { Err(RequestError::NoWords) }
 }
 
 /// Validates a scope and returns search options for it.
-///
-/// # Errors
-///
-/// Returns an error for a day that is none, an empty range of days, or a pattern that is not a glob.
 pub(super) fn check_scope(scope: &Scope) -> Result<SearchOptions, RequestError> {
     for day in scope.since.iter().chain(&scope.until) {
         // Only as it is stored: days are compared as text.
@@ -222,10 +208,6 @@ pub(super) fn check_scope(scope: &Scope) -> Result<SearchOptions, RequestError> 
         glob: error.glob().unwrap_or_default().to_owned(),
         reason: error.kind().to_string(),
     })
-}
-
-fn check_output_schema(schema: &Value) -> Result<(), RequestError> {
-    structured::check_schema(schema).map_err(|error| RequestError::Schema { reason: error.to_string() })
 }
 
 #[cfg(test)]

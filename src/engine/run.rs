@@ -50,7 +50,6 @@ impl BegunRun {
 pub(crate) struct Planned {
     /// The run. Resuming it executes the plan.
     pub(crate) run: RunId,
-    /// The sub-questions.
     pub(crate) tree: Tree,
     /// The brief and the plan, in the form that can be saved and passed to [`AskRequest::plan`].
     pub(crate) plan: SavedPlan,
@@ -188,10 +187,6 @@ impl Engine {
 
     /// Returns the newest run that can continue. A run that another process works on is taken only if there is no
     /// other.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if all runs have ended, or the journal cannot be read.
     pub(crate) async fn resumable(&self, request: &ResumeRequest) -> Result<RunRow, EngineError> {
         resumable(&self.known_runs()?, request).await
     }
@@ -244,10 +239,6 @@ impl Engine {
     }
 
     /// Returns whether a language model is configured. Without one, rule-based steps are used.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings that lack a model, a key, or room for a prompt.
     pub(crate) fn has_model(&self) -> Result<bool, EngineError> {
         Ok(self.settings.models()?.is_some())
     }
@@ -305,7 +296,6 @@ async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
     as_it_is(&store, id, run.state()).await
 }
 
-/// Returns a run from its journal.
 async fn as_it_is(store: &Store, run: RunId, state: &RunState) -> Result<Asked, EngineError> {
     let report = report_of(store, &run, state).await?;
     // A run in memory ends with its process.

@@ -12,7 +12,6 @@ use crate::source::mcp::{ListedTool, SaidTool, Server, ServerError, ServerSettin
 /// Subject of the checks.
 const NAME: &str = "tool server";
 
-/// The tools of a server that were accepted.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AcceptedTools {
     pub(crate) server: String,
@@ -34,10 +33,6 @@ pub(crate) struct AcceptedTool {
 impl Engine {
     /// Accepts the allowed tools of a server as they are described now, if the user agrees. `consent` is given them
     /// before. Returns `None` if it is refused.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the settings have no such server, it cannot be reached, or `dr` is offline.
     pub(crate) async fn accept_tools(
         &self,
         name: &str,

@@ -169,10 +169,6 @@ impl Engine {
 
     /// Returns the highest limits that a run of this engine can have: those of the settings, with the time that its
     /// models and jobs take. A run may start up to `max_jobs` Deep Research jobs.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for settings of models or jobs that cannot be used.
     pub(crate) fn limits(&self, max_jobs: Option<usize>) -> Result<BudgetLimits, EngineError> {
         let mut limits = self.settings.limits();
         let models = self.models(&limits)?;
@@ -468,7 +464,6 @@ impl Setup {
     }
 }
 
-/// Returns the name of each role's model.
 fn models_by_name(models: Option<&Models>) -> BTreeMap<Role, String> {
     let name = |models: &Models, role| models.role(role).model.name().to_owned();
     models.map(|models| Role::ALL.into_iter().map(|role| (role, name(models, role))).collect()).unwrap_or_default()

@@ -121,19 +121,9 @@ pub enum VerifyError {
     #[error("no report `{name}`")]
     NoReport { name: String },
     #[error("failed to {action} `{path}`")]
-    File {
-        /// `read` or `update`.
-        action: &'static str,
-        path: String,
-        source: std::io::Error,
-    },
+    File { action: &'static str, path: String, source: std::io::Error },
     #[error("failed to {action} `{path}`")]
-    Format {
-        /// `read` or `update`.
-        action: &'static str,
-        path: String,
-        source: SavedError,
-    },
+    Format { action: &'static str, path: String, source: SavedError },
     #[error("note `{path}` was made by an earlier version and has no quotes, and its run is not stored here")]
     NoQuotes { path: String },
     #[error("note `{path}` was made by an earlier version and has no places to update")]
@@ -223,10 +213,6 @@ struct Loaded {
 
 impl Engine {
     /// Checks the citations of a report again.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no such report, it cannot be read or updated, or pages are to be fetched offline.
     pub(crate) async fn verify(&self, request: &VerifyRequest) -> Result<VerifiedReport, EngineError> {
         // First, so that a request for pages offline is refused before files are read.
         let web = if request.online { Some(self.pages_now()?) } else { None };

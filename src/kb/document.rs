@@ -66,42 +66,25 @@ pub(crate) struct Document {
 pub(crate) enum SkipReason {
     #[error("{bytes} bytes, above the limit of {limit}")]
     TooLarge { bytes: u64, limit: u64 },
-
-    /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]
     Binary { offset: usize },
-
-    /// The file begins with a UTF-16 byte order mark.
     #[error("UTF-16, not UTF-8")]
     Utf16,
-
     #[error("not UTF-8 at byte {offset}")]
     NotUtf8 { offset: usize },
-
     /// A symbolic link is broken or leads out of the indexed folder.
     #[error("link that does not lead to a file inside the folder")]
     LinkOutside,
-
     /// A socket, a device, or the like.
     #[error("not a regular file")]
     NotAFile,
-
     /// A folder has a file with patterns of paths to leave out that is a device or a pipe, or too large.
     #[error("its `{name}` is not a regular file of at most {limit} bytes")]
-    IgnoreFile {
-        /// Path of the file, in the folder if it is below the root.
-        name: String,
-        /// Size of the largest such file, in bytes.
-        limit: u64,
-    },
-
-    /// The file name or a folder above it is not valid UTF-8.
+    IgnoreFile { name: String, limit: u64 },
     #[error("path is not UTF-8")]
     PathNotUtf8,
-
     #[error(transparent)]
     Extract(#[from] ExtractError),
-
     #[error("failed to read")]
     Unreadable { source: std::io::Error },
 }
@@ -112,11 +95,9 @@ pub(crate) enum FrontMatterWarning {
     /// The front matter is neither valid YAML nor valid TOML; title, tags, aliases and date may be missing.
     #[error("front matter is not valid: {0}")]
     Broken(String),
-
     /// The front matter exceeds [`MAX_FRONT_MATTER_BYTES`] and was not parsed.
     #[error("front matter of {bytes} bytes was not read")]
     Huge { bytes: usize },
-
     /// The file begins with front matter that has no closing line; it is indexed as text.
     #[error("front matter is not closed")]
     Unclosed,
@@ -136,10 +117,6 @@ impl SkipReason {
 impl Document {
     /// Reads the bytes of the file at `path`, as [`Self::parse`] does if they are text. The text of an [`Extractable`]
     /// format is extracted first, by a child process, which blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns a [`SkipReason`] if the file has no text.
     pub(crate) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
         let Some(format) = Extractable::of(path) else { return Self::parse(path, bytes) };
         let text = extract(format, &bytes)?.into_markdown();
@@ -477,8 +454,10 @@ fn shorten(name: &str) -> String {
     one_line(name, MAX_NAME_CHARS)
 }
 
-fn extension(path: &str) -> Option<&str> {
+/// Returns the part of a file name after its last dot.
+pub(super) fn extension(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
+    // A name such as `.github` has no extension.
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// One line of `queries.jsonl`; other fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct EvalQuery {
-    /// Key of the query in the judgments.
     pub(crate) id: String,
     pub(crate) text: String,
 }
@@ -20,26 +19,18 @@ pub(crate) type Judgments = BTreeMap<String, HashMap<String, u32>>;
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
     #[error("line {line} of the queries is not an object with `id` and `text`")]
-    Query {
-        /// Line number, from 1.
-        line: usize,
-        source: serde_json::Error,
-    },
-
+    Query { line: usize, source: serde_json::Error },
     #[error("line {line} of the judgments is not `query id`, tab, `path`, tab, `grade`")]
     Judgment { line: usize },
-
     /// A judged file is not in the index, which would make every metric too low.
     #[error("{missing} of {judged} judged files are not in the index, first `{first}`")]
     NotIndexed { missing: usize, judged: usize, first: String },
-
     /// No query has a relevant document, so every mean would be undefined.
     #[error("no query has a relevant document")]
     NothingToMeasure,
 }
 
 impl EvalError {
-    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Query { .. } => "queries.jsonl has one {\"id\": …, \"text\": …} per line",

@@ -66,10 +66,8 @@ pub struct CollectionSource {
     pub include: Include,
 }
 
-/// Options of [`ingest`].
 #[derive(Clone, Debug, Default)]
 pub struct IngestOptions {
-    /// Folders to index.
     pub sources: Vec<CollectionSource>,
     /// Collections to remove with all their documents.
     pub forget: Vec<String>,
@@ -99,45 +97,16 @@ pub enum Rebuild {
     All,
 }
 
-/// Progress of [`ingest`].
+/// Progress of [`ingest`]. A batch that is committed is searchable; `Embedded` counts all chunks so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestEvent {
-    /// The embedder is being downloaded.
     Downloading(Downloading),
-    /// The index is open for writing.
-    Opened {
-        /// Whether it was created by this run.
-        is_new: bool,
-        /// How much of it is built again.
-        rebuild: Rebuild,
-    },
-    /// A folder was listed and compared with the index.
-    Compared {
-        /// Files to read.
-        to_read: usize,
-    },
-    /// A batch of files was committed and is searchable.
-    Committed {
-        /// Files in this batch.
-        files: usize,
-        /// Chunks in this batch.
-        chunks: usize,
-    },
-    /// The text index is being brought up to date.
+    Opened { is_new: bool, rebuild: Rebuild },
+    Compared { to_read: usize },
+    Committed { files: usize, chunks: usize },
     IndexingText,
-    /// Embedding has started.
-    EmbeddingStarted {
-        /// Chunks to embed.
-        chunks: usize,
-        /// Tokens and cost, if a server embeds them.
-        to_send: Option<ToSend>,
-    },
-    /// More chunks were embedded.
-    Embedded {
-        /// Chunks embedded so far.
-        chunks: usize,
-    },
-    /// The vector index is being brought up to date.
+    EmbeddingStarted { chunks: usize, to_send: Option<ToSend> },
+    Embedded { chunks: usize },
     IndexingVectors,
 }
 
@@ -192,7 +161,6 @@ pub struct IngestSummary {
     pub cost_usd: Option<f64>,
     /// Whether the run was cancelled; its commits are kept.
     pub interrupted: bool,
-    /// Duration in seconds.
     pub seconds: f64,
 }
 
@@ -212,65 +180,21 @@ fn is_zero(number: &usize) -> bool {
 /// [`ingest`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// The index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
-
-    /// The embedder failed.
     #[error("failed to embed chunks")]
     Embed(#[from] EmbedError),
-
     /// More than half of a collection would be removed, which usually means a wrong or unmounted folder.
     #[error("{gone} of {known} files of collection `{collection}` are no longer in `{root}`")]
-    WouldRemove {
-        /// Name of the collection.
-        collection: String,
-        /// Its folder.
-        root: PathBuf,
-        /// Indexed files that are missing.
-        gone: usize,
-        /// Indexed files.
-        known: usize,
-    },
-
-    /// The name belongs to a collection from another folder.
+    WouldRemove { collection: String, root: PathBuf, gone: usize, known: usize },
     #[error("collection `{collection}` was indexed from `{indexed}`, not from `{given}`")]
-    OtherRoot {
-        /// Name of the collection.
-        collection: String,
-        /// The folder it was indexed from.
-        indexed: PathBuf,
-        /// The folder given now.
-        given: PathBuf,
-    },
-
-    /// The index was built with another embedder, chunker or tokenizer.
+    OtherRoot { collection: String, indexed: PathBuf, given: PathBuf },
     #[error("index was made with {what} `{stored}`, not `{current}`")]
-    Mismatch {
-        /// The part that differs: `embedder`, `chunker` or `text index`.
-        what: &'static str,
-        /// Value in the index.
-        stored: String,
-        /// Value of this run.
-        current: String,
-    },
-
-    /// The folder of a collection no longer exists.
+    Mismatch { what: &'static str, stored: String, current: String },
     #[error("folder `{root}` of collection `{collection}` is gone")]
-    RootGone {
-        /// Name of the collection.
-        collection: String,
-        /// Its folder.
-        root: PathBuf,
-    },
-
-    /// The path is not a folder.
+    RootGone { collection: String, root: PathBuf },
     #[error("`{path}` is not a folder")]
-    NotAFolder {
-        /// The path as given.
-        path: PathBuf,
-    },
-
+    NotAFolder { path: PathBuf },
     /// A blocking task panicked.
     #[error("failed to read files")]
     Task(#[source] tokio::task::JoinError),

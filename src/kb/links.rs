@@ -111,7 +111,6 @@ impl LinkMap {
         &self.notes
     }
 
-    /// Returns the position of a document.
     pub(crate) fn position(&self, document: &DocumentId) -> Option<usize> {
         self.by_id.get(document).copied()
     }

@@ -16,31 +16,17 @@
 //!   are in tokens and say so in their name.
 
 pub mod extract;
-
 pub(crate) mod document;
-
 pub(crate) mod chunk;
-
 pub(crate) mod structure;
-
 pub mod embed;
-
 pub mod index;
-
 pub(crate) mod walk;
-
 pub(crate) mod links;
-
 pub mod ingest;
-
 pub(crate) mod watch;
-
 pub(crate) mod estimate;
-
 pub(crate) mod rerank;
-
 pub mod search;
-
 pub(crate) mod about;
-
 pub(crate) mod eval;

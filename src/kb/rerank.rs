@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use reqwest::Client;
-use reqwest::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::breaker::{Breaker, Guarded, Health, Open};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
-use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, client_for, exchange};
+use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, authorized, client_for, exchange};
 use crate::base::line::{shortened, with_causes};
 use crate::kb::embed::{CrossEncoder, CrossEncoderChoice, CrossEncoderError, UnknownCrossEncoder};
 
@@ -47,7 +46,6 @@ pub(crate) struct RerankOptions {
     pub(crate) base_url: Option<String>,
     /// A model on this machine, [`OF_RUN`], or the name of one at the server; `None` if that has only one.
     pub(crate) model: Option<String>,
-    /// Form of the requests.
     #[serde(default)]
     pub(crate) api: RerankApi,
     /// The variable that holds the key; `None` for a server without one.
@@ -77,12 +75,10 @@ pub enum RerankSettingsError {
     Address(#[from] ParseBaseUrlError),
     #[error("no key")]
     Key(#[from] KeyError),
-    /// There is neither an address nor a model on this machine.
     #[error("no `base_url`, and no `model` of this machine")]
     NoAddress,
     #[error("`{model}` is not asked at a server, and `base_url` names one")]
     Both { model: String },
-    /// No model of this machine has that name.
     #[error(transparent)]
     Unknown(#[from] UnknownCrossEncoder),
     #[error(transparent)]
@@ -117,12 +113,10 @@ pub(crate) enum RerankError {
     NoReply(String),
     #[error("status {status}: {reason}")]
     Refused { status: u16, reason: String },
-    /// The reply is not in the form of the API.
     #[error("reply does not score every passage once")]
     Form,
     #[error("reranking took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
-    /// The model of this machine cannot be used.
     #[error("{}", with_causes(.0))]
     Here(#[from] CrossEncoderError),
     /// Only a run asks its language model.
@@ -327,10 +321,8 @@ impl RerankServer {
         if let Some(model) = &self.model {
             body["model"] = model.as_str().into();
         }
-        let mut request = self.client.post(self.address.with_path("/rerank")).json(&body);
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key.bearer());
-        }
+        let request = self.client.post(self.address.with_path("/rerank")).json(&body);
+        let request = authorized(request, self.key.as_ref());
         // A server may repeat the key in its error, which is printed.
         let scrubbed =
             |text: &str| shortened(&self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text)));

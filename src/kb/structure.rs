@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::chunk::headings;
-use super::document::{Document, markdown_events};
+use super::document::{Document, extension, markdown_events};
 use super::extract::Extractable;
 
 /// Most links and headings that are stored of a document. More come from generated files.
@@ -36,9 +36,7 @@ const ATTACHMENT_EXTENSIONS: [&str; 26] = [
 pub(crate) struct Structure {
     /// Alternative titles from the front matter.
     pub(crate) aliases: Vec<String>,
-    /// Headings of sections, in order.
     pub(crate) headings: Vec<Heading>,
-    /// Links to notes, in order.
     pub(crate) links: Vec<Link>,
 }
 
@@ -166,12 +164,8 @@ fn path(target: &str) -> Option<String> {
 fn name(target: &str) -> Option<String> {
     let target = target.trim();
     let is_attachment = extension(target).is_some_and(|extension| is_any(extension, &ATTACHMENT_EXTENSIONS));
-    (!target.is_empty() && !is_attachment && !has_address(target)).then(|| target.to_owned())
-}
-
-/// Returns whether a name is an address all the same: `[[https://example.org]]`.
-fn has_address(name: &str) -> bool {
-    name.contains("://")
+    // A name may be an address all the same: `[[https://example.org]]`.
+    (!target.is_empty() && !is_attachment && !target.contains("://")).then(|| target.to_owned())
 }
 
 /// Returns whether an address begins with a scheme, such as `https:` or `mailto:`.
@@ -183,13 +177,6 @@ fn has_scheme(address: &str) -> bool {
 
 fn is_any(extension: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(extension))
-}
-
-/// Returns the part of a file name after its last dot.
-fn extension(path: &str) -> Option<&str> {
-    let name = path.rsplit('/').next()?;
-    // A name such as `.github` has no extension.
-    name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 
 fn decoded(text: &str) -> String {

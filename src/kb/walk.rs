@@ -43,7 +43,6 @@ pub(crate) struct FoundFile {
 pub(crate) struct Skipped {
     /// Path relative to the root; bytes that are not UTF-8 are replaced.
     pub(crate) path: String,
-    /// Reason for leaving it out.
     pub(crate) reason: SkipReason,
 }
 

@@ -75,7 +75,6 @@ impl fmt::Display for CallKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// Money.
     Cost,
     /// Tokens of all model calls.
     Tokens,
@@ -92,15 +91,12 @@ pub enum CallError {
     /// The model failed, after all retries.
     #[error(transparent)]
     Model(#[from] ModelError),
-
     /// The worst case exceeds what remains of the limit. Nothing was sent.
     #[error("limit of {0} is reached")]
     Limit(Limit),
-
     /// The run was stopped. Nothing was sent, or the reply was abandoned.
     #[error("run was stopped")]
     Cancelled,
-
     /// The call could not be recorded or looked up, so it was not made.
     #[error("{reason}")]
     Journal { reason: String, hint: Option<String> },

@@ -72,9 +72,7 @@ impl Speaker {
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// The author.
     pub(crate) speaker: Speaker,
-    /// The content.
     pub text: String,
 }
 
@@ -83,7 +81,6 @@ pub struct Message {
 pub struct Schema {
     /// Name sent to the endpoint: letters, digits and `_`.
     pub name: String,
-    /// The JSON Schema.
     pub(crate) schema: Value,
 }
 
@@ -92,7 +89,6 @@ pub struct Schema {
 pub struct Prompt {
     /// Role of the call.
     pub(crate) role: Role,
-    /// Messages in order.
     pub messages: Vec<Message>,
     /// Limit on the visible tokens of the reply; the allowance for reasoning is separate.
     pub max_output_tokens: u32,

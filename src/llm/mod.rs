@@ -17,25 +17,14 @@
 //! - [`price`] is a pure table, used by implementations of [`call::Caller`].
 
 pub mod message;
-
 pub mod model;
-
 pub(crate) mod call;
-
 pub(crate) mod price;
-
 pub(crate) mod schema;
-
 mod thinking;
-
 mod lenient;
-
 pub(crate) mod structured;
-
 pub(crate) mod openai;
-
 pub(crate) mod endpoint;
-
 pub mod roles;
-
 pub(crate) mod probe;

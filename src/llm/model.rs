@@ -52,71 +52,29 @@ pub trait Model: Send + Sync {
 pub enum ModelError {
     /// The endpoint did not accept the request. Nothing was paid, and a retry may succeed.
     #[error("model endpoint is not available: {reason}")]
-    Transient {
-        /// Delay requested by the endpoint.
-        retry_after: Option<Duration>,
-        /// The failure in words.
-        reason: String,
-    },
-
+    Transient { retry_after: Option<Duration>, reason: String },
     /// Too many requests. Nothing was paid, and a retry may succeed.
     #[error("rate limit of the model endpoint exceeded")]
-    RateLimited {
-        /// Delay requested by the endpoint.
-        retry_after: Option<Duration>,
-    },
-
+    RateLimited { retry_after: Option<Duration> },
     /// The request was sent, and no reply can be read. It may have been paid for, so it is charged at its worst case.
     #[error("no reply to a request that may have been paid for: {reason}")]
-    Unknown {
-        /// The failure in words.
-        reason: String,
-    },
-
-    /// The prompt is longer than the model's window.
+    Unknown { reason: String },
     #[error("prompt of {prompt_tokens} tokens does not fit a window of {limit_tokens}")]
-    ContextTooLong {
-        /// Tokens of the prompt, as the endpoint states them.
-        prompt_tokens: u64,
-        /// Window of the model in tokens.
-        limit_tokens: u64,
-    },
-
-    /// The model refused to answer.
+    ContextTooLong { prompt_tokens: u64, limit_tokens: u64 },
     #[error("model refused: {reason}")]
-    Refused {
-        /// The refusal as worded by the model.
-        reason: String,
-    },
-
-    /// The reply does not follow its schema.
+    Refused { reason: String },
     #[error("reply cannot be used: {complaint}")]
-    InvalidOutput {
-        /// The violation in words.
-        complaint: String,
-    },
-
-    /// The account is out of credit.
+    InvalidOutput { complaint: String },
     #[error("quota of the model endpoint is exhausted")]
     Quota,
-
-    /// The endpoint rejected the key.
     #[error("model endpoint refused the key")]
     Authentication,
-
     /// The endpoint rejected the request, and a retry would fail the same way.
     #[error("model endpoint refused the request: {reason}")]
-    Permanent {
-        /// The endpoint's message.
-        reason: String,
-    },
-
+    Permanent { reason: String },
     /// A background research job could not be started or ended without a result.
     #[error("Deep Research gave no result: {reason}")]
-    NoResearch {
-        /// The failure in words.
-        reason: String,
-    },
+    NoResearch { reason: String },
 }
 
 impl ModelError {

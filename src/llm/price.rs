@@ -113,7 +113,8 @@ impl Price {
 /// Prices by model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PriceTable {
-    as_of: String,
+    /// The date of the built-in prices.
+    pub(crate) as_of: String,
     prices: BTreeMap<String, Price>,
     /// Models priced by the user.
     own: BTreeSet<String>,
@@ -135,11 +136,6 @@ impl PriceTable {
             prices: options.map(|(model, options)| (model.clone(), Price::of(options))).collect(),
             own: overrides.keys().cloned().collect(),
         }
-    }
-
-    /// Returns the date of the built-in prices.
-    pub(crate) fn as_of(&self) -> &str {
-        &self.as_of
     }
 
     /// Returns the price of a model at an endpoint. `is_free` is set for an endpoint on this machine, `is_named` if the
@@ -228,7 +224,7 @@ mod tests {
         let table = PriceTable::with(&overrides);
         assert_eq!(table.find("gpt-5.4-2026-03-05").unwrap().cost_nanos(&usage(1_000_000, 0, 0)), 1_000_000_000);
         assert_eq!(table.find("mine").unwrap().searches_nanos(1), None);
-        assert_eq!(table.as_of().len(), "2026-11-21".len());
+        assert_eq!(table.as_of.len(), "2026-11-21".len());
     }
 
     #[test]

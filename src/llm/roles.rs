@@ -90,7 +90,6 @@ impl ModelOptions {
 /// The table `[models]`, with `[models.ROLE]` overriding it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ModelsOptions {
-    /// Settings for all roles.
     pub(crate) all: ModelOptions,
     /// Settings for single roles.
     pub(crate) roles: BTreeMap<Role, ModelOptions>,
@@ -128,53 +127,16 @@ impl<'de> Deserialize<'de> for ModelsOptions {
 /// The model settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
-    /// An endpoint is set but no model name.
     #[error("no model is set for the {role} at `{address}`")]
-    NoModel {
-        /// A role without a model.
-        role: Role,
-        /// The endpoint.
-        address: BaseUrl,
-    },
-    /// The endpoint requires a key, but none is usable.
+    NoModel { role: Role, address: BaseUrl },
     #[error("no key for the {role}")]
-    Key {
-        /// A role of this endpoint.
-        role: Role,
-        /// Cause.
-        source: KeyError,
-    },
-    /// `base_url` is not a valid address.
+    Key { role: Role, source: KeyError },
     #[error("invalid endpoint for the {role}")]
-    Address {
-        /// A role of this endpoint.
-        role: Role,
-        /// Cause.
-        source: ParseBaseUrlError,
-    },
-    /// The reply limit leaves no room for a prompt.
+    Address { role: Role, source: ParseBaseUrlError },
     #[error("window of {window_tokens} tokens has no room for a prompt in addition to {output_tokens} reply tokens")]
-    WindowTooSmall {
-        /// A role of this model.
-        role: Role,
-        /// The context window.
-        window_tokens: u64,
-        /// Visible and reasoning tokens of a reply.
-        output_tokens: u64,
-    },
-    /// The model does not take a setting that is set for it.
+    WindowTooSmall { role: Role, window_tokens: u64, output_tokens: u64 },
     #[error("`{model}` ({role}) does not take `{setting}`: {reason}")]
-    NotTaken {
-        /// A role of this model.
-        role: Role,
-        /// Its name at the endpoint.
-        model: String,
-        /// Key in `[models]`, for example `effort`.
-        setting: &'static str,
-        /// As a clause, such as `it does not reason`.
-        reason: String,
-    },
-    /// The HTTP client could not be created.
+    NotTaken { role: Role, model: String, setting: &'static str, reason: String },
     #[error(transparent)]
     Http(#[from] HttpError),
 }
@@ -198,12 +160,9 @@ impl ModelsError {
     }
 }
 
-/// The resolved model of one role.
 #[derive(Clone)]
 pub struct RoleModel {
-    /// Sends the calls.
     pub model: Arc<dyn Model>,
-    /// Tokenizer for counting tokens.
     pub counter: Arc<dyn CountTokens>,
     /// Most tokens of a prompt.
     pub max_input_tokens: u64,
@@ -221,7 +180,6 @@ impl fmt::Debug for RoleModel {
     }
 }
 
-/// The models of all roles.
 #[derive(Clone, Debug)]
 pub struct Models(BTreeMap<Role, RoleModel>);
 
@@ -232,10 +190,6 @@ impl Models {
     }
 
     /// Resolves settings. Returns `None` if neither a key nor an endpoint is set: no model is configured then.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for a role whose settings lack a model, a key, or room for a prompt.
     pub(crate) fn resolve(
         options: &ModelsOptions,
         environment: &Environment,

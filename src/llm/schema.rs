@@ -61,15 +61,9 @@ const COMPILE_TIME: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SchemaError {
     #[error("it has more than {limit} {what}")]
-    TooLarge {
-        /// The quantity that exceeds it.
-        what: &'static str,
-        limit: usize,
-    },
-    /// Compiling takes too long.
+    TooLarge { what: &'static str, limit: usize },
     #[error(transparent)]
     TooSlow(#[from] TooSlow),
-    /// The validator refused it.
     #[error("{0}")]
     Invalid(String),
 }

@@ -39,10 +39,8 @@ pub(crate) enum StructuredError {
     /// A call was not made or got no reply.
     #[error(transparent)]
     Call(#[from] CallError),
-
     #[error("reply cannot be used: {complaint}")]
     Invalid { complaint: String },
-
     #[error("invalid schema: {reason}")]
     Schema { reason: String },
 }

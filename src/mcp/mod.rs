@@ -17,33 +17,19 @@
 //! - [`server::ToolHandler`] answers the requests of the protocol. It is the same over stdio and HTTP.
 
 mod cut;
-
 mod failure;
-
 mod search;
-
 mod passage;
-
 mod links;
-
 mod answer;
-
 mod ask;
-
 mod research;
-
 mod tool;
-
 mod resource;
-
 mod prompt;
-
 mod server;
-
 mod stdio;
-
 mod http;
-
 mod client;
 
 pub(crate) use self::client::{Client, Launch};

@@ -32,7 +32,6 @@ pub(crate) struct ToolHandler {
 }
 
 impl ToolHandler {
-    /// Returns a server of the tools of `service`.
     pub(crate) fn new(service: Arc<Service>) -> Self {
         // Derived once, since all connections list the same.
         Self { service, tools: McpTool::definitions().into() }

@@ -164,11 +164,6 @@ impl McpTool {
         tool.with_title(self.title()).with_annotations(self.annotations())
     }
 
-    /// Calls the tool.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for arguments that do not match the schema, and as the tool does.
     pub(super) async fn call(
         self,
         service: &Service,

@@ -382,7 +382,6 @@ impl Balance {
 /// A reservation was refused; nothing is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BudgetRefusal {
-    /// The worst case exceeds the rest of this limit.
     #[error("limit of {0} is reached")]
     Limit(Limit),
     #[error("price of the model is unknown, but the cost is limited")]
@@ -441,7 +440,6 @@ impl Budget {
         self.shared.balance().limits
     }
 
-    /// Replaces the limits.
     pub(crate) fn limit(&self, limits: BudgetLimits) {
         self.shared.balance().limits = limits;
     }
@@ -696,7 +694,6 @@ impl BudgetState {
 enum ReservationState {
     Unsent,
     Sent,
-    /// Settled, kept or released.
     Closed,
 }
 

@@ -25,7 +25,6 @@ use crate::source::{Found, Label, Passage, Place, SourceError};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving<'a> {
     pub(crate) kind: EgressKind,
-    /// The whole text.
     pub(crate) text: &'a Outbound,
     /// The part that the tripwire checks: neither a template of this program nor a date.
     pub(crate) words: &'a Outbound,

@@ -20,7 +20,6 @@ const SMALL_PROMPT: u64 = 1_200;
 /// Tokens of a short reply.
 const SMALL_REPLY: u64 = 300;
 
-/// Duration of a call.
 const CALL_TIME: Bounds<Duration> = Bounds { low: Duration::from_secs(3), high: Duration::from_secs(20) };
 
 /// Calls of ordinary size that come before the largest one of a short run: brief, plan and steps.
@@ -38,7 +37,6 @@ const RERANKS_PER_NODE: u64 = 4;
 /// A job costs at least its cap divided by this. A rule of thumb.
 const JOB_SHARE: u64 = 5;
 
-/// Duration of a job.
 const JOB_TIME: Bounds<Duration> = Bounds { low: Duration::from_mins(2), high: Duration::from_mins(20) };
 
 /// The usual range of a figure.

@@ -32,7 +32,6 @@ pub struct Record {
     pub(crate) seq: u64,
     /// Time of writing.
     pub at: Moment,
-    /// What happened.
     pub event: Event,
 }
 
@@ -79,7 +78,6 @@ impl Default for RunRequest {
 /// Settings of a run. Fixed when it starts, except for the limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
-    /// The request of the user.
     // Flattened, since journals have these fields beside the others.
     #[serde(flatten)]
     pub request: RunRequest,
@@ -224,15 +222,9 @@ pub struct Followed {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// A run began.
-    Started {
-        /// The user's question.
-        question: Question,
-        /// Settings of the run.
-        settings: Box<RunSettings>,
-    },
+    Started { question: Question, settings: Box<RunSettings> },
     /// A process resumed the run. Nodes that were running are pending again.
     Resumed {
-        /// The limits from now on.
         limits: BudgetLimits,
         /// Nodes to retry.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -242,84 +234,33 @@ pub enum Event {
         is_open: bool,
     },
     /// The user answered a clarifying question.
-    Clarified {
-        /// The clarifying question.
-        question: String,
-        /// The user's answer.
-        answer: String,
-    },
-    /// The brief was made.
+    Clarified { question: String, answer: String },
+    /// The aspects that the answer must cover are fixed.
     Briefed {
-        /// Task, aspects and mode of the run.
         brief: Brief,
         /// In a follow-up run, a brief made without the earlier answer. Text sent to the web is built from this one.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         outward: Option<Box<Brief>>,
     },
     /// A round was planned and begins.
-    Planned {
-        /// Number of the round, from 1.
-        round: u32,
-        /// New nodes, changes and reasons.
-        plan: Plan,
-    },
-    /// A worker started.
-    NodeStarted {
-        /// A pending node of the tree.
-        node: NodeId,
-        /// The route it takes.
-        route: Route,
-        /// Reason for the route.
-        why: String,
-    },
-    /// A worker finished.
-    NodeFinished {
-        /// A running node.
-        node: NodeId,
-        /// Its result.
-        branch: Box<Branch>,
-    },
+    Planned { round: u32, plan: Plan },
+    /// A worker takes a route, for the reason `why`.
+    NodeStarted { node: NodeId, route: Route, why: String },
+    /// A worker returned a result.
+    NodeFinished { node: NodeId, branch: Box<Branch> },
     /// A worker was stopped early. Its node is pending again.
-    NodePaused {
-        /// A node that was running.
-        node: NodeId,
-    },
-    /// A worker failed.
-    NodeFailed {
-        /// A node that was running.
-        node: NodeId,
-        /// The error message.
-        error: String,
-    },
-    /// A node was blocked.
-    NodeBlocked {
-        /// A node that cannot be answered; it may never have started.
-        node: NodeId,
-        /// Why it cannot be answered.
-        reason: String,
-    },
+    NodePaused { node: NodeId },
+    /// A worker returned an error.
+    NodeFailed { node: NodeId, error: String },
+    /// A node cannot be answered. It may never have started.
+    NodeBlocked { node: NodeId, reason: String },
     /// No further node could run: the branches were folded into the summaries, and an answer was drafted and judged.
-    RoundEnded {
-        /// Number of the round.
-        round: u32,
-        /// Summaries after the round.
-        memory: Memory,
-        /// Draft of the answer.
-        draft: Draft,
-        /// Verdict on the draft.
-        verdict: Verdict,
-    },
+    RoundEnded { round: u32, memory: Memory, draft: Draft, verdict: Verdict },
     /// The run ended. A later [`Event::Resumed`] supersedes this.
-    Ended {
-        /// Why it ended.
-        stop_reason: StopReason,
-        /// The final answer.
-        draft: Draft,
-    },
+    Ended { stop_reason: StopReason, draft: Draft },
 }
 
 impl Event {
-    /// Returns the node that the event is about.
     pub(crate) fn node(&self) -> Option<&NodeId> {
         match self {
             Self::NodeStarted { node, .. }

@@ -38,7 +38,6 @@ pub enum CallNotice {
     Sent(CallKey, Role),
     /// It is sent again after a failure.
     Retried(CallKey, String),
-    /// Its reply is stored.
     Replied(CallKey, Role),
 }
 

@@ -12,61 +12,33 @@
 //! and finds most of its calls on record.
 
 pub mod budget;
-
 pub mod event;
-
 pub(crate) mod journal;
-
 pub(crate) mod phase;
-
 pub(crate) mod tree;
-
 pub mod store;
-
 pub(crate) mod outward;
-
 pub(crate) mod usage;
-
 mod spans;
-
 pub(crate) mod ledger;
-
 pub(crate) mod cache;
-
 pub(crate) mod egress;
-
 pub(crate) mod background;
-
 pub(crate) mod reader;
-
 pub(crate) mod ranker;
-
 pub(crate) mod patience;
-
 pub(crate) mod servers;
-
 mod node_source;
-
 pub(crate) mod sources;
-
 mod outward_worker;
-
 pub(crate) mod outlook;
-
 pub(crate) mod desk;
-
 pub(crate) mod recall;
-
 pub(crate) mod earlier;
-
 pub mod scheduler;
-
 pub(crate) mod steps;
-
 mod work;
-
 pub(crate) mod estimate;
-
 pub mod orchestrator;
 
 #[cfg(test)]

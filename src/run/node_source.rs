@@ -42,7 +42,6 @@ const NO_ENGINE: &str = "the web was not searched: no search engine is set up";
 
 const VOUCHER: Voucher = Voucher::here();
 
-/// Name of the web as a source.
 const WEB: &str = "web";
 
 /// The knowledge base, for one node.

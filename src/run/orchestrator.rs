@@ -74,13 +74,10 @@ pub(crate) type RunListener = Arc<dyn Fn(&RunNotice<'_>) + Send + Sync>;
 
 /// The resources of a run.
 pub struct Resources {
-    /// Store of the run.
     pub store: Store,
     /// Clock for time limits and retry delays.
     pub clock: Arc<dyn Clock>,
-    /// Sources of evidence.
     pub sources: Sources,
-    /// Picks sentences.
     pub picker: Arc<dyn Pick>,
     /// Embeds queries for the cache.
     pub embedder: Option<Arc<dyn Embedder>>,
@@ -88,7 +85,6 @@ pub struct Resources {
     pub recall: Option<Recall>,
     /// Models by role; `None` runs the rule-based steps instead.
     pub models: Option<Models>,
-    /// Receives the progress.
     pub listener: RunListener,
     /// Cancelled when the user stops the run.
     pub stop: CancellationToken,
@@ -114,43 +110,23 @@ impl Resources {
 /// A run stopped before its end. Its events are stored, and it can be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The run cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An event is invalid in the current state.
     #[error("journal event does not fit the state of the run")]
     Fold(#[from] FoldError),
     /// A call that the whole run depends on failed.
     #[error("failed to {step}")]
-    Call {
-        /// The failed step.
-        step: &'static str,
-        /// Why it failed.
-        source: CallError,
-    },
+    Call { step: &'static str, source: CallError },
     /// A source that everything depends on failed.
     #[error("failed to {step}")]
-    Source {
-        /// The failed step.
-        step: &'static str,
-        /// Why it failed.
-        source: StepError,
-    },
-    /// A given plan is invalid.
+    Source { step: &'static str, source: StepError },
     #[error("plan cannot be used: {complaints}")]
-    Plan {
-        /// Why it is invalid.
-        complaints: String,
-    },
+    Plan { complaints: String },
     /// A run that began with models is resumed without them, or the other way round.
     #[error("run was started {} a model", if *by_rules { "without" } else { "with" })]
-    OtherMind {
-        /// Whether it began without a model.
-        by_rules: bool,
-    },
+    OtherMind { by_rules: bool },
 }
 
 impl RunError {
@@ -410,10 +386,6 @@ impl Orchestrator {
     }
 
     /// Makes the brief and the first plan, or uses `plan`, and stops there.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a model cannot be reached, or the given plan is invalid.
     pub(crate) async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
         let span = self.span.clone();
         self.brief_and_plan(plan).instrument(span).await

@@ -21,7 +21,6 @@ const WRITING_CALLS: u64 = 2;
 /// Fewest prompt tokens with which a report can be written.
 const LEAST_WRITING_INPUT: u64 = 2_000;
 
-/// Time reserved for writing.
 const WRITING_TIME: Duration = Duration::from_mins(2);
 
 /// Steps that every node is granted before any node takes more.
@@ -77,7 +76,6 @@ impl Outlook {
         outlook
     }
 
-    /// Learns from the usage of a call.
     pub(super) fn learn(&self, role: Role, usage: Usage) {
         let mut sizes = locked(&self.sizes);
         sizes.entry(role).or_default().add(usage);
@@ -167,7 +165,6 @@ impl Outlook {
         prompts.iter().fold(CallCost::default(), |all, input| all + self.cost(role, *input, output))
     }
 
-    /// Returns the likely cost of the next call of a role.
     pub(super) fn likely(&self, role: Role) -> CallCost {
         match self.sizes(role) {
             Sizes { calls: 0, .. } => self.cost(role, UNKNOWN_SIZE.0, UNKNOWN_SIZE.1),

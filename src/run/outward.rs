@@ -127,9 +127,7 @@ pub(crate) struct OutwardWork {
     pub(crate) conclusions: Vec<(NodeId, Outbound, PublicBranch)>,
     /// The part of the public summary that bears on the question.
     pub(crate) context: Outbound,
-    /// The user's question.
     pub(crate) asked: Question,
-    /// All words of the user.
     pub(crate) words: UserWords,
 }
 

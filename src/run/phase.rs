@@ -46,7 +46,6 @@ pub(crate) enum Stage {
 /// The brief of a run, in full and as it may leave.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Briefs {
-    /// The aspects that the answer must cover.
     pub(crate) brief: Brief,
     /// Its version for the web.
     pub(crate) outward: OutwardBrief,
@@ -108,7 +107,6 @@ pub(crate) struct Folded {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judged {
     pub(crate) rounds: Rounds,
-    /// The answer so far.
     pub(crate) draft: Draft,
     pub(crate) verdict: Verdict,
     /// The summaries as they stood before the round was folded in, for nodes of it that are tried again.
@@ -118,9 +116,7 @@ pub(crate) struct Judged {
 /// The end of a run, which a resume reverts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ended {
-    /// Why it ended.
     pub(crate) stop_reason: StopReason,
-    /// The final answer.
     pub(crate) draft: Draft,
     /// How far the run had got.
     pub(super) before: Stage,
@@ -138,7 +134,6 @@ impl Phase {
         }
     }
 
-    /// Returns the name of the phase, for errors.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Open(Stage::Asked) => "asked",

@@ -157,12 +157,7 @@ pub(crate) struct Recalled {
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
     #[error("failed to {action} the research memory")]
-    Table {
-        action: &'static str,
-        /// The error of the storage engine.
-        source: Box<lancedb::Error>,
-    },
-    /// A column is missing or of another type.
+    Table { action: &'static str, source: Box<lancedb::Error> },
     #[error("failed to read the research memory")]
     Batch(#[from] ArrowError),
     #[error("research memory has an unknown tag")]
@@ -308,7 +303,6 @@ impl Recall {
         Ok(found)
     }
 
-    /// Returns the folder of the memory.
     pub(crate) fn folder(runs: &Path) -> PathBuf {
         runs.join(FOLDER)
     }

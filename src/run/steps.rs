@@ -66,7 +66,6 @@ pub(crate) struct Steps {
     pub(crate) picker: Arc<dyn Pick>,
     /// Result of the skim of the knowledge base, once it is done.
     pub(crate) skim: OnceCell<Option<Skim>>,
-    /// The research memory.
     pub(crate) recall: Option<Recall>,
     /// Quotes of earlier runs, if the run uses them.
     pub(crate) earlier: Option<Earlier>,
@@ -83,7 +82,6 @@ pub enum StepError {
     Invalid(String),
     #[error(transparent)]
     Source(SourceError),
-    /// The web is not available.
     #[error(transparent)]
     NoWay(NoWay),
 }
@@ -140,7 +138,7 @@ impl Steps {
     pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
-            () if jobs.research().max_jobs() <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
+            () if jobs.research.max_jobs() <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
             () if !jobs.can_pay() => JobWay::Limited(NoJob::TooDear),
             () => JobWay::Open,
         };
@@ -166,7 +164,6 @@ impl Steps {
         }
     }
 
-    /// Makes the brief.
     pub(crate) async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)

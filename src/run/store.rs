@@ -42,64 +42,28 @@ pub enum StoreError {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The events of this run do not follow from each other.
     #[error("run `{run}` cannot be read")]
-    Broken {
-        /// Id of the run.
-        run: RunId,
-        /// The event that does not fit.
-        source: FoldError,
-    },
+    Broken { run: RunId, source: FoldError },
     /// The events of this run cannot be read from the journal.
     #[error("run `{run}` cannot be read")]
-    Damaged {
-        /// Id of the run.
-        run: RunId,
-        /// The error of the journal.
-        source: JournalError,
-    },
-    /// The run is removed, and its text is still in a file of the journal.
+    Damaged { run: RunId, source: JournalError },
     #[error("run `{run}` is removed, but its text is still in the log of the journal")]
-    InLog {
-        /// Id the run had.
-        run: RunId,
-        /// The error of the journal.
-        source: JournalError,
-    },
-    /// The id matches no run.
+    InLog { run: RunId, source: JournalError },
     #[error("no run `{0}`")]
     Missing(String),
-    /// The id is a prefix of several runs.
     #[error("`{0}` matches several runs")]
     Ambiguous(String),
-    /// No runs are stored.
+    /// If it had runs, the journal was deleted.
     #[error("no run is stored here")]
-    Empty {
-        /// Whether there were runs: the journal was deleted.
-        had_runs: bool,
-    },
-    /// Another process holds the lock of the run.
+    Empty { had_runs: bool },
     #[error("run `{run}` is in use by {holder}")]
-    Busy {
-        /// Id of the run.
-        run: RunId,
-        /// Process id and start time from the lock file.
-        holder: String,
-    },
-    /// The lock file could not be opened, locked or written.
+    Busy { run: RunId, holder: String },
     #[error(transparent)]
     Lock(FileLockError),
-    /// The folder is read-only, so no run can be locked.
     #[error("folder of the runs is read-only")]
     ReadOnly,
-    /// The folder of the lock files could not be created.
     #[error("failed to create `{path}`")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The error of the file system.
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: std::io::Error },
 }
 
 impl StoreError {

@@ -68,32 +68,16 @@ fn place_and_words(quote: &Evidence) -> (String, String) {
 /// An event cannot follow from the events before it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FoldError {
-    /// The first event is not the start of a run.
     #[error("journal does not begin with the start of a run")]
     NotStarted,
-    /// An event is missing or stored twice.
     #[error("journal has event {found} where {expected} should be")]
-    Order {
-        /// The number that should be next.
-        expected: u64,
-        found: u64,
-    },
-    /// The event cannot follow from the state it meets.
+    Order { expected: u64, found: u64 },
     #[error("event {seq} (`{name}`) does not fit the run: {reason}")]
-    Unfit {
-        seq: u64,
-        name: &'static str,
-        /// Why it does not fit.
-        reason: String,
-    },
+    Unfit { seq: u64, name: &'static str, reason: String },
 }
 
 impl RunState {
     /// Folds all events of a run.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for events out of order, or about nodes that do not exist.
     pub(crate) fn of(records: &[Record]) -> Result<Self, FoldError> {
         let (first, rest) = records.split_first().ok_or(FoldError::NotStarted)?;
         let mut state = Self::started(first)?;

@@ -8,7 +8,6 @@ use crate::base::money::dollars;
 use crate::llm::message::Usage;
 use crate::research::report::{UsageTable, UsageTotals};
 
-/// Reads the usage of a run.
 pub(crate) async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
     let mut table = usage_of_calls(&journal.calls_in_short(run).await?);
     for (node, tool_calls, cache_hits) in journal.lookup_counts(run).await? {

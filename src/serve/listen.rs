@@ -38,7 +38,6 @@ impl PageServerError {
     }
 }
 
-/// A server of the page that listens.
 #[derive(Debug)]
 pub(crate) struct PageServer {
     listener: TcpListener,

@@ -64,7 +64,6 @@ impl Metrics {
     }
 }
 
-/// An open event stream.
 #[derive(Debug)]
 pub(super) struct OpenStream(Gauge);
 

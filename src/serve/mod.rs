@@ -17,29 +17,17 @@
 //! - `page/` has the page. It is compiled into the binary and loads nothing from elsewhere.
 
 mod failure;
-
 mod form;
-
 mod gate;
-
 mod metrics;
-
 mod app;
-
 mod search;
-
 mod links;
-
 mod question;
-
 mod runs;
-
 mod events;
-
 mod api;
-
 mod page;
-
 mod listen;
 
 pub(crate) use self::app::App;

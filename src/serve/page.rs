@@ -12,7 +12,6 @@ const SCRIPT: &str = include_str!("page/app.js");
 const LOOKS: &str = include_str!("page/style.css");
 const ICON: &str = include_str!("page/icon.svg");
 
-/// Returns the routes of the page.
 pub(super) fn routes() -> Router {
     Router::new()
         .route("/", get(|| async { asset("text/html; charset=utf-8", INDEX) }))

@@ -14,7 +14,6 @@ use crate::engine::{
 };
 use crate::render::document;
 
-/// Most hits of a search.
 const MAX_HITS: usize = 100;
 
 /// Most tokens of what is around the hits of a search, in all.

@@ -77,9 +77,7 @@ impl KbSource {
         let about = about.lines(&names).collect();
         Ok(Self { searcher, options, scope, about, version, links })
     }
-}
 
-impl KbSource {
     async fn judged(&self, query: &str, options: &SearchOptions) -> Result<JudgedHits, SourceError> {
         // Token vectors double the time of a search, which matters to a user who waits for hits, but not in a run.
         let judged = self.searcher.search_and_judge(query, options, Measured::Tokens).await;

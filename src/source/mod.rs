@@ -12,11 +12,8 @@
 //! ```
 
 mod kb;
-
 mod sealed;
-
 pub(crate) mod web;
-
 pub(crate) mod mcp;
 
 use futures::future::BoxFuture;
@@ -52,7 +49,6 @@ as_word!(Label);
 pub enum Place {
     /// A file of the knowledge base.
     Kb {
-        /// Name of its collection.
         collection: String,
         /// Its path, relative to the collection's root.
         path: String,
@@ -72,7 +68,6 @@ pub enum Place {
     },
     /// A page of the web.
     Web {
-        /// Its address.
         url: String,
         /// Title of the page; empty if it has none.
         title: String,
@@ -105,9 +100,7 @@ pub enum Place {
 pub struct Passage {
     /// Identifies it within its source, for [`Documents::open`].
     pub id: String,
-    /// Its location.
     pub place: Place,
-    /// Its audience.
     pub label: Label,
     /// The whole passage, verbatim.
     pub text: String,
@@ -164,6 +157,7 @@ pub enum Lack {
 }
 
 impl Lack {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_none(&self) -> bool {
         *self == Self::None
     }
@@ -195,40 +189,18 @@ impl SourceFile {
 /// A source failed to answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SourceError {
-    /// There is no such passage.
     #[error("no passage `{id}`")]
-    NoSuchPassage {
-        /// The id that was asked for.
-        id: String,
-    },
-    /// The text may not leave this machine.
+    NoSuchPassage { id: String },
     #[error("not sent: {reason}")]
-    Withheld {
-        /// The rule that kept it back.
-        reason: String,
-    },
+    Withheld { reason: String },
     /// The call of a tool is invalid, or not allowed any more in this run.
     #[error("{reason}")]
-    Refused {
-        /// The whole message, for the worker.
-        reason: String,
-    },
-    /// The source failed.
+    Refused { reason: String },
     #[error("source `{name}` failed: {reason}")]
-    Failed {
-        /// Which source.
-        name: String,
-        /// Its error, with causes.
-        reason: String,
-    },
+    Failed { name: String, reason: String },
     /// The source would fail for any request: it is down, over its quota, or rejects the key.
     #[error("source `{name}` failed: {reason}")]
-    Down {
-        /// Which source.
-        name: String,
-        /// Its error, with causes.
-        reason: String,
-    },
+    Down { name: String, reason: String },
     /// The run no longer asks the source.
     #[error(transparent)]
     GivenUp(#[from] Open),
@@ -313,7 +285,6 @@ pub trait Source<Q: ?Sized = str>: Documents {
     /// A result on record is used again only under the same version.
     fn version(&self) -> String;
 
-    /// Searches.
     fn search<'a>(&'a self, query: &'a Q, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>>;
 
     /// Returns whether an opened page or note has links below its text, whose addresses can be opened like passages.

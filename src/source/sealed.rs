@@ -33,7 +33,6 @@ struct Sealed<T> {
 #[error("failed to store `{path}`")]
 pub(crate) struct SealedFolderError {
     path: PathBuf,
-    /// The error from the file system.
     source: std::io::Error,
 }
 

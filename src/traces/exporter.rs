@@ -34,11 +34,6 @@ impl Door {
         Self { resource, way: OnceLock::new(), failure: Arc::default(), sent, lost }
     }
 
-    /// Returns the description of this program.
-    pub(super) fn resource(&self) -> &Resource {
-        &self.resource
-    }
-
     /// Lets spans pass as the settings say. Only the first call counts.
     pub(super) fn open(&self, settings: Result<TraceSettings, NotExported>) {
         self.way.get_or_init(|| self.exporter(&settings?));

@@ -19,7 +19,6 @@ thread_local! {
     static ROOT: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
 
-/// Returns the trace of a run.
 pub(super) fn trace_of(run: &RunId) -> TraceId {
     ids_of(run.as_str()).0
 }

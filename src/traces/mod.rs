@@ -12,15 +12,10 @@
 //! Export never fails a command: a collector that is down, slow or wrong costs a note at the end.
 
 pub(crate) mod attach;
-
 mod identity;
-
 mod shape;
-
 mod settings;
-
 mod client;
-
 mod exporter;
 
 use std::sync::Arc;
@@ -56,13 +51,14 @@ impl Traces {
         if !settings::is_requested() {
             return None;
         }
-        let door = Arc::new(Door::closed(resource()));
+        let resource = resource();
+        let door = Arc::new(Door::closed(resource.clone()));
         let batches = BatchSpanProcessor::builder(GatedExporter::at(Arc::clone(&door)))
             .with_batch_config(BatchConfigBuilder::default().with_max_export_batch_size(BATCH).build())
             .build();
         let provider = SdkTracerProvider::builder()
             .with_id_generator(RunIds::default())
-            .with_resource(door.resource().clone())
+            .with_resource(resource)
             .with_span_processor(batches)
             .build();
         Some(Self { provider, door })

@@ -88,32 +88,19 @@ pub(crate) struct TraceSettings {
 /// Traces are not exported.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotExported {
-    /// No collector is named.
     #[error("`{ENDPOINT}` is not set")]
     NoEndpoint,
     /// The user has turned them off.
     #[error("`{variable}` is `{value}`")]
-    TurnedOff {
-        /// The variable that says so.
-        variable: &'static str,
-        value: String,
-    },
+    TurnedOff { variable: &'static str, value: String },
     #[error("dr is offline")]
     Offline,
-    /// Another protocol is asked for.
     #[error("`{variable}` is `{value}`, but dr supports only `{PROTOCOL}`")]
-    Protocol {
-        /// The variable that asks for it.
-        variable: &'static str,
-        value: String,
-    },
-    /// The address is invalid.
+    Protocol { variable: &'static str, value: String },
     #[error("`{variable}` cannot be used")]
     Address { variable: &'static str, source: ParseBaseUrlError },
-    /// The exporter could not be set up.
     #[error("{reason}")]
     Exporter { reason: String },
-    /// The HTTP client could not be set up.
     #[error(transparent)]
     Client(#[from] HttpError),
 }

@@ -1,6 +1,6 @@
 //! A temporary environment for one test, and snapshots of `dr` invocations in it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -347,6 +347,11 @@ pub fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
 pub fn kill(mut process: Child) {
     process.kill().unwrap();
     process.wait().unwrap();
+}
+
+/// Returns the keys of a JSON object.
+pub fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 /// Runs a future on a new runtime.

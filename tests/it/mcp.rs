@@ -90,7 +90,6 @@ fn session(world: &World, args: &[&str], talk: impl AsyncFnOnce(&RunningService<
     });
 }
 
-/// A server on HTTP.
 pub(crate) struct HttpServer {
     child: Running,
     address: SocketAddr,

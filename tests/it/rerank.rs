@@ -12,7 +12,6 @@ fn reply(status: u16, body: &Value) -> Response {
     Response::Answer { status, headers: Vec::new(), body: body.to_string() }
 }
 
-/// Scores the passages of a request.
 fn scored(request: &Request, score: impl Fn(usize) -> f64) -> Response {
     let number = request.json["documents"].as_array().map_or(0, Vec::len);
     let results: Vec<_> = (0..number).map(|index| json!({"index": index, "relevance_score": score(index)})).collect();

@@ -195,7 +195,6 @@ fn step(words: &str, calls: &Value) -> Value {
     json!({ "thought": "noted", "actions": notes, "done": true })
 }
 
-/// Returns a call of `tickets.read`.
 fn read_ticket(arguments: &Value) -> Value {
     json!([{ "tool": "tickets.read", "arguments": arguments.to_string() }])
 }

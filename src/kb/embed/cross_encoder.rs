@@ -26,7 +26,6 @@ pub(crate) struct CrossEncoderChoice(String);
 #[derive(Debug, thiserror::Error)]
 #[error("no reranker called `{name}`")]
 pub struct UnknownCrossEncoder {
-    /// The name as given.
     pub(crate) name: String,
     /// The most similar names of the catalogue.
     pub(crate) close: Vec<String>,
@@ -34,10 +33,6 @@ pub struct UnknownCrossEncoder {
 
 impl CrossEncoderChoice {
     /// Parses the setting `rerank.model`. `None` for a model at a server.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for a name that is neither in the catalogue nor a folder.
     pub(crate) fn parse(text: &str) -> Option<Result<Self, UnknownCrossEncoder>> {
         let name = text.trim().strip_prefix(PREFIX)?.trim();
         if let Some(known) = find_reranker(name) {
@@ -109,10 +104,6 @@ impl CrossEncoder {
     }
 
     /// Returns how relevant each text is to the query, from 0 to 1. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the model cannot be loaded or run, or if `stop` is cancelled before all texts are read.
     pub(crate) fn scores(
         &self,
         query: &str,

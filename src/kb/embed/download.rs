@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, LOCATION, RANGE};
+use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, LOCATION, RANGE};
 use reqwest::{Response, StatusCode, Url};
 use sha2::Digest as _;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::store::{ModelSource, ModelStore, ModelStoreError, is_commit};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::hex::hex;
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, authorized, client_for};
 
 /// The hub, unless [`ADDRESS`] names a mirror.
 const HUB: &str = "https://huggingface.co";
@@ -411,15 +411,12 @@ impl Transfer<'_> {
             request = request.header(RANGE, format!("bytes={start}-"));
         }
         // A key is only for the hub, and not for the host that a redirect leads to.
-        if let Some(key) = self.hub.key.as_ref().filter(|_| self.hub.is_of(url)) {
-            request = request.header(AUTHORIZATION, key.bearer());
-        }
+        let request = authorized(request, self.hub.key.as_ref().filter(|_| self.hub.is_of(url)));
         let reply = self.in_time(&shown(url), request.send()).await?;
         // The address that a redirect leads to may have a key in its query.
         reply.map_err(|source| DownloadError::NoReply { address: shown(url), source: source.without_url() })
     }
 
-    /// Returns the next bytes.
     async fn next(&self, body: &mut Response, done: u64) -> Result<Option<Vec<u8>>, DownloadError> {
         let next = self.in_time(self.file, body.chunk()).await?;
         let next = next.map_err(|_| DownloadError::Broken { file: self.file.to_owned(), done })?;

@@ -77,7 +77,8 @@ impl Fastembed {
             let traits = Traits::of_catalogue(&model, &files)?;
             return Self::new(&model.name, &model.name, files, traits, environment, options.threads);
         }
-        let folder = folder_named(model)?;
+        let unknown = || EmbedError::UnknownModel { name: model.to_owned(), close: catalogue::names_like(model) };
+        let folder = folder_at(model).ok_or_else(unknown)?;
         let files = ModelFiles::in_folder(&folder)?;
         let environment = onnx_runtime::environment(options.data_dir.as_deref())?;
         let traits = Traits::of_folder(&files)?;
@@ -128,7 +129,6 @@ impl Fastembed {
         Ok(batch::in_input_order(&plan, vectors))
     }
 
-    /// Runs one batch.
     fn run(&self, model: &mut TextEmbedding, batch: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         // Not split further: the plan has bounded it.
         let vectors = model.embed(batch, Some(batch.len()));
@@ -320,12 +320,6 @@ fn is_uncased_bert(tokenizer: &Tokenizer) -> bool {
     let spells =
         matches!(tokenizer.get_model(), ModelWrapper::WordPiece(model) if model.max_input_chars_per_word == 100);
     normalises && splits && spells
-}
-
-/// Resolves a name that is not in the catalogue to a folder.
-fn folder_named(name: &str) -> Result<PathBuf, EmbedError> {
-    let unknown = || EmbedError::UnknownModel { name: name.to_owned(), close: catalogue::names_like(name) };
-    folder_at(name).ok_or_else(unknown)
 }
 
 /// Returns the folder that a text names; `None` for a text that is a name.

@@ -20,30 +20,19 @@
 
 mod batch;
 mod recipe;
-
 pub(crate) mod bert_tokens;
-
 mod word_piece;
-
 mod matches;
-
 mod builtin;
-
 mod family;
 mod model_files;
 mod onnx_runtime;
-
 mod store;
-
 mod catalogue;
 mod facts;
-
 mod download;
-
 mod fastembed;
-
 mod cross_encoder;
-
 mod endpoint;
 
 use std::fmt;
@@ -314,9 +303,7 @@ as_text!(EmbedderChoice);
 /// Options of [`load`].
 #[derive(Clone, Debug)]
 pub struct EmbedderOptions {
-    /// The embedder to load.
     pub choice: EmbedderChoice,
-    /// Never use the network.
     pub offline: bool,
     /// Models of the catalogue that are on this machine.
     pub store: ModelStore,
@@ -347,12 +334,6 @@ impl EmbedderOptions {
 /// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime and
 /// hashes the files of the model for the fingerprint. The model itself is loaded on the first text. Nothing is
 /// downloaded, and a server is sent nothing yet.
-///
-/// # Errors
-///
-/// Returns an error if the model is unknown or not on this machine, if its files are unusable, if no ONNX Runtime is
-/// found, or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] says how to get
-/// one.
 pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> {
     match &options.choice {
         EmbedderChoice::Builtin => Ok(Arc::new(builtin::Builtin::new(options.threads))),
@@ -370,80 +351,29 @@ pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// An embedder could not be loaded or used.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// The name is neither in the catalogue nor a folder.
+    /// `close` are the most similar names of the catalogue.
     #[error("no embedding model called `{name}`")]
-    UnknownModel {
-        /// The name as given.
-        name: String,
-        /// The most similar names of the catalogue.
-        close: Vec<String>,
-    },
-
-    /// The model is not downloaded yet.
+    UnknownModel { name: String, close: Vec<String> },
     #[error("embedding model `{model}` is not on this machine")]
-    NotHere {
-        /// Name in the catalogue.
-        model: String,
-    },
-
-    /// The files of a model are missing or unusable.
+    NotHere { model: String },
     #[error(transparent)]
     Files(#[from] ModelFilesError),
-
-    /// No usable ONNX Runtime was found.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-
-    /// The model could not be loaded.
     #[error("failed to load embedding model `{model}`")]
-    Load {
-        /// Name of the embedder.
-        model: String,
-        /// The error from the library that runs it.
-        source: Cause,
-    },
-
-    /// The model is loaded but could not be run.
+    Load { model: String, source: Cause },
     #[error("failed to run embedding model `{model}`")]
-    Run {
-        /// Name of the embedder.
-        model: String,
-        /// The error from the library that runs it.
-        source: Cause,
-    },
-
-    /// The output of the model has the wrong shape.
+    Run { model: String, source: Cause },
     #[error("embedding model `{model}` returned {found:?} numbers where {expected:?} were expected")]
-    WrongShape {
-        /// Name of the embedder.
-        model: String,
-        /// Shape of the output, outermost dimension first.
-        found: Vec<usize>,
-        /// Shape required.
-        expected: Vec<usize>,
-    },
-
+    WrongShape { model: String, found: Vec<usize>, expected: Vec<usize> },
     /// A vector is all zero or not finite.
     #[error("embedding model `{model}` returned a zero vector")]
-    UnusableVector {
-        /// Name of the embedder.
-        model: String,
-    },
-
-    /// The settings of the server cannot be used.
+    UnusableVector { model: String },
     #[error("settings of `[embedding]` cannot be used")]
     Settings(#[from] EndpointSettingsError),
-
-    /// The server gave no vectors.
+    /// `source` is the last failure, after all retries.
     #[error("no vectors of `{model}` from {address}")]
-    Endpoint {
-        /// Name of the model.
-        model: String,
-        /// The server.
-        address: String,
-        /// The last failure, after all retries.
-        source: Box<EmbeddingServerError>,
-    },
+    Endpoint { model: String, address: String, source: Box<EmbeddingServerError> },
 }
 
 impl EmbedError {

@@ -14,26 +14,17 @@ use super::family::Family;
 pub enum ModelFilesError {
     #[error("no folder `{folder}`")]
     NoFolder { folder: PathBuf },
-
     /// Neither the folder nor its `onnx` subfolder has an ONNX file.
     #[error("no ONNX model in `{folder}`")]
     NoModel { folder: PathBuf },
-
     #[error("{count} ONNX models in `{folder}` and none is `model.onnx`")]
     SeveralModels { folder: PathBuf, count: usize },
-
     #[error("failed to read `{path}`")]
     Unreadable { path: PathBuf, source: std::io::Error },
-
     #[error("`{path}` is malformed")]
     Malformed { path: PathBuf, source: super::Cause },
-
-    /// The dimension of the vectors is not recorded in any file.
     #[error("`{path}` has no `hidden_size`")]
-    NoDimension {
-        /// The model's `config.json`.
-        path: PathBuf,
-    },
+    NoDimension { path: PathBuf },
 }
 
 impl ModelFilesError {
@@ -52,12 +43,10 @@ impl ModelFilesError {
     }
 }
 
-/// Paths of the files of one model.
 #[derive(Debug)]
 pub(crate) struct ModelFiles {
     /// The folder of the tokenizer and the configuration.
     folder: PathBuf,
-    /// The ONNX graph.
     model: PathBuf,
     /// Weights that the graph refers to by file name.
     external: Vec<PathBuf>,

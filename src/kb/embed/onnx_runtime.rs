@@ -21,20 +21,13 @@ const OLDEST_MINOR: u32 = ort::MINOR_VERSION;
 /// ONNX Runtime could not be found or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// None of the folders holds the library.
     #[error("no ONNX Runtime found in {}", list(.searched))]
-    NotFound {
-        /// Folders that were searched, in order.
-        searched: Vec<PathBuf>,
-    },
-
+    NotFound { searched: Vec<PathBuf> },
     #[error("ONNX Runtime at `{path}` is {found}, but 1.{OLDEST_MINOR} or newer is needed")]
     TooOld { path: PathBuf, found: String },
-
     /// The file is not a shared library for this machine, or not ONNX Runtime.
     #[error("`{path}` cannot be loaded as ONNX Runtime")]
     Unloadable { path: PathBuf, source: LoadDynamicError },
-
     #[error("ONNX Runtime at `{path}` failed to start")]
     Start { path: PathBuf, source: ort::Error },
 }

@@ -12,7 +12,6 @@ pub(super) struct Recipe<'a> {
     pub(super) model: &'a str,
     /// Hash of the model's graph and weights.
     pub(super) weights_hash: &'a str,
-    /// Hash of `tokenizer.json`.
     pub(super) tokenizer_hash: &'a str,
     /// Number of components of a vector.
     pub(super) dimension: usize,

@@ -27,12 +27,7 @@ pub(crate) struct ModelSource {
 #[derive(Debug, thiserror::Error)]
 pub enum ModelStoreError {
     #[error("no `{file}` in `{folder}`")]
-    Lacks {
-        /// The file, relative to the folder.
-        file: String,
-        folder: PathBuf,
-    },
-    /// Another process fetches a model.
+    Lacks { file: String, folder: PathBuf },
     #[error(transparent)]
     Busy(#[from] FileLockError),
     #[error("failed to write `{path}`")]
@@ -110,7 +105,6 @@ impl ModelStore {
         Self { own: data.join("models"), others: [cache].into_iter().chain(shared).collect() }
     }
 
-    /// Returns a store with one folder.
     pub fn in_folder(folder: PathBuf) -> Self {
         Self { own: folder, others: Vec::new() }
     }
@@ -188,7 +182,6 @@ impl ModelStore {
         Some(commit.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 
-    /// Returns the place of a file.
     pub(super) fn place(&self, source: &ModelSource, commit: &str, file: &str) -> PathBuf {
         self.snapshot(source, commit).join(file)
     }

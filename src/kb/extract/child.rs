@@ -21,7 +21,6 @@ const MAX_CHILDREN: usize = 8;
 /// Most bytes that are read of a child's stderr.
 const MAX_STDERR_BYTES: u64 = 4_096;
 
-/// Limits on a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildLimits {
     /// Bytes of memory beside those of the program itself.
@@ -40,16 +39,13 @@ impl Default for ChildLimits {
     }
 }
 
-/// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildTask {
-    /// Reads the text of a file.
     Read(Extractable),
     /// Breaks a limit, for tests of the limits.
     Break(LimitToBreak),
 }
 
-/// A limit to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitToBreak {
     /// Allocates without end.
@@ -93,11 +89,9 @@ pub(crate) type ChildAnswer = Result<Extracted, Refusal>;
 pub struct Child {
     /// The program, which is `dr`.
     pub program: PathBuf,
-    /// Limits on each.
     pub limits: ChildLimits,
 }
 
-/// A child that has ended.
 struct EndedChild {
     status: ExitStatus,
     output: Vec<u8>,
@@ -115,10 +109,6 @@ pub(crate) fn answers() {
 
 impl Child {
     /// Returns children of the running program.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the program is not `dr`, or does not know where it is.
     pub(crate) fn of_this_program() -> io::Result<Self> {
         if !ANSWERS.load(Ordering::Relaxed) {
             return Err(io::Error::other("this program is not `dr`"));

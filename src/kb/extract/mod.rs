@@ -13,11 +13,8 @@
 //! the file and of [`CHUNKER_VERSION`](super::chunk::CHUNKER_VERSION), which is to be increased when it changes.
 
 mod child;
-
 mod limits;
-
 mod pages;
-
 mod pdf;
 
 use std::collections::BTreeSet;
@@ -222,63 +219,33 @@ fn page_of_line(line: &str) -> Option<u32> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// It opens with a password only.
     #[error("encrypted with a password")]
     Encrypted,
-    /// Its pages are images.
     #[error("no text on its pages, which are probably scanned (pages: {pages})")]
-    Scanned {
-        /// Number of pages.
-        pages: usize,
-    },
-    /// Its fonts do not say which letters they show.
+    Scanned { pages: usize },
     #[error("text cannot be extracted: its fonts have no character map")]
     Unmapped,
-    /// It has no words.
     #[error("no text")]
     Empty,
-    /// The parser gives up.
     #[error("damaged or not of this format")]
     Damaged,
-    /// There is more text than a document may have.
     #[error("text is longer than {limit} bytes")]
-    TooLong {
-        /// Most bytes of text.
-        limit: usize,
-    },
+    TooLong { limit: usize },
 }
 
 /// The text of a file could not be extracted.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtractError {
-    /// The file has no text to read.
     #[error(transparent)]
     Refused(Refusal),
-    /// The child needed more memory than it may have.
     #[error("reading it needs more than {mebibytes} MB of memory")]
-    Memory {
-        /// The limit.
-        mebibytes: u64,
-    },
-    /// The child needed more time than it may have.
+    Memory { mebibytes: u64 },
     #[error("reading it takes more than {seconds} s")]
-    TooSlow {
-        /// The limit.
-        seconds: u64,
-    },
-    /// The child printed more than it may.
+    TooSlow { seconds: u64 },
     #[error("its text is longer than {bytes} bytes")]
-    Flood {
-        /// The limit.
-        bytes: u64,
-    },
-    /// The child died.
+    Flood { bytes: u64 },
     #[error("its parser crashed ({how})")]
-    Crashed {
-        /// Its exit status.
-        how: String,
-    },
-    /// The child could not be started or spoken to.
+    Crashed { how: String },
     #[error("failed to start the process that reads it")]
     Start(#[source] std::io::Error),
 }
@@ -295,10 +262,6 @@ impl ExtractError {
 }
 
 /// Extracts the text of a file in a child process. Blocks; at most as many children run at a time as there are threads.
-///
-/// # Errors
-///
-/// Returns the reason why the file has no text.
 pub(crate) fn extract(format: Extractable, bytes: &[u8]) -> Result<Extracted, ExtractError> {
     Child::of_this_program().map_err(ExtractError::Start)?.run(ChildTask::Read(format), bytes)
 }

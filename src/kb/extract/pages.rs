@@ -50,12 +50,10 @@ pub(super) struct Line {
     pub(super) is_upright: bool,
 }
 
-/// Returns the heading of a page.
 fn heading(number: u32) -> String {
     format!("Page {number}")
 }
 
-/// Returns the page that a heading is of.
 pub(crate) fn page_of_heading(heading: &str) -> Option<u32> {
     heading.strip_prefix("Page ")?.parse().ok()
 }

@@ -8,7 +8,6 @@ use super::service::SCHEME;
 /// Name of the folder that holds an index. The search for it starts in the current folder and goes upward.
 pub(crate) const DR_FOLDER: &str = ".dr";
 
-/// The location of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexLocation {
     /// A local folder.
@@ -39,34 +38,15 @@ pub struct LocalSide {
 /// The text is not a usable location of an index.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
-    /// The scheme is unknown.
     #[error("`{uri}` is not an address for an index")]
-    Scheme {
-        /// The address as given.
-        uri: String,
-    },
-    /// This binary was built without the feature for the scheme.
+    Scheme { uri: String },
     #[error("this `dr` was built without support for `{scheme}://`")]
-    Feature {
-        /// Scheme of the address, for example `s3`.
-        scheme: String,
-        /// The cargo feature.
-        feature: &'static str,
-    },
+    Feature { scheme: String, feature: &'static str },
     /// The path is not UTF-8 or has control characters.
     #[error("path `{path}` of the index has bytes that are not text")]
-    NotText {
-        /// The path as given, printed with its bad bytes replaced.
-        path: PathBuf,
-    },
-    /// The path could not be made absolute.
+    NotText { path: PathBuf },
     #[error("failed to find `{path}`")]
-    Path {
-        /// The path as given.
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
+    Path { path: PathBuf, source: std::io::Error },
 }
 
 impl LocationError {
@@ -85,10 +65,6 @@ impl LocationError {
 
 impl IndexLocation {
     /// Parses a location as the user gives it: an address with a scheme, or a folder.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for an unknown scheme, or for one whose cargo feature is off.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         if let Some((scheme, _)) = text.split_once("://") {
             let (enabled, feature) = match scheme {
@@ -166,10 +142,6 @@ impl IndexLocation {
     }
 
     /// Checks that the storage engine, which handles addresses as text, can open the folder.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`LocationError::NotText`] for a path with bytes that are not UTF-8, or control characters.
     pub(crate) fn check(&self) -> Result<(), LocationError> {
         let is_text = |folder: &Path| folder.to_str().is_some_and(|text| !text.contains(char::is_control));
         match self {

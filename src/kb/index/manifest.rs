@@ -45,10 +45,8 @@ pub(crate) struct EmbedderRecord {
 pub enum ManifestError {
     #[error("index has format {found}, but this `dr` reads up to {SCHEMA_VERSION}")]
     TooNew { found: u32 },
-
     #[error("index has format {found}, but this `dr` reads format {SCHEMA_VERSION} or later")]
     TooOld { found: u32 },
-
     #[error("entry `{key}` of the index manifest is missing or malformed")]
     Entry { key: &'static str },
 }

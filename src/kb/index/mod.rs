@@ -13,31 +13,18 @@
 //!   this machine. `service` has what differs for LanceDB's service.
 
 pub(crate) mod location;
-
 pub(crate) mod terms;
-
 pub(crate) mod schema;
-
 pub(crate) mod manifest;
-
 pub(crate) mod stamp;
-
 mod step;
-
 mod cache;
-
 mod lease;
-
 mod store;
-
 mod service;
-
 mod indexes;
-
 mod query;
-
 mod write;
-
 mod maintain;
 
 use std::collections::HashMap;
@@ -94,143 +81,49 @@ pub struct Index {
 /// An index could not be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// There is no index at this location.
     #[error("no index at `{location}`")]
-    Missing {
-        /// Folder or address that was opened.
-        location: String,
-    },
-
-    /// The manifest is unusable.
+    Missing { location: String },
     #[error("index at `{location}` cannot be read")]
-    Manifest {
-        /// The location of the index.
-        location: String,
-        /// The error of the manifest.
-        source: ManifestError,
-    },
-
+    Manifest { location: String, source: ManifestError },
     /// Another process holds the writer lock.
     #[error("index is being written by {holder}")]
-    Busy {
-        /// Process id and start time from the lock file.
-        holder: String,
-    },
-
+    Busy { holder: String },
     /// Another writer holds the lease of a collection.
     #[error("collection `{collection}` is being written by {holder}")]
-    CollectionBusy {
-        /// The collection.
-        collection: String,
-        /// Process id, start time and machine.
-        holder: String,
-    },
-
-    /// The lease of a collection ran out and was not renewed.
+    CollectionBusy { collection: String, holder: String },
+    /// `collection` is empty for the index as a whole.
     #[error("lease of {} was lost", named(collection))]
-    LeaseLost {
-        /// The collection; empty for the index as a whole.
-        collection: String,
-    },
-
-    /// Other writers committed first each time.
+    LeaseLost { collection: String },
     #[error("failed to {action}: other writers were first {attempts} times")]
-    Contended {
-        /// The operation.
-        action: &'static str,
-        /// Number of attempts.
-        attempts: u64,
-        /// The last conflict.
-        source: Box<lancedb::Error>,
-    },
-
-    /// The index was rebuilt by another writer since it was opened.
+    Contended { action: &'static str, attempts: u64, source: Box<lancedb::Error> },
     #[error("index was rebuilt by another writer")]
     Superseded,
-
-    /// An object store failed.
     #[error("failed to {action}")]
-    Store {
-        /// The operation.
-        action: &'static str,
-        /// The error of the store.
-        source: Box<object_store::Error>,
-    },
-
-    /// LanceDB's service failed.
+    Store { action: &'static str, source: Box<object_store::Error> },
     #[error("failed to {action}")]
-    Service {
-        /// The operation.
-        action: &'static str,
-        /// The failure.
-        source: ServiceError,
-    },
-
+    Service { action: &'static str, source: ServiceError },
     /// It is not known how LanceDB's service is reached.
     #[error("failed to connect to `{location}`")]
-    Access {
-        /// The address of the database.
-        location: String,
-        /// What is missing or unusable.
-        source: AccessError,
-    },
-
-    /// The writer lock could not be acquired.
+    Access { location: String, source: AccessError },
     #[error(transparent)]
     Lock(FileLockError),
-
-    /// The folder of the index could not be created.
     #[error("failed to create `{path}`")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
-
-    /// Reading or writing a table failed.
+    Folder { path: PathBuf, source: std::io::Error },
     #[error("failed to {action}")]
-    Storage {
-        /// The operation, for example `add chunks`.
-        action: &'static str,
-        /// The error from the storage engine.
-        source: Box<lancedb::Error>,
-    },
-
+    Storage { action: &'static str, source: Box<lancedb::Error> },
     /// A table does not have the columns of [`schema`].
     #[error("failed to {action}")]
-    Format {
-        /// The operation.
-        action: &'static str,
-        /// The error from Arrow.
-        source: arrow::error::ArrowError,
-    },
-
+    Format { action: &'static str, source: arrow::error::ArrowError },
     /// A commit changed fewer or more rows than it was given.
     #[error("updated {changed} of {wanted} rows")]
-    Lost {
-        /// Rows given.
-        wanted: usize,
-        /// Rows changed.
-        changed: u64,
-    },
-
+    Lost { wanted: usize, changed: u64 },
     /// The copy of the manifest could not be written.
     #[error("failed to write `{path}`")]
-    Copy {
-        /// The file.
-        path: PathBuf,
-        /// The error from the file system.
-        source: std::io::Error,
-    },
-
+    Copy { path: PathBuf, source: std::io::Error },
     /// A test stopped the writer before this step.
     #[cfg(test)]
     #[error("stopped before `{step}`")]
-    Stopped {
-        /// Name of the commit that was about to be made.
-        step: &'static str,
-    },
+    Stopped { step: &'static str },
 }
 
 impl IndexError {
@@ -302,9 +195,7 @@ impl<T> During<T> for Result<T, arrow::error::ArrowError> {
 /// Statistics of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct IndexStats {
-    /// Number of documents.
     pub documents: usize,
-    /// Number of chunks.
     pub chunks: usize,
     /// Chunks that have a vector.
     pub vectors: usize,
@@ -392,7 +283,6 @@ impl Index {
         Ok(Self { location: location.clone(), tables, manifest, chunks, documents })
     }
 
-    /// Returns the location of the index.
     pub(crate) fn location(&self) -> &IndexLocation {
         &self.location
     }
@@ -478,7 +368,6 @@ impl Index {
         Ok(rows)
     }
 
-    /// Returns one chunk.
     pub(crate) async fn chunk(&self, id: &crate::base::id::ChunkId) -> Result<Option<ChunkRow>, IndexError> {
         Ok(self.chunks_where(&format!("chunk_id = '{id}'")).await?.pop())
     }
@@ -494,7 +383,6 @@ impl Index {
         self.documents.count_rows(only.condition()).await.during("count the documents")
     }
 
-    /// Returns the number of chunks.
     pub(crate) async fn count_chunks(&self) -> Result<usize, IndexError> {
         self.chunks.count_rows(None).await.during("count the chunks")
     }

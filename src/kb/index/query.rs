@@ -49,7 +49,6 @@ pub struct LegHit {
     pub row_id: u64,
     /// Id of the chunk, which unlike the row is stable across snapshots.
     pub chunk_id: ChunkId,
-    /// The document of the chunk.
     pub document_id: DocumentId,
     /// BM25 score or cosine similarity; larger is better.
     pub score: f32,

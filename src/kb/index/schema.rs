@@ -37,16 +37,12 @@ const NAMES_WEIGHT: usize = 2;
 /// Repetitions of the headings above a chunk in the [`SEARCHED`] column.
 const HEADINGS_WEIGHT: usize = 2;
 
-/// A row of the documents table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentRow {
-    /// Key of the row.
     pub id: DocumentId,
-    /// Collection of the file.
     pub collection: String,
     /// Path relative to the collection's root, with `/` between components.
     pub path: String,
-    /// Title of the document.
     pub title: String,
     /// Size in bytes when the file was read.
     pub size: u64,
@@ -54,20 +50,14 @@ pub struct DocumentRow {
     pub modified_ns: Option<i64>,
     /// Hash of the file's bytes.
     pub content_hash: ContentHash,
-    /// Number of chunks.
     pub chunks: u32,
 }
 
-/// A row of the chunks table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkRow {
-    /// Key of the row.
     pub id: ChunkId,
-    /// Document of the passage.
     pub document_id: DocumentId,
-    /// Collection of the document.
     pub collection: String,
-    /// Path of the document.
     pub path: String,
     /// Title, aliases and file name of the document, in this order.
     pub names: Vec<String>,
@@ -77,7 +67,6 @@ pub struct ChunkRow {
     pub context: Option<String>,
     /// The passage, verbatim.
     pub text: String,
-    /// Tags of the document.
     pub tags: Vec<String>,
     /// Date of the document, `YYYY-MM-DD`.
     pub date: Option<String>,
@@ -146,13 +135,8 @@ pub(super) const CHUNK_COLUMNS: [&str; 17] = [
 /// the chunker lack it.
 pub(super) const STRUCTURE: &str = "structure";
 
-/// Columns of a [`DocumentRow`].
 pub(super) const DOCUMENT_COLUMNS: [&str; 8] =
     ["document_id", "collection", "path", "title", "size", "modified_ns", "content_hash", "chunks"];
-
-pub(super) fn manifest_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![text_field("key", false), text_field("value", false)]))
-}
 
 pub(super) fn documents_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
@@ -195,10 +179,6 @@ pub(super) fn chunks_schema(dimension: usize) -> SchemaRef {
     ]))
 }
 
-pub(super) fn vectors_schema(dimension: usize) -> SchemaRef {
-    Arc::new(Schema::new(vec![text_field("chunk_id", false), vector_field(dimension)]))
-}
-
 fn text_field(name: &str, nullable: bool) -> Field {
     Field::new(name, DataType::Utf8, nullable)
 }
@@ -214,7 +194,7 @@ fn dimension_i32(dimension: usize) -> i32 {
 
 pub(super) fn manifest_batch(entries: &[(String, String)]) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(
-        manifest_schema(),
+        Arc::new(Schema::new(vec![text_field("key", false), text_field("value", false)])),
         vec![texts(entries.iter().map(|(key, _)| key)), texts(entries.iter().map(|(_, value)| value))],
     )
 }
@@ -268,7 +248,7 @@ pub(super) fn chunks_batch(rows: &[ChunkRow], dimension: usize) -> Result<Record
 
 pub(super) fn vectors_batch(rows: &[(ChunkId, Vec<f32>)], dimension: usize) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(
-        vectors_schema(dimension),
+        Arc::new(Schema::new(vec![text_field("chunk_id", false), vector_field(dimension)])),
         vec![
             texts(rows.iter().map(|(id, _)| id.as_str())),
             vectors(rows.iter().map(|(_, vector)| Some(vector.as_slice())), dimension),

@@ -35,29 +35,22 @@ pub(super) struct Access {
 /// The variables do not say how a database is reached.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// There is no key.
     #[error("`{KEY}` is not set")]
     NoKey,
     /// The key cannot be sent. The error leaves it out.
     #[error("`{KEY}` has characters that cannot be sent")]
     Key,
-    /// The server has no usable address.
     #[error("`{HOST}` cannot be used")]
     Host {
-        /// The error of the address.
         #[from]
         source: ParseBaseUrlError,
     },
     /// The key and the text of the index would be sent unencrypted.
     #[error("`{HOST}` has no TLS, and `{host}` is another machine")]
-    Plain {
-        /// Host name or address.
-        host: String,
-    },
+    Plain { host: String },
 }
 
 impl AccessError {
-    /// Returns a hint for the user.
     pub(super) fn hint(&self) -> String {
         match self {
             Self::NoKey | Self::Key => format!("export {KEY}=…, a key of this database"),
@@ -99,24 +92,13 @@ impl Access {
 /// The service did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// It answered with an error.
     #[error("the service answered {answer}")]
-    Answered {
-        /// HTTP status.
-        status: u16,
-        /// Status and body, shortened.
-        answer: String,
-    },
-    /// There was no complete answer.
+    Answered { status: u16, answer: String },
     #[error("the service cannot be reached")]
-    Unreachable {
-        /// The error of the connection.
-        source: Box<dyn Error + Send + Sync>,
-    },
+    Unreachable { source: Box<dyn Error + Send + Sync> },
 }
 
 impl ServiceError {
-    /// Returns a hint for the user.
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Answered { status: 401 | 403, .. } => format!("check `{KEY}`: it has to be a key of this database"),

@@ -205,10 +205,6 @@ impl IndexWriter {
     /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
     ///
     /// Reads nothing of the current generation but the names of its tables, so that damage in it does not matter.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`IndexError::Busy`] while another process is writing.
     pub(crate) async fn rebuild(
         location: &IndexLocation,
         manifest: Manifest,
@@ -562,7 +558,6 @@ fn take_lock(location: &IndexLocation) -> Result<Option<FileLock>, IndexError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Yes,
-    /// The manifest is missing or damaged.
     Damaged,
 }
 

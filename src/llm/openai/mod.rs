@@ -13,9 +13,7 @@
 //! case.
 
 mod request;
-
 mod reply;
-
 pub(crate) mod failure;
 
 #[cfg(test)]
@@ -26,7 +24,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,7 +34,7 @@ use super::message::{Prompt, Reply, Role, Usage};
 use super::model::{Effort, Model, ModelError};
 use super::price::Price;
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::http::{BaseUrl, Exchange, Secret, exchange};
+use crate::base::http::{BaseUrl, Exchange, Secret, authorized, exchange};
 use crate::base::mutex::locked;
 use crate::base::token::{CountTokens, TokenCounter};
 
@@ -152,7 +149,6 @@ pub(crate) struct OpenAiSettings {
     pub(crate) temperature: Option<f32>,
     /// Time limit of one request.
     pub(crate) timeout: Duration,
-    /// Token counter of the model.
     pub(crate) counter: TokenCounter,
     /// Price of the model; `None` if unknown.
     pub(crate) price: Option<Price>,
@@ -243,10 +239,7 @@ impl OpenAiModel {
 
     async fn post_once(&self, support: SchemaSupport, prompt: &Prompt) -> Result<Reply, FailedPost> {
         let OpenAiSettings { address, api, key, timeout, .. } = &self.settings;
-        let mut request = self.client.post(address.with_path(api.path()));
-        if let Some(key) = key {
-            request = request.header(AUTHORIZATION, key.bearer());
-        }
+        let request = authorized(self.client.post(address.with_path(api.path())), key.as_ref());
         let request = request.json(&request::body(&self.settings, support, prompt));
         let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(*timeout)).await;
         let Exchange { status, headers, body } = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
@@ -278,10 +271,7 @@ impl OpenAiModel {
     /// Returns the context window if the list states it.
     async fn list(&self) -> Result<Option<u64>, ModelError> {
         let OpenAiSettings { address, key, model, .. } = &self.settings;
-        let mut request = self.client.get(address.with_path("/models"));
-        if let Some(key) = key {
-            request = request.header(AUTHORIZATION, key.bearer());
-        }
+        let request = authorized(self.client.get(address.with_path("/models")), key.as_ref());
         let listed = match exchange(request, MAX_REPLY_BYTES, self.clock.deadline(LIST_TIMEOUT)).await {
             Ok(Exchange { status, body, .. }) if status.is_success() => serde_json::from_slice::<Listed>(&body),
             Ok(Exchange { status, body, .. }) => {

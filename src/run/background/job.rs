@@ -18,19 +18,14 @@ use crate::base::id::JobId;
 pub(crate) enum JobState {
     /// Waiting to be started.
     Queued,
+    /// Being worked on.
     InProgress,
     /// Finished with a complete reply.
     Completed,
     /// Ended without a reply.
-    Failed {
-        /// The provider's error message.
-        reason: String,
-    },
+    Failed { reason: String },
     /// Stopped at a limit, with a partial reply.
-    Incomplete {
-        /// Name of the limit.
-        reason: String,
-    },
+    Incomplete { reason: String },
     /// Cancelled on request.
     Cancelled,
     /// Not known to the provider, or no longer.

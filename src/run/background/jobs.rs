@@ -40,7 +40,6 @@ use crate::source::Label;
 pub(crate) struct JobTask<'a> {
     pub(crate) node: &'a NodeId,
     pub(crate) task: &'a OutwardTask,
-    /// The prompt made of the task.
     pub(crate) instructions: Outbound,
     /// All the user asked for. The same words mean the same only within that.
     pub(crate) asked: &'a str,
@@ -108,8 +107,9 @@ impl Finished {
 
 /// The background jobs of one run.
 pub(crate) struct Jobs {
-    ledger: Arc<Ledger>,
-    research: Arc<DeepResearch>,
+    pub(crate) ledger: Arc<Ledger>,
+    /// The provider, and the limits of a job.
+    pub(crate) research: Arc<DeepResearch>,
     model: OnceCell<String>,
     /// Nodes for which a job was or may have been started.
     with_job: Mutex<BTreeSet<NodeId>>,
@@ -127,16 +127,6 @@ impl Jobs {
             with_job: Mutex::new(nodes_with_job(recorded)),
             without_summaries: AtomicBool::new(false),
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// Returns the provider and the limits of a job.
-    pub(crate) fn research(&self) -> &DeepResearch {
-        &self.research
     }
 
     /// Returns whether a job was or may have been started for a node.
@@ -179,10 +169,6 @@ impl Jobs {
 
     /// Returns the report of the node's own job of a resumed run, else of a job that any run started today for the same
     /// task, else of a new job. An incomplete report serves only the run that paid for it.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Self::carry_out`] and [`Self::finished`].
     pub(crate) async fn report(
         &self,
         task: &JobTask<'_>,
@@ -282,10 +268,6 @@ impl Jobs {
 
     /// Polls the job in flight of a node that does not use its report, so that its cost replaces its cap. A job that
     /// failed, or cannot be polled, changes nothing else for the node.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the run is stopped or out of time, or the journal fails.
     pub(crate) async fn settle(&self, node: &NodeId) -> Result<(), CallError> {
         if !self.has(node) {
             return Ok(());

@@ -14,28 +14,18 @@
 //! - [`verify`] turns a report into a branch; [`log`] tells what the jobs of a run did.
 
 mod job;
-
 mod report;
-
 mod request;
-
 mod cost;
-
 mod provider;
-
 mod settings;
-
 mod openai;
 
 #[cfg(test)]
 mod scripted;
-
 mod poll;
-
 mod jobs;
-
 mod log;
-
 pub(crate) mod verify;
 
 use std::collections::BTreeMap;
@@ -119,7 +109,6 @@ enum Moved {
 pub struct DeepResearch {
     /// The limits of a job, and the models to try.
     pub(crate) settings: DeepResearchSettings,
-    /// Runs the jobs.
     pub(crate) provider: Arc<dyn Provider>,
     prices: PriceTable,
     /// Whether a job whose start has an unknown outcome is started again.

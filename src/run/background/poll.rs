@@ -6,6 +6,7 @@ use std::time::Duration;
 use tracing::Span;
 use tracing::field::Empty;
 
+use super::cost::JobCost;
 use super::job::{Job, JobState};
 use super::provider::JobError;
 use super::{DeepResearch, Moved};
@@ -111,8 +112,8 @@ impl Poller<'_> {
         if let Some(moved) = moved {
             return Err(cannot_be_polled(format!("the provider does not know it, and {moved}")));
         }
-        let report = self.research.provider.parse(&job.raw);
-        let cost = self.research.provider.cost(&report, self.research.price(model).as_ref());
+        let report = self.research.provider.kind().parse(&job.raw);
+        let cost = JobCost::of(&report, self.research.price(model).as_ref());
         // An unknown part is not zero: the cap is charged if it exceeds the known parts.
         let nanos = if cost.has_unknown { cost.nanos.max(ticket.worst().cost_nanos) } else { cost.nanos };
         let known = CallCost { cost_nanos: nanos, tokens: 0 };

@@ -6,21 +6,17 @@ use futures::future::BoxFuture;
 use jiff::civil::Date;
 
 use super::ProviderKind;
-use super::cost::JobCost;
 use super::job::Job;
-use super::report::JobReport;
 use super::request::JobRequest;
 use crate::base::id::JobId;
 use crate::base::retry::{Again, Failure};
 use crate::llm::model::ModelError;
-use crate::llm::price::Price;
 
 /// Starts, polls and cancels background jobs. Each method sends its request once; `most` limits the time it may take.
 ///
 /// Nothing here stores, retries or pays: the caller stores a job's id before its first question about it, and the raw
 /// reply before it is parsed.
 pub(crate) trait Provider: Send + Sync {
-    /// Returns which provider this is.
     fn kind(&self) -> ProviderKind;
 
     /// Returns the first of `models` that the account may use on the day `today`.
@@ -44,32 +40,17 @@ pub(crate) trait Provider: Send + Sync {
 
     /// Cancels a job and returns its state. A finished job stays as it is.
     fn cancel<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
-
-    /// Parses the raw reply of a job.
-    fn parse(&self, raw: &str) -> JobReport {
-        self.kind().parse(raw)
-    }
-
-    /// Returns the cost of a job at the price of its model.
-    fn cost(&self, report: &JobReport, price: Option<&Price>) -> JobCost {
-        JobCost::of(report, price)
-    }
 }
 
 /// Whether the account may use a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModelStatus {
-    /// The account may use it.
-    Available {
-        /// The announced day of its shutdown.
-        until: Option<Date>,
-    },
+    /// The account may use it, until the day of its shutdown if one is announced.
+    Available { until: Option<Date> },
     /// The endpoint does not know the model, or the account may not use it.
     Missing,
-    ShutDown {
-        /// The day of the shutdown.
-        since: Date,
-    },
+    /// It was shut down.
+    ShutDown { since: Date },
 }
 
 /// The model chosen from a list.
@@ -87,18 +68,12 @@ pub(crate) enum JobError {
     /// The request to start a job was sent, but no reply with a job id arrived: the job may be running and billed.
     #[error("no reply to the request for a background job, which may be running: {reason}")]
     OutcomeUnknown { reason: String },
-
     /// The account may not use reasoning summaries, so no job was started. The same request without them may succeed.
     #[error("account is not allowed to use reasoning summaries: {reason}")]
-    SummariesRefused {
-        /// The provider's error message.
-        reason: String,
-    },
-
+    SummariesRefused { reason: String },
     /// The endpoint refused the request. If it was to start a job, none was started and nothing is billed.
     #[error("endpoint refused the request for a background job")]
     Refused(#[source] ModelError),
-
     /// A poll or a cancellation got no answer. The job is unaffected.
     #[error("no reply to a request about a background job: {reason}")]
     NoAnswer { reason: String },

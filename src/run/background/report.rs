@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use crate::llm::message::Usage;
 
-/// The parsed report of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobReport {
     /// Text of all messages, in order.

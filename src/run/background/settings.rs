@@ -71,37 +71,25 @@ pub(crate) struct JobMcpOptions {
     pub(crate) allowed_tools: Vec<String>,
 }
 
-/// Settings of Deep Research cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeepResearchError {
     #[error("no key for Deep Research")]
     Key(#[from] KeyError),
     #[error("invalid address for the {what} of Deep Research")]
-    BadAddress {
-        /// `endpoint` or `tool server`.
-        what: &'static str,
-        source: ParseBaseUrlError,
-    },
+    BadAddress { what: &'static str, source: ParseBaseUrlError },
     #[error("`models` is empty, so no job can be started")]
     NoModels,
-    /// The name of a model is invalid. The error leaves the text out, because it may be a key put in the wrong place.
+    /// Entries count from 1. The error leaves the text out, because it may be a key put in the wrong place.
     #[error("entry {place} of `models` is not a model name (expected up to 200 letters, digits and signs)")]
-    BadModel {
-        /// Position in the list, from 1.
-        place: usize,
-    },
+    BadModel { place: usize },
+    /// Anything that looks like a key is hidden.
     #[error("`{domain}` is not the name of a host")]
-    BadDomain {
-        /// The invalid text, with anything that looks like a key hidden.
-        domain: String,
-    },
+    BadDomain { domain: String },
     #[error("`{field}` has {count} hosts (expected at most 100)")]
     TooManyDomains { field: &'static str, count: usize },
+    /// Anything that looks like a key is hidden.
     #[error("`{label}` is not the label of a tool server (expected letters, digits, `_` and `-`)")]
-    BadLabel {
-        /// The invalid text, with anything that looks like a key hidden.
-        label: String,
-    },
+    BadLabel { label: String },
 }
 
 impl DeepResearchError {
@@ -125,7 +113,6 @@ impl DeepResearchError {
     }
 }
 
-/// Resolved settings of Deep Research.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DeepResearchSettings {
     /// Which provider runs the jobs.
@@ -236,7 +223,6 @@ fn models(named: Option<&[String]>, usual: &[&str], max_jobs: usize) -> Result<V
     }
 }
 
-/// Returns whether a text can be the name of a model.
 pub(super) fn is_model_name(text: &str) -> bool {
     (1..=MAX_MODEL).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -34,7 +34,6 @@ pub(crate) struct Call {
     pub(crate) worst_cost: Option<u64>,
 }
 
-/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "KindColumns")]
 pub(crate) enum CallKind {
@@ -108,7 +107,6 @@ impl From<KindColumns> for CallKind {
 }
 
 impl Call {
-    /// Returns the calling role.
     pub(crate) fn role(&self) -> Role {
         KindColumns::from(self.kind).role
     }
@@ -126,7 +124,6 @@ impl Call {
         }
     }
 
-    /// Returns its worst case.
     pub(crate) fn worst(&self) -> CallCost {
         CallCost { cost_nanos: self.worst_cost, tokens: self.prompt().map_or(0, |prompt| prompt.worst_tokens) }
     }

@@ -41,12 +41,7 @@ impl LookupTool {
     /// Returns whether a result may be reused for a similar query. Pages have one address. Jobs are excluded, because a
     /// report on the opposite question would be a costly mistake.
     pub(crate) fn is_asked_in_words(self) -> bool {
-        match self {
-            Self::KbSearch | Self::WebSearch => true,
-            Self::KbOpen | Self::WebOpen | Self::MemoryRecall | Self::McpTools | Self::McpCall | Self::DeepResearch => {
-                false
-            }
-        }
+        matches!(self, Self::KbSearch | Self::WebSearch)
     }
 }
 
@@ -79,13 +74,8 @@ pub(crate) struct LookupRow {
 /// Where the answer to a lookup comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LookupAnswer {
-    /// From the source.
-    New {
-        /// The result as JSON.
-        result: String,
-        /// The key words of the query in their order, if the same may be asked in other words.
-        words: Option<String>,
-    },
+    /// From the source. `words` are the key words of the query in their order, if the same may be asked in other words.
+    New { result: String, words: Option<String> },
     /// From an earlier lookup.
     Known(i64),
 }

@@ -19,15 +19,10 @@
 //!   version does not know is an error that names it.
 
 mod calls;
-
 mod egress;
-
 mod lookups;
-
 mod runs;
-
 mod salvage;
-
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -145,31 +140,16 @@ impl LockedRun {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("failed to {action} the journal")]
-    Database {
-        /// What was attempted: `open`, `read`, `write to`, `migrate`.
-        action: &'static str,
-        source: rusqlite::Error,
-    },
+    Database { action: &'static str, source: rusqlite::Error },
     #[error("failed to create `{path}`")]
     File { path: PathBuf, source: std::io::Error },
     /// Another process repairs the journal, or has it open when it is to be repaired.
     #[error("journal is in use by {holder}")]
-    Held {
-        /// Process id and start time from the lock file, or `another process`.
-        holder: String,
-    },
+    Held { holder: String },
     #[error("journal has format {found}, but this version of dr supports up to {known}")]
-    TooNew {
-        found: usize,
-        /// The newest format this version reads.
-        known: usize,
-    },
-    /// The database has parts that `dr` does not write, or lacks some.
+    TooNew { found: usize, known: usize },
     #[error("journal has unexpected parts: {}", parts.join(", "))]
-    Altered {
-        /// Kind and name of each, for example ``trigger `x` ``.
-        parts: Vec<String>,
-    },
+    Altered { parts: Vec<String> },
     /// A stored value is not one this version writes.
     #[error("journal has an entry that cannot be read")]
     Unreadable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -282,14 +262,7 @@ impl Journal {
         let failed = |source| JournalError::File { path: path.to_path_buf(), source };
         let folder = tempfile::tempdir().map_err(failed)?;
         let copy = folder.path().join("state.db");
-        std::fs::copy(path, &copy).map_err(failed)?;
-        match std::fs::copy(side_file(path, "-wal"), side_file(&copy, "-wal")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        // A copy keeps the permissions of the original, which may be read-only.
-        make_writable(&copy).map_err(failed)?;
-        make_writable(&side_file(&copy, "-wal")).map_err(failed)?;
+        copy_with_log(path, &copy).map_err(failed)?;
         let mut journal = Self::open(&copy)?;
         journal.copy = Some(Arc::new(folder));
         Ok(journal)
@@ -433,6 +406,18 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map(drop)
+}
+
+/// Copies the database at `from` and its write-ahead log.
+fn copy_with_log(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::copy(from, to)?;
+    match std::fs::copy(side_file(from, "-wal"), side_file(to, "-wal")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // A copy keeps the permissions of the original, which may be read-only.
+    make_writable(to)?;
+    make_writable(&side_file(to, "-wal"))
 }
 
 fn make_writable(path: &Path) -> std::io::Result<()> {
@@ -653,7 +638,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the files of a folder.
     fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = entries.map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();

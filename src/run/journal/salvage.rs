@@ -23,7 +23,7 @@ use serde_json::json;
 use super::calls::{CallState, JOB_STEP, JobEndpoint, ProviderKind};
 use super::lookups::{BROKEN_JOB, LookupTool};
 use super::{
-    Journal, JournalError, MIGRATIONS, Plain, lock_file, make_private, make_writable, migrate, optional_json, plain,
+    Journal, JournalError, MIGRATIONS, Plain, copy_with_log, lock_file, make_private, migrate, optional_json, plain,
     side_file,
 };
 use crate::base::clock::Moment;
@@ -601,16 +601,6 @@ fn tolerant(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "writable_schema", true)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
-}
-
-fn copy_with_log(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::copy(from, to)?;
-    make_writable(to)?;
-    match std::fs::copy(side_file(from, "-wal"), side_file(to, "-wal")) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    make_writable(&side_file(to, "-wal"))
 }
 
 /// Restores the parts of the header that are the same in every journal, and the number of pages.

@@ -10,10 +10,8 @@
 //! before the next is taken, so a crash loses whole results and never half of one.
 
 mod policy;
-
 mod simulation;
 
-use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 
 use tokio::task::{Id, JoinError, JoinSet};
@@ -24,6 +22,7 @@ use tracing::{Instrument, info_span};
 pub(crate) use policy::{blocked, next};
 pub use simulation::simulate;
 
+use crate::base::line::panic_text;
 use crate::research::node::{NodeId, NodeStatus, Tree};
 
 /// A worker ended without a result.
@@ -45,7 +44,6 @@ pub(crate) trait Board {
     /// Failure to store a change.
     type Error;
 
-    /// Returns the current tree.
     fn tree(&self) -> &Tree;
 
     /// Marks a node as running, before its worker starts.
@@ -204,17 +202,10 @@ impl<T: Send + 'static> Workers<T> {
 impl From<JoinError> for Lost {
     fn from(error: JoinError) -> Self {
         match error.try_into_panic() {
-            Ok(payload) => Self::Panicked { message: panic_message(&*payload) },
+            Ok(payload) => Self::Panicked { message: panic_text(&*payload).to_owned() },
             Err(_) => Self::Cancelled,
         }
     }
-}
-
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    // The payload of `panic!` is one of these: a literal, or a formatted message.
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no panic message").to_owned()
 }
 
 #[cfg(test)]

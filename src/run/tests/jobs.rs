@@ -247,11 +247,11 @@ async fn job_that_is_not_known_is_given_up_only_where_it_was_started() {
         ("provider", "'openai'", Some("another provider")),
     ] {
         let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
-        let journal = jobs.ledger().run().journal();
+        let journal = jobs.ledger.run().journal();
         journal.damage(&format!("UPDATE calls SET {column} = {value} WHERE job IS NOT NULL")).await;
         provider.forgets.store(true, Ordering::SeqCst);
         let failed = carried_out(&jobs, &node, &mut Vec::new()).await.unwrap_err();
-        let calls = journal.calls(jobs.ledger().run().id()).await.unwrap();
+        let calls = journal.calls(jobs.ledger.run().id()).await.unwrap();
         let job = calls.iter().find(|call| call.is_job()).unwrap();
         match says {
             None => assert_eq!(job.state, CallState::Lost, "{column} = {value}: {failed}"),
@@ -267,7 +267,7 @@ async fn job_that_is_not_known_is_given_up_only_where_it_was_started() {
 async fn job_is_polled_with_another_key_of_its_account() {
     let node = NodeId::numbered(4);
     let (jobs, _) = interrupted(&node, Some("scripted_7"), false).await;
-    let journal = jobs.ledger().run().journal();
+    let journal = jobs.ledger.run().journal();
     journal.damage("UPDATE calls SET endpoint = json_set(endpoint, '$.key', 'cafe') WHERE job IS NOT NULL").await;
     let found = carried_out(&jobs, &node, &mut Vec::new()).await.unwrap();
     assert_eq!(found.0, "scripted report scripted_7");

@@ -1,29 +1,17 @@
 //! Whole runs, from question to report: killed at every write, stopped by every limit, under faults of every server.
 
 mod calls;
-
 mod crash;
-
 mod earlier;
-
 mod faults;
-
 mod fold;
-
 mod groups;
-
 mod guardrails;
-
 mod hangs;
-
 mod jobs;
-
 mod ledger;
-
 mod outside;
-
 mod outward;
-
 mod rounds;
 
 use std::sync::Arc;

@@ -147,7 +147,6 @@ mod tests {
         OfferedTool::new("tickets", &serde_json::from_value(tool).unwrap())
     }
 
-    /// Returns what has changed of a tool.
     fn changed(known: &KnownTools, tool: &OfferedTool) -> &'static str {
         match known.compare("tickets", tool) {
             Known::Changed(ToolChange { part, .. }) => part,

@@ -20,15 +20,10 @@
 //! ```
 
 mod settings;
-
 mod tool;
-
 mod known;
-
 mod answer;
-
 mod connection;
-
 mod server;
 
 use std::sync::Arc;

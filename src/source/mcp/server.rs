@@ -35,7 +35,6 @@ struct Connected {
     cut: Option<String>,
 }
 
-/// The tools of a server.
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<ListedTool>,
     /// Says that the server has more tools, if it has.
@@ -52,6 +51,7 @@ pub(crate) struct ListedTool {
 /// Whether a tool is offered to workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToolState {
+    /// Workers may call it.
     Offered,
     /// Not used yet. The first use accepts its description.
     New,
@@ -61,9 +61,8 @@ pub(crate) enum ToolState {
     NotReadOnly,
     /// It is not described as when it was accepted.
     Changed(ToolChange),
-    Unusable {
-        why: String,
-    },
+    /// Its schema or its name cannot be used.
+    Unusable { why: String },
 }
 
 /// A server cannot be used.
@@ -106,10 +105,6 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Accepts the allowed tools as they are described now.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the server cannot be reached, or the accepted tools cannot be recorded.
     pub(crate) async fn accept(&self) -> Result<(), ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
@@ -138,11 +133,6 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Calls a tool and keeps its result. `arguments` are a JSON object.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the arguments do not follow the schema, the tool is not as it was offered, or the server
-    /// fails or reports an error.
     pub(crate) async fn call(&self, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError>
     where
         Q: AsRef<str> + Sync,

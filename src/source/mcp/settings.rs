@@ -105,11 +105,7 @@ pub enum McpSettingsError {
     #[error("`{name}` cannot be the name of a server")]
     Name { name: String },
     #[error("server `{name}` must set exactly one of `command` and `url` (found {found})")]
-    Reach {
-        name: String,
-        /// `none` or `both`.
-        found: &'static str,
-    },
+    Reach { name: String, found: &'static str },
     #[error("server `{name}` has no label")]
     Label { name: String },
     #[error("invalid address of server `{name}`")]

@@ -99,7 +99,6 @@ fn hash(tool: &Tool) -> ContentHash {
     ContentHash::of(said.to_string().as_bytes())
 }
 
-/// Returns whether the server marks a tool as read-only.
 pub(super) fn is_read_only(tool: &Tool) -> bool {
     tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint) == Some(true)
 }

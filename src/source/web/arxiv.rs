@@ -6,17 +6,17 @@ use roxmltree::{Document, Node};
 
 use super::polite::Pace;
 use super::provider::{SearchClient, WebError, WebHit, WebQuery};
+use super::search_engine::EngineFacts;
 use super::work::ScholarlyWork;
 use crate::base::word::WordSplitter;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "arxiv";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://export.arxiv.org";
-
-/// Its terms of use: one request every three seconds, over one connection.
-pub(super) static PACE: Pace = Pace::new(Duration::from_secs(3));
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "arxiv",
+    variable: None,
+    address: Some("https://export.arxiv.org"),
+    // Its terms of use: one request every three seconds, over one connection.
+    pace: Some(Pace::new(Duration::from_secs(3))),
+};
 
 /// Most results per search.
 const MAX_RESULTS: usize = 25;

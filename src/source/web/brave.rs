@@ -5,16 +5,15 @@ use reqwest::header::HeaderName;
 use serde_json::Value;
 
 use super::provider::{DateRange, SearchClient, WebError, WebHit, WebQuery, cut, hit, without_markup};
+use super::search_engine::EngineFacts;
 use crate::base::http::Secret;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "brave";
-
-/// The variable that holds its key.
-pub(super) const VARIABLE: &str = "BRAVE_API_KEY";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://api.search.brave.com";
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "brave",
+    variable: Some("BRAVE_API_KEY"),
+    address: Some("https://api.search.brave.com"),
+    pace: None,
+};
 
 /// Most results per search, set by Brave.
 const MAX_RESULTS: usize = 20;
@@ -22,7 +21,6 @@ const MAX_RESULTS: usize = 20;
 /// Longest query, in characters. Brave refuses longer ones, and those of more words.
 const MAX_QUERY_CHARS: usize = 400;
 
-/// Longest query, in words.
 const MAX_QUERY_WORDS: usize = 50;
 
 /// Dates sent for an open end of a range: Brave takes none without both.

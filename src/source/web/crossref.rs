@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::polite::{Contact, Pace};
 use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
+use super::search_engine::EngineFacts;
 use super::work::ScholarlyWork;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "crossref";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://api.crossref.org";
-
-/// Its public pool allows one request a second for lists.
-pub(super) static PACE: Pace = Pace::new(Duration::from_secs(1));
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "crossref",
+    variable: None,
+    address: Some("https://api.crossref.org"),
+    // Its public pool allows one request a second for lists.
+    pace: Some(Pace::new(Duration::from_secs(1))),
+};
 
 /// Most results per search.
 const MAX_RESULTS: usize = 20;

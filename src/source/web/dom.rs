@@ -107,7 +107,6 @@ impl Dom {
         }
     }
 
-    /// Returns an attribute of an element.
     pub(super) fn attribute(&self, node: usize, wanted: &str) -> Option<&str> {
         match &self.nodes[node].data {
             Data::Element { attributes, .. } => {

@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::polite::Pace;
 use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
+use super::search_engine::EngineFacts;
 use super::work::ScholarlyWork;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "europepmc";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://www.ebi.ac.uk";
-
-/// It allows ten requests a second and asks for restraint.
-pub(super) static PACE: Pace = Pace::new(Duration::from_millis(200));
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "europepmc",
+    variable: None,
+    address: Some("https://www.ebi.ac.uk"),
+    // It allows ten requests a second and asks for restraint.
+    pace: Some(Pace::new(Duration::from_millis(200))),
+};
 
 /// Most results per search.
 const MAX_RESULTS: usize = 25;

@@ -4,16 +4,11 @@ use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
 use super::provider::{SearchClient, WebError, WebHit, WebQuery, hit};
+use super::search_engine::EngineFacts;
 use crate::base::http::Secret;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "exa";
-
-/// The variable that holds its key.
-pub(super) const VARIABLE: &str = "EXA_API_KEY";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://api.exa.ai";
+pub(super) static FACTS: EngineFacts =
+    EngineFacts { name: "exa", variable: Some("EXA_API_KEY"), address: Some("https://api.exa.ai"), pace: None };
 
 /// Most results per search; Exa charges more beyond that.
 const MAX_RESULTS: usize = 25;

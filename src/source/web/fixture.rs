@@ -26,13 +26,11 @@ pub(crate) struct FixtureProvider {
 pub enum FixtureError {
     #[error("failed to read `{path}`")]
     File { path: PathBuf, source: std::io::Error },
-    /// The content does not have the format described above.
     #[error("`{path}` has no queries with lists of pages")]
     Form { path: PathBuf },
 }
 
 impl FixtureProvider {
-    /// Reads a file.
     pub(crate) fn from_file(path: &Path) -> Result<Self, FixtureError> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|source| FixtureError::File { path: path.to_owned(), source })?;

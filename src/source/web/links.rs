@@ -17,7 +17,6 @@ const MAX_SHOWN: usize = 8;
 /// Bytes at the start of a text that are searched for addresses outside of links. Bounds the time a hostile page takes.
 const MAX_TEXT_BYTES: usize = 100_000;
 
-/// A link of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PageLink {
     /// The words that are linked, on one line.

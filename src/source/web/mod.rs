@@ -19,51 +19,28 @@
 //!   [`mod@relevant`] selects the parts for a prompt.
 
 mod url;
-
 mod address;
-
 mod robots;
-
 mod provider;
-
 mod searxng;
-
 mod tavily;
-
 mod brave;
-
 mod exa;
-
 mod wikipedia;
-
 mod arxiv;
-
 mod open_alex;
-
 mod crossref;
-
 mod europe_pmc;
-
 mod work;
-
 mod polite;
-
 mod fixture;
-
 mod dom;
-
 mod readable;
-
 mod links;
-
 mod pages;
-
 mod fetch;
-
 mod relevant;
-
 mod search_engine;
-
 mod settings;
 
 #[cfg(test)]
@@ -275,9 +252,7 @@ impl WebSource {
         };
         OpenedPage { passage, links: page.links }
     }
-}
 
-impl WebSource {
     /// Returns the name of the engines, for reports.
     pub(crate) fn scope(&self) -> String {
         format!("the web ({})", self.engines().map(SearchProvider::name).collect::<Vec<_>>().join(", "))
@@ -300,10 +275,6 @@ impl WebSource {
     }
 
     /// Searches with all engines. One that fails is noted, if another answers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if every engine fails in spite of retries.
     pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
         let searches = self.engines.iter().map(|GuardedProvider { provider, breaker }| {
@@ -345,11 +316,6 @@ impl WebSource {
         Ok(Found { passages, support, notes, ..Found::default() })
     }
 
-    /// Opens the page at an address.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the text is not a web address, or the page cannot be fetched.
     pub(crate) async fn open(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
@@ -362,10 +328,6 @@ impl WebSource {
     }
 
     /// Returns the whole text of the page at an address as it is now, or was within the last day.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the text is not a web address, or the page cannot be fetched.
     pub(crate) async fn text_now(&self, address: &Outbound) -> Result<String, Unread> {
         let url: WebUrl =
             address.as_str().parse().map_err(|_| Unread { is_gone: false, reason: "not a web address".to_owned() })?;

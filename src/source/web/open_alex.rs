@@ -8,20 +8,17 @@ use serde_json::Value;
 
 use super::polite::Pace;
 use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
+use super::search_engine::EngineFacts;
 use super::work::ScholarlyWork;
 use crate::base::http::Secret;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "openalex";
-
-/// The variable that holds its key.
-pub(super) const VARIABLE: &str = "OPENALEX_API_KEY";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://api.openalex.org";
-
-/// It allows many requests a second and limits their number by the day.
-pub(super) static PACE: Pace = Pace::new(Duration::from_millis(100));
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "openalex",
+    variable: Some("OPENALEX_API_KEY"),
+    address: Some("https://api.openalex.org"),
+    // It allows many requests a second and limits their number by the day.
+    pace: Some(Pace::new(Duration::from_millis(100))),
+};
 
 /// Most results per search.
 const MAX_RESULTS: usize = 25;

@@ -33,9 +33,7 @@ const MAX_TITLE_CHARS: usize = 300;
 /// Range of publication days, both inclusive. Pages without a date are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DateRange {
-    /// The first day.
     pub(crate) since: Option<Date>,
-    /// The last day.
     pub(crate) until: Option<Date>,
 }
 
@@ -69,12 +67,7 @@ pub(crate) struct WebHit {
 pub(crate) enum WebError {
     /// The engine is unreachable or failing; a retry may succeed.
     #[error("`{provider}` does not answer: {reason}")]
-    Transient {
-        provider: &'static str,
-        /// The wait the engine asks for before a retry.
-        retry_after: Option<Duration>,
-        reason: String,
-    },
+    Transient { provider: &'static str, retry_after: Option<Duration>, reason: String },
     #[error("rate limit of `{provider}` exceeded")]
     RateLimited { provider: &'static str, retry_after: Option<Duration> },
     #[error("`{provider}` rejected the key")]
@@ -85,13 +78,7 @@ pub(crate) enum WebError {
     BadReply { provider: &'static str, reason: String },
     /// The engine rejected the request.
     #[error("`{provider}` rejected the search: {reason}")]
-    Refused {
-        provider: &'static str,
-        /// The engine's error message.
-        reason: String,
-        /// Engine-specific remedy, if known.
-        hint: Option<&'static str>,
-    },
+    Refused { provider: &'static str, reason: String, hint: Option<&'static str> },
     /// The engine rejected this query; it may well answer another one.
     #[error("`{provider}` rejected the query: {reason}")]
     BadQuery { provider: &'static str, reason: String },

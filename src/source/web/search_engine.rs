@@ -11,93 +11,69 @@ use crate::base::http::{BaseUrl, HttpError, Secret};
 
 /// A search engine.
 ///
-/// Each engine's file defines its name, variable, address and pace, and how it is asked. Every match on this enum is
-/// exhaustive, so the compiler lists what a new engine needs.
+/// Each engine's file has its facts and how it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEngine {
-    /// `SearXNG`, self-hosted.
     SearxNg,
     Tavily,
     Brave,
     Exa,
     Wikipedia,
     Arxiv,
-    /// `OpenAlex`.
     OpenAlex,
     Crossref,
     EuropePmc,
+}
+
+/// The facts about a search engine.
+pub(super) struct EngineFacts {
+    /// Name in settings and journals.
+    pub(super) name: &'static str,
+    /// The variable that sets it up, if there is one: its key, or the address if it has no public one.
+    pub(super) variable: Option<&'static str>,
+    /// Its public address, if there is one.
+    pub(super) address: Option<&'static str>,
+    /// How often requests may be sent to that, if it answers without a key.
+    pub(super) pace: Option<Pace>,
 }
 
 impl SearchEngine {
     /// Returns every engine, in order of preference: without a setting, the first whose variable is set is used. Those
     /// that need none are used only if a setting names them.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        std::iter::successors(Some(Self::SearxNg), |engine| match engine {
-            Self::SearxNg => Some(Self::Tavily),
-            Self::Tavily => Some(Self::Brave),
-            Self::Brave => Some(Self::Exa),
-            Self::Exa => Some(Self::Wikipedia),
-            Self::Wikipedia => Some(Self::Arxiv),
-            Self::Arxiv => Some(Self::OpenAlex),
-            Self::OpenAlex => Some(Self::Crossref),
-            Self::Crossref => Some(Self::EuropePmc),
-            Self::EuropePmc => None,
-        })
+        use SearchEngine::{Arxiv, Brave, Crossref, EuropePmc, Exa, OpenAlex, SearxNg, Tavily, Wikipedia};
+
+        [SearxNg, Tavily, Brave, Exa, Wikipedia, Arxiv, OpenAlex, Crossref, EuropePmc].into_iter()
     }
 
-    /// Returns the name in settings and journals.
+    fn facts(self) -> &'static EngineFacts {
+        match self {
+            Self::SearxNg => &searxng::FACTS,
+            Self::Tavily => &tavily::FACTS,
+            Self::Brave => &brave::FACTS,
+            Self::Exa => &exa::FACTS,
+            Self::Wikipedia => &wikipedia::FACTS,
+            Self::Arxiv => &arxiv::FACTS,
+            Self::OpenAlex => &open_alex::FACTS,
+            Self::Crossref => &crossref::FACTS,
+            Self::EuropePmc => &europe_pmc::FACTS,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::SearxNg => searxng::NAME,
-            Self::Tavily => tavily::NAME,
-            Self::Brave => brave::NAME,
-            Self::Exa => exa::NAME,
-            Self::Wikipedia => wikipedia::NAME,
-            Self::Arxiv => arxiv::NAME,
-            Self::OpenAlex => open_alex::NAME,
-            Self::Crossref => crossref::NAME,
-            Self::EuropePmc => europe_pmc::NAME,
-        }
+        self.facts().name
     }
 
-    /// Returns the variable that sets the engine up, if there is one: its key, or the address if it has no public one.
     pub(crate) fn variable(self) -> Option<&'static str> {
-        match self {
-            Self::SearxNg => Some(searxng::VARIABLE),
-            Self::Tavily => Some(tavily::VARIABLE),
-            Self::Brave => Some(brave::VARIABLE),
-            Self::Exa => Some(exa::VARIABLE),
-            Self::OpenAlex => Some(open_alex::VARIABLE),
-            Self::Wikipedia | Self::Arxiv | Self::Crossref | Self::EuropePmc => None,
-        }
+        self.facts().variable
     }
 
-    /// Returns its public address, if there is one.
     pub(super) fn public_address(self) -> Option<BaseUrl> {
-        let address = match self {
-            Self::SearxNg => return None,
-            Self::Tavily => tavily::ADDRESS,
-            Self::Brave => brave::ADDRESS,
-            Self::Exa => exa::ADDRESS,
-            Self::Wikipedia => wikipedia::ADDRESS,
-            Self::Arxiv => arxiv::ADDRESS,
-            Self::OpenAlex => open_alex::ADDRESS,
-            Self::Crossref => crossref::ADDRESS,
-            Self::EuropePmc => europe_pmc::ADDRESS,
-        };
-        Some(address.parse().expect("the address is one"))
+        self.facts().address.map(|address| address.parse().expect("the address is one"))
     }
 
-    /// Returns how often requests may be sent to its public address, if it answers without a key.
     pub(super) fn pace(self) -> Option<&'static Pace> {
-        match self {
-            Self::Wikipedia => Some(&wikipedia::PACE),
-            Self::Arxiv => Some(&arxiv::PACE),
-            Self::OpenAlex => Some(&open_alex::PACE),
-            Self::Crossref => Some(&crossref::PACE),
-            Self::EuropePmc => Some(&europe_pmc::PACE),
-            Self::SearxNg | Self::Tavily | Self::Brave | Self::Exa => None,
-        }
+        self.facts().pace.as_ref()
     }
 
     /// Returns the remedy shown when it rejects a search.
@@ -122,10 +98,8 @@ impl SearchEngine {
 
     /// Returns whether the variable holds a key, which is never shown.
     pub(crate) fn has_key(self) -> bool {
-        match self {
-            Self::Tavily | Self::Brave | Self::Exa | Self::OpenAlex => true,
-            Self::SearxNg | Self::Wikipedia | Self::Arxiv | Self::Crossref | Self::EuropePmc => false,
-        }
+        let EngineFacts { variable, address, .. } = self.facts();
+        variable.is_some() && address.is_some()
     }
 }
 
@@ -135,7 +109,6 @@ impl fmt::Display for SearchEngine {
     }
 }
 
-/// A search engine at an address.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineClient {
     engine: SearchEngine,

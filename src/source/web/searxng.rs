@@ -1,15 +1,13 @@
 //! `SearXNG`: a self-hosted metasearch engine without a key.
 
 use super::provider::{SearchClient, WebError, WebHit, WebQuery, hit};
+use super::search_engine::EngineFacts;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "searxng";
+pub(super) static FACTS: EngineFacts =
+    EngineFacts { name: "searxng", variable: Some("SEARXNG_URL"), address: None, pace: None };
 
 /// Remedy for a rejected search: new installations disable JSON.
 pub(super) const REFUSAL_HINT: &str = "SearXNG answers programs only if its `search.formats` setting lists `json`";
-
-/// The variable that holds its address. There is no public instance to fall back on.
-pub(super) const VARIABLE: &str = "SEARXNG_URL";
 
 /// Asks an instance. Its API has no range of dates; results outside the range are dropped after the search if they have
 /// a date.

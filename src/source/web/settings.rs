@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::polite::{Contact, ParseContactError};
 use super::search_engine::{EngineClient, SearchEngine};
-use super::searxng;
 use super::{AllowedHost, DateRange, FetchOptions, Fetcher, FixtureProvider, PageStore, SearchProvider, WebSource};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
@@ -51,10 +50,8 @@ enum Choice {
 pub enum WebSettingsError {
     #[error("`{name}` is not a search engine")]
     UnknownProvider { name: String },
-    /// The engine needs a key, and no usable one is set.
     #[error("no key for `{engine}`")]
     Key { engine: SearchEngine, source: KeyError },
-    /// The address in `base_url` or in the engine's variable is invalid.
     #[error("invalid address for the search engine")]
     Address(#[from] ParseBaseUrlError),
     #[error("invalid entry in `allowed_hosts` of `[web]`")]
@@ -63,10 +60,8 @@ pub enum WebSettingsError {
     ForOne { setting: &'static str },
     #[error("invalid `contact` in `[web]`")]
     Contact(#[from] ParseContactError),
-    /// The engine has no public address, and none is set.
     #[error("no address for `{engine}`")]
     NoAddress { engine: SearchEngine },
-    /// The file of recorded results cannot be loaded.
     #[error(transparent)]
     Fixture(#[from] super::FixtureError),
     #[error(transparent)]
@@ -85,7 +80,9 @@ impl WebSettingsError {
                 Some(format!("{}, or name another engine in `[web]`", source.hint()))
             }
             Self::Key { source, .. } => Some(source.hint()),
-            Self::NoAddress { .. } => Some(format!("set `base_url` in `[web]`, or export `{}`", searxng::VARIABLE)),
+            Self::NoAddress { engine } => {
+                Some(format!("set `base_url` in `[web]`, or export `{}`", engine.variable().unwrap_or_default()))
+            }
             Self::ForOne { .. } => Some("name one engine, or leave the others at their public addresses".into()),
             Self::Host(error) => Some(error.hint()),
             Self::Contact(_) | Self::Address(_) | Self::Fixture(_) | Self::Http(_) => None,
@@ -93,7 +90,6 @@ impl WebSettingsError {
     }
 }
 
-/// The configured access to the web.
 #[derive(Clone)]
 pub(crate) struct WebAccess {
     /// Searches and opens pages.

@@ -4,16 +4,15 @@ use reqwest::header::AUTHORIZATION;
 use serde_json::json;
 
 use super::provider::{SearchClient, WebError, WebHit, WebQuery, cut, hit};
+use super::search_engine::EngineFacts;
 use crate::base::http::Secret;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "tavily";
-
-/// The variable that holds its key.
-pub(super) const VARIABLE: &str = "TAVILY_API_KEY";
-
-/// Its public address.
-pub(super) const ADDRESS: &str = "https://api.tavily.com";
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "tavily",
+    variable: Some("TAVILY_API_KEY"),
+    address: Some("https://api.tavily.com"),
+    pace: None,
+};
 
 /// Most results per search, set by Tavily.
 const MAX_RESULTS: usize = 20;

@@ -6,15 +6,16 @@ use serde_json::Value;
 
 use super::polite::Pace;
 use super::provider::{SearchClient, WebError, WebHit, WebQuery, cut, page, without_markup};
+use super::search_engine::EngineFacts;
 
-/// Name in settings and journals.
-pub(super) const NAME: &str = "wikipedia";
-
-/// The English one. Those in other languages are set as `base_url`.
-pub(super) const ADDRESS: &str = "https://en.wikipedia.org";
-
-/// Wikimedia asks for one request after the other, and sets no time between them.
-pub(super) static PACE: Pace = Pace::new(Duration::ZERO);
+pub(super) static FACTS: EngineFacts = EngineFacts {
+    name: "wikipedia",
+    variable: None,
+    // The English one. Those in other languages are set as `base_url`.
+    address: Some("https://en.wikipedia.org"),
+    // Wikimedia asks for one request after the other, and sets no time between them.
+    pace: Some(Pace::new(Duration::ZERO)),
+};
 
 /// Most results per search.
 const MAX_RESULTS: usize = 50;

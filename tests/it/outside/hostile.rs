@@ -14,7 +14,6 @@ use crate::common::World;
 use crate::reader;
 use crate::web_server::{Kind, Setup, WebServer};
 
-/// Texts per world.
 const PER_WORLD: usize = 12;
 
 const ASK: [&str; 7] = ["ask", "--json", "--quiet", "--no-deep-research", "--mode", "deep", QUESTION];

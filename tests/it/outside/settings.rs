@@ -23,26 +23,12 @@ fn invalid_table_is_reported_with_its_file_in_plain_words() {
     for (settings, said) in [
         ("[web]\nfetsh = true", "`web.fetsh` in `FILE`: there is no such setting"),
         ("[web]\nfetch = \"sk-secret-0123456789\"", "`web.fetch` in `FILE`: found text, expected `true` or `false`"),
-        ("[web]\nallowed_hosts = \"x\"", "`web.allowed_hosts` in `FILE`: found text, expected a list in brackets"),
         ("web = 1", "`web` in `FILE`: found `1`, expected a table"),
-        ("[deep_research]\nmax_jobs = -1", "`deep_research.max_jobs` in `FILE`: found `-1`, expected 0 to 100"),
-        (
-            "[deep_research]\nmax_cost = \"sk-secret-0123456789\"",
-            "`deep_research.max_cost` in `FILE`: found text, expected dollars, more than 0 and up to 10000",
-        ),
         (
             "[deep_research]\neffort = \"sk-secret-0123456789\"",
             "`deep_research.effort` in `FILE`: found text, expected one of `none`, `minimal`",
         ),
         ("[deep_research.mcp]\nlabel = \"a\"", "`deep_research.mcp` in `FILE`: `url` is missing"),
-        (
-            "[collections.kb]\nlocal_only = 1",
-            "`collections.kb.local_only` in `FILE`: found `1`, expected `true` or `false`",
-        ),
-        (
-            "[models]\nwindow_tokens = \"sk-secret-0123456789\"",
-            "`models.window_tokens` in `FILE`: found text, expected a whole number, 0 or more",
-        ),
         ("[web]\nkey = sk-secret-0123456789", "`FILE`: not TOML at line 2, column 7: "),
     ] {
         let run = with(&world, settings, &["config"]);
@@ -139,25 +125,10 @@ fn limit_out_of_range_is_an_error_wherever_it_is_set() {
     let world = World::empty();
     for (setting, said) in [
         ("parallel = 0", "`parallel` in `FILE`: found `0`, expected 1 to 64"),
-        ("parallel = 65", "`parallel` in `FILE`: found `65`, expected 1 to 64"),
-        ("summary_tokens = 0", "`summary_tokens` in `FILE`: found `0`, expected 200 to 100000"),
-        ("summary_tokens = 199", "found `199`, expected 200 to 100000"),
-        ("max_rounds = 0", "`max_rounds` in `FILE`: found `0`, expected 1 or more"),
-        ("limit = 1001", "`limit` in `FILE`: found `1001`, expected 1 to 1000"),
-        ("threads = 0", "`threads` in `FILE`: found `0`, expected 1 to 256"),
         (
             "[models.worker]\ntimeout_seconds = 0",
             "`models.worker.timeout_seconds` in `FILE`: found `0`, expected 1 or more",
         ),
-        (
-            "[deep_research]\nmax_jobs = 1000000",
-            "`deep_research.max_jobs` in `FILE`: found `1000000`, expected 0 to 100",
-        ),
-        (
-            "[prices.m]\ninput = -1\noutput = 1",
-            "`prices.m.input` in `FILE`: found `-1`, expected a number, 0 to 1000000",
-        ),
-        ("max_cost = -1.0", "`max_cost` in `FILE`: found `-1`, expected dollars, 0 or more, or `inf` for no limit"),
         ("max_cost = nan", "found `NaN`, expected dollars"),
     ] {
         let run = with(&world, setting, &["config"]);

@@ -5,7 +5,6 @@ use crate::common::World;
 use crate::model_server::ModelServer;
 use crate::researcher::Researcher;
 
-/// Two independent nodes.
 const TWO_NODES: Researcher = Researcher { nodes: 2, more_nodes: 0 };
 
 /// Returns the number of requests for a schema.

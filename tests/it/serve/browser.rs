@@ -105,7 +105,6 @@ impl Browser {
         reply["value"].take()
     }
 
-    /// Runs a script in the page and returns its value.
     fn run(&self, script: &str, args: &[&str]) -> Value {
         self.command("/execute/sync", &json!({ "script": script, "args": args }))
     }

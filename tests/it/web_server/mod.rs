@@ -10,11 +10,8 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "tests and the example each use a part of it")]
 
 mod fault;
-
 mod jobs;
-
 mod pages;
-
 mod search;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,6 @@
 
 use dr::base::word::WordSplitter;
 
-/// Most words of a topic.
 const TOPIC_WORDS: usize = 6;
 
 /// Longest path of a page, in characters.

@@ -26,7 +26,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::{Either, select};
 use reqwest::Client;
-use reqwest::header::AUTHORIZATION;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +41,7 @@ use super::recipe::Recipe;
 use super::{EmbedError, Embedded, Embedder, EmbeddingServer, Sent, builtin};
 use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
-use crate::base::http::{Exchange, NoReply, client_for, exchange};
+use crate::base::http::{Exchange, NoReply, authorized, client_for, exchange};
 use crate::base::retry::{Policy, retry};
 use crate::base::token::{CountTokens, TokenCounter};
 
@@ -258,11 +257,8 @@ impl Endpoint {
         }
         let most = texts.iter().map(|text| self.shared.counter.count(text) as u64 + FRAME_TOKENS).sum();
         let hold = self.meter.hold(most)?;
-        let mut request = self.shared.client.post(server.address.with_path("/embeddings"));
-        if let Some(key) = key {
-            request = request.header(AUTHORIZATION, key.bearer());
-        }
-        let request = request.json(&request::body(&self.shared.settings, texts));
+        let request = self.shared.client.post(server.address.with_path("/embeddings"));
+        let request = authorized(request, key.as_ref()).json(&request::body(&self.shared.settings, texts));
         let limit = self.shared.clock.deadline(*timeout);
         let exchanged = pin!(exchange(request, request::max_reply_bytes(texts.len()), limit));
         let stopped = pin!(async {

@@ -38,93 +38,44 @@ const TOO_LARGE: [&str; 9] = [
 /// An embedding server gave no vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmbeddingServerError {
-    /// `dr` is offline.
     #[error("dr is offline")]
     Offline,
-    /// The server was not reached, or gave no complete reply.
+    /// The server was not reached, or gave no complete reply. The request cannot have been carried out if no connection
+    /// was made.
     #[error("{reason}")]
-    NoReply {
-        /// Description of the failure.
-        reason: String,
-        /// Whether the request may have been carried out; it was not if no connection was made.
-        may_be_done: bool,
-    },
+    NoReply { reason: String, may_be_done: bool },
     /// The reply is larger than the vectors could be.
     #[error("reply is larger than {max_bytes} bytes")]
-    TooMuch {
-        /// The limit.
-        max_bytes: usize,
-    },
-    /// The key is refused.
+    TooMuch { max_bytes: usize },
+    /// Status 401 or 403.
     #[error("status {status}: the key is missing or refused")]
-    Key {
-        /// HTTP status, 401 or 403.
-        status: u16,
-    },
-    /// The account has no money left.
+    Key { status: u16 },
+    /// Status 402 or 429.
     #[error("status {status}: the quota of the account is used up")]
-    Quota {
-        /// HTTP status, 402 or 429.
-        status: u16,
-    },
-    /// The server cannot take the request now.
+    Quota { status: u16 },
+    /// Status 408, 409, 429 or 5xx. `retry_after` is when the server wants to be asked again.
     #[error("status {status}: {reason}")]
-    Busy {
-        /// HTTP status, 408, 409, 429 or 5xx.
-        status: u16,
-        /// Message of the server.
-        reason: String,
-        /// When it wants to be asked again.
-        retry_after: Option<Duration>,
-    },
-    /// A text, or their number, is too large for the server.
+    Busy { status: u16, reason: String, retry_after: Option<Duration> },
+    /// A text, or their number, is too large: status 400, 413, 422 or 500.
     #[error("status {status}: {reason}")]
-    TooLarge {
-        /// HTTP status, 400, 413, 422 or 500.
-        status: u16,
-        /// Message of the server.
-        reason: String,
-    },
-    /// The server refused the request.
+    TooLarge { status: u16, reason: String },
+    /// Any other status.
     #[error("status {status}: {reason}")]
-    Refused {
-        /// HTTP status, any that no other variant stands for.
-        status: u16,
-        /// Message of the server.
-        reason: String,
-    },
-    /// The reply is not in the form of the API.
+    Refused { status: u16, reason: String },
     #[error("reply is not in the form of the API: {reason}")]
-    Form {
-        /// Description of the deviation.
-        reason: String,
-    },
-    /// A vector has another length than the settings say.
+    Form { reason: String },
     #[error("vectors have {found} dimensions, not {expected}")]
-    WrongDimensions {
-        /// Components received.
-        found: usize,
-        /// Components expected.
-        expected: usize,
-    },
-    /// A vector is all zero or not finite.
+    WrongDimensions { found: usize, expected: usize },
     #[error("server returned a zero or non-finite vector")]
     NoDirection,
-    /// A text to embed has no words.
     #[error("text to embed is empty")]
     EmptyText,
-    /// The limit on the cost would be passed.
+    /// Amounts are in billionths of a dollar.
     #[error("embedding costs up to {}, and the limit is {}", dollars_text(*needed), dollars_text(*limit))]
-    OverLimit {
-        /// Total cost with this request, in billionths of a dollar.
-        needed: u64,
-        /// The limit, in billionths of a dollar.
-        limit: u64,
-    },
+    OverLimit { needed: u64, limit: u64 },
     /// The server failed before.
     #[error(transparent)]
     Open(#[from] Open),
-    /// The user stopped the work.
     #[error("stopped")]
     Stopped,
 }
@@ -212,7 +163,6 @@ impl Failure for EmbeddingServerError {
     }
 }
 
-/// Returns the body of a request.
 pub(super) fn body(settings: &EndpointSettings, texts: &[String]) -> Value {
     let mut body = json!({ "model": settings.model, "input": texts, "encoding_format": "float" });
     if settings.shorten == Some(Shorten::Server) {

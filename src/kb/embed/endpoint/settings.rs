@@ -75,25 +75,16 @@ pub(crate) enum Shorten {
 /// The settings in `[embedding]` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointSettingsError {
-    /// The address is invalid.
     #[error("invalid address")]
     Address(#[from] ParseBaseUrlError),
-    /// The key cannot be used.
     #[error("no key")]
     Key(#[from] KeyError),
-    /// There is no address.
     #[error("no `base_url`")]
     NoAddress,
-    /// The dimensions of the model are not known.
     #[error("dimensions of `{model}` are not known")]
-    NoDimensions {
-        /// Name of the model at the server.
-        model: String,
-    },
-    /// The vectors are to be shortened to nothing in particular.
+    NoDimensions { model: String },
     #[error("`shorten` is set without `dimensions`")]
     ShortenedToNothing,
-    /// The HTTP client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
 }

@@ -6,9 +6,7 @@
 //! ```
 
 mod report;
-
 mod request;
-
 mod state;
 
 #[cfg(test)]
@@ -19,7 +17,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::civil::Date;
-use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
@@ -33,7 +30,7 @@ use super::request::JobRequest;
 use super::settings::{DeepResearchOptions, DeepResearchSettings, is_model_name};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::Environment;
-use crate::base::http::{BaseUrl, Exchange, HttpError, Secret, client_for, exchange};
+use crate::base::http::{BaseUrl, Exchange, HttpError, Secret, authorized, client_for, exchange};
 use crate::base::id::JobId;
 use crate::base::line::shortened;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
@@ -182,11 +179,7 @@ impl OpenAiJobs {
     }
 
     fn request(&self, method: Method, url: String) -> RequestBuilder {
-        let request = self.client.request(method, url);
-        match &self.key {
-            Some(key) => request.header(AUTHORIZATION, key.bearer()),
-            None => request,
-        }
+        authorized(self.client.request(method, url), self.key.as_ref())
     }
 
     /// Sends a request once and reads its reply.

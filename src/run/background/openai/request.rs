@@ -38,13 +38,8 @@ impl Capabilities {
         let is_research_model = model.contains("-deep-research");
         Self { is_research_model, reasons: is_research_model || reasons(model), filters_domains: !is_research_model }
     }
-
-    fn search_tool(self) -> &'static str {
-        if self.is_research_model { "web_search_preview" } else { "web_search" }
-    }
 }
 
-/// Returns the body that starts a job.
 pub(super) fn request_body(request: &JobRequest) -> Value {
     let mut body = stored_body(request);
     let authorization = request.terms.mcp.as_ref().and_then(|server| server.authorization.as_ref());
@@ -99,7 +94,8 @@ fn told(request: &JobRequest, capabilities: Capabilities) -> String {
 }
 
 fn tools(request: &JobRequest, capabilities: Capabilities) -> Vec<Value> {
-    let mut search = json!({ "type": capabilities.search_tool() });
+    let kind = if capabilities.is_research_model { "web_search_preview" } else { "web_search" };
+    let mut search = json!({ "type": kind });
     if capabilities.filters_domains {
         for (name, domains) in
             [("allowed_domains", &request.terms.allowed_domains), ("blocked_domains", &request.terms.blocked_domains)]

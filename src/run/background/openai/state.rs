@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::base::line::shortened;
 use crate::run::background::job::JobState;
 
-/// Returns the state of a job from its reply.
 pub(super) fn state_of(raw: &Value) -> JobState {
     let status = raw["status"].as_str().unwrap_or_default();
     match status {
