@@ -188,7 +188,7 @@ impl<'a> FindingsWriter<'a> {
     fn answers_again(&self, finding: &Finding, quotes: &[&Evidence]) -> bool {
         let has_it = |known: &&Evidence| place_of(&sentences_of(&known.quote), &finding.text).is_some();
         let is_known = |known: &&Evidence| known.source.is_same_document(&quotes[0].source) && has_it(known);
-        !self.is_comparison && quotes.len() == 1 && self.quoted.iter().any(|known| is_known(known))
+        !self.is_comparison && quotes.len() == 1 && self.quoted.iter().any(is_known)
     }
 
     /// Returns whether a finding was picked by rules, and is not a claim of a model.
@@ -377,8 +377,9 @@ fn sections(
         let is_doubtful = is_supported && !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
         let mut text = writer.text(findings, most);
         // A note that is called as the section is.
-        if let Some(rest) = text.strip_prefix(&format!("### {}\n\n", escaped(&title))) {
-            text = rest.to_owned();
+        let own_title = format!("### {}\n\n", escaped(&title));
+        if text.starts_with(&own_title) {
+            text.drain(..own_title.len());
         }
         if is_doubtful && !text.is_empty() {
             text.insert_str(0, DOUBTFUL);

@@ -301,7 +301,7 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
         let is_plain = criteria.is_empty() && (conditions.is_empty() || is_place);
         let verb = if name.ends_with('s') && !name.ends_with("ss") { "are" } else { "is" };
         let question = if is_plain { format!("What {verb} {aspect}?") } else { aspect.clone() };
-        QuestionPart { question, aspect }
+        QuestionPart { aspect, question }
     };
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
 }

@@ -562,7 +562,9 @@ pub(crate) mod tests {
                     Journal::open(&path).map(drop)
                 };
                 let opened: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
-                opened.into_iter().for_each(|opened| opened.join().unwrap().unwrap());
+                for opened in opened {
+                    opened.join().unwrap().unwrap();
+                }
             });
         }
     }
