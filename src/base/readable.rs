@@ -196,6 +196,13 @@ fn without_links_in(text: &str) -> String {
             Some((text, length)) if is_image => {
                 shown.extend(text.chars().filter(|letter| *letter == HELD));
                 rest = &after[length..];
+                // Bold marks around an image alone.
+                if shown.ends_with("**")
+                    && let Some(after) = rest.strip_prefix("**")
+                {
+                    shown.truncate(shown.len() - 2);
+                    rest = after;
+                }
             }
             Some((text, length)) => {
                 shown.push_str(text);
@@ -207,8 +214,7 @@ fn without_links_in(text: &str) -> String {
             }
         }
     }
-    // Bold marks around an image alone.
-    (shown + rest).replace("****", "")
+    shown + rest
 }
 
 /// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
@@ -274,7 +280,7 @@ mod tests {
         assert_eq!(readable("> [!NOTE]\n> Take care."), "> Take care.");
         assert_eq!(readable("[!NOTE]\n> Take care."), "> Take care.");
         assert_eq!(readable(r"It is. ![\[No image\]](a.png) [x \[1\]](b)"), r"It is.  x \[1\]");
-        assert_eq!(readable("It is **![a](b.png)** so."), "It is  so.");
+        assert_eq!(readable("It is **![a](b.png)** so, **** or not."), "It is  so, **** or not.");
         assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
     }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use super::word::WordSplitter;
+use super::word::{Word, WordSplitter};
 
 /// Words that may stand for each other, a group a line.
 const GROUPS: &str = "\
@@ -19,9 +19,9 @@ const GROUPS: &str = "\
     cost price fee charge pricing\n\
     pay charge bill\n\
     salary wage compensation\n\
-    reimburse refund expense\n\
+    reimburse refund\n\
     change modify edit alter update adjust\n\
-    increase raise grow enlarge expand extend\n\
+    increase grow enlarge expand\n\
     decrease reduce lower shrink\n\
     big bigger large larger\n\
     biggest largest maximum\n\
@@ -40,21 +40,21 @@ const GROUPS: &str = "\
     allow permit\n\
     allowed permitted\n\
     forbid forbidden prohibit prohibited disallow\n\
-    prevent block protect protection avoid\n\
+    prevent protect protection avoid\n\
     reject refuse deny decline\n\
-    keep retain preserve store\n\
+    keep retain preserve\n\
     lose lost loss\n\
-    replace replaced substitute succeed\n\
+    replace substitute\n\
     copy duplicate clone\n\
     move migrate transfer\n\
     join merge combine\n\
     split divide separate\n\
-    connect attach link\n\
+    connect attach\n\
     disconnect detach\n\
     limit maximum quota cap threshold\n\
     need require necessary\n\
-    permission privilege right\n\
-    login user username\n\
+    permission privilege\n\
+    login username\n\
     tag label\n\
     server host machine computer\n\
     disk drive volume\n\
@@ -63,14 +63,13 @@ const GROUPS: &str = "\
     employee staff worker teammate colleague coworker\n\
     boss manager supervisor\n\
     customer client\n\
-    company organization organisation\n\
     holiday vacation\n\
     sick ill illness\n\
     car vehicle\n\
     job occupation profession\n\
     appoint designate assign nominate\n\
     won winner win victory\n\
-    killed died dead death deaths die fatalities casualties\n\
+    died deaths fatalities casualties\n\
     hurt injured injury injuries\n\
     build construct create make\n\
     make create generate produce\n\
@@ -88,27 +87,24 @@ const GROUPS: &str = "\
     cause reason\n\
     result outcome outcomes\n\
     part component\n\
-    kind type sort category\n\
+    kind type category\n\
     step procedure\n\
     rule policy guideline\n\
     danger risk hazard\n\
     secret private confidential\n\
     free gratis complimentary\n\
-    close closed shut closure\n\
+    close closed shut\n\
     reopen reopened\n\
     refurbishment renovation refurbish renovate renovations\n\
     ban banned disqualified disqualify expelled\n\
     percentage percent\n\
-    leave exit quit\n\
+    exit quit\n\
     undo revert rollback\n\
     cancel revoke\n\
     expire lapse\n\
     restore recover recovery\n\
-    backup snapshot\n\
     upgrade update\n\
     uninstall remove\n\
-    review approve approval\n\
-    contributor collaborator committer maintainer\n\
     bonus incentive reward payout\n\
     phone telephone\n\
     website site\n\
@@ -118,7 +114,6 @@ const GROUPS: &str = "\
     empty blank\n\
     mistake accident accidental accidentally\n\
     guess estimate\n\
-    meeting call\n\
     happen occur";
 
 /// Verbs with a particle, and words in their place.
@@ -149,16 +144,19 @@ const PHRASES: [(&str, &str, &str); 24] = [
     ("fill", "in", "complete"),
 ];
 
-/// Words between a verb and its particle: "turn the alarm off".
+/// Words between a verb and its particle: "turn the alarm off". "In" and "up" stand right after it.
 const BETWEEN: usize = 3;
 
-/// The groups by the stem of each of their words.
-static BY_STEM: LazyLock<HashMap<String, Vec<&str>>> = LazyLock::new(|| {
+/// Letters in which the form of a word may differ from the word: "deleting". "Organic" is no form of "organize".
+const ENDING: usize = 3;
+
+/// The groups by the stem of each of their words, with that word.
+static BY_STEM: LazyLock<HashMap<String, Vec<(&str, &str)>>> = LazyLock::new(|| {
     let splitter = WordSplitter::default();
-    let mut by_stem: HashMap<String, Vec<&str>> = HashMap::new();
+    let mut by_stem: HashMap<String, Vec<_>> = HashMap::new();
     for group in GROUPS.lines() {
         for word in group.split(' ') {
-            by_stem.entry(splitter.stem(word)).or_default().extend(group.split(' '));
+            by_stem.entry(splitter.stem(word)).or_default().push((word, group));
         }
     }
     by_stem
@@ -170,18 +168,25 @@ pub(crate) fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
     let words = splitter.words(question);
     let written: Vec<_> = words.iter().map(|word| question[word.range.clone()].to_lowercase()).collect();
     let of_phrase = |at: usize| {
-        let next: Vec<_> = written[at + 1..].iter().take(BETWEEN).collect();
-        let is_here = |verb: &str, particle: &str| *verb == written[at] && next.iter().any(|word| *word == particle);
-        let here = PHRASES.iter().filter(|(verb, particle, _)| is_here(verb, particle));
+        let reach = |particle: &str| if matches!(particle, "in" | "up") { 1 } else { BETWEEN };
+        let has = |particle: &str| written[at + 1..].iter().take(reach(particle)).any(|word| word == particle);
+        let here = PHRASES.iter().filter(|(verb, particle, _)| splitter.stem(verb) == words[at].stem && has(particle));
         here.flat_map(|(_, _, others)| others.split(' ')).collect::<Vec<_>>()
     };
-    let of_word = |(at, word): (usize, &super::word::Word)| {
-        let group = BY_STEM.get(&word.stem).into_iter().flatten().copied();
+    let of_word = |(at, word): (usize, &Word)| {
+        let groups = BY_STEM.get(&word.stem).into_iter().flatten().filter(|(own, _)| is_form(&written[at], own));
+        let group = groups.flat_map(|(_, group)| group.split(' '));
         let mut others: BTreeSet<_> = group.chain(of_phrase(at)).map(|other| splitter.stem(other)).collect();
         others.remove(&word.stem);
         (!others.is_empty()).then(|| (word.stem.clone(), others))
     };
     words.iter().enumerate().filter_map(of_word).collect()
+}
+
+/// Returns whether two words differ in a few letters at their end.
+fn is_form(written: &str, word: &str) -> bool {
+    let common = written.chars().zip(word.chars()).take_while(|(a, b)| a == b).count();
+    written.chars().count() <= common + ENDING && word.chars().count() <= common + ENDING
 }
 
 #[cfg(test)]
@@ -196,6 +201,11 @@ mod tests {
         };
         assert_eq!(found("May I reboot?"), ["reboot: restart"]);
         assert_eq!(found("Can I turn the alarm off?"), ["turn: disabl stop suspend", "alarm: alert notif warn"]);
-        assert_eq!(found("Is it green?"), [""; 0]);
+        assert_eq!(found("Was it turned off?"), ["turn: disabl stop suspend"]);
+        assert_eq!(
+            found("Which log level is used in the appointment?"),
+            ["use: util"],
+            "no login, and nobody is appointed"
+        );
     }
 }

@@ -489,8 +489,8 @@ fn escape(shown: &mut String, text: &str) {
             '_' if before.is_alphanumeric() && rest.starts_with(char::is_alphanumeric) => {}
             '\\' | '`' | '*' | '_' | '<' | '~' => shown.push('\\'),
             '(' | ':' | '[' if is_after_bracket => shown.push('\\'),
-            // `[[a]]` is a link of a note, and `[ ]` the box of a task.
-            '[' if before == '[' || rest.starts_with('[') || shown.is_empty() => shown.push('\\'),
+            // `[[a]]` is a link of a note.
+            '[' if before == '[' || rest.starts_with('[') => shown.push('\\'),
             ']' if before == ']' || rest.starts_with(']') => shown.push('\\'),
             '&' if is_entity(rest) => shown.push('\\'),
             '#' | '>' | '-' | '+' | '|' | '=' if shown.is_empty() => shown.push('\\'),

@@ -365,7 +365,8 @@ impl SavedReport {
         for line in self.text[within.clone()].split_inclusive('\n') {
             let own = at..at + line.len();
             at = own.end;
-            match sources.last_mut().filter(|_| line.starts_with(' ')) {
+            let goes_on = line.starts_with([' ', '\t']) || line.trim().is_empty();
+            match sources.last_mut().filter(|_| goes_on) {
                 Some(source) => source.end = own.end,
                 None => sources.push(own),
             }

@@ -95,8 +95,9 @@ fn names_all(unit: &str, names: &[BTreeSet<String>]) -> bool {
     let is_row = |line: &&str| line.trim_start().starts_with('|');
     let first_cell =
         |row: &'_ str| row.trim_start().trim_start_matches('|').split('|').next().unwrap_or_default().to_owned();
+    let is_rule = |line: &str| line.contains("--") && line.chars().all(|letter| "|-: \t".contains(letter));
     let mut rows = unit.lines().filter(is_row);
-    let Some(header) = rows.next() else { return has_all(unit) };
+    let Some(header) = rows.next().filter(|_| unit.lines().any(is_rule)) else { return has_all(unit) };
     let mut around: Vec<String> = unit.lines().filter(|line| !is_row(line)).map(str::to_owned).collect();
     around.push(header.to_owned());
     around.extend(rows.clone().map(first_cell));
@@ -135,7 +136,7 @@ struct FindingsWriter<'a> {
 impl<'a> FindingsWriter<'a> {
     /// Returns the findings that have not been shown yet, at most `most` whole units among them.
     fn text(&mut self, findings: &[Finding], most: usize) -> String {
-        let (mut shown, mut units, mut above, mut has_headings) = (Vec::new(), 0, None, false);
+        let (mut shown, mut units, mut above, mut has_headings, mut repeated) = (Vec::new(), 0, None, false, None);
         for finding in findings {
             let (quotes, is_unit) = (self.quotes(finding), self.is_unit(finding));
             let is_whole = |quote: &&Evidence| quote.quote.contains('\n') || every_sentence(&quote.quote).len() > 1;
@@ -143,11 +144,15 @@ impl<'a> FindingsWriter<'a> {
             if is_long && units == most {
                 continue;
             }
-            let text = if is_unit && shown.is_empty() && self.answers_again(finding, &quotes) {
-                shown.push(cited(finding));
+            let document = quotes.first().map(|quote| quote.source.document());
+            if is_unit && document.is_some() && document == repeated {
+                continue;
+            }
+            let again = if is_unit && shown.is_empty() { self.said_again(finding, &quotes) } else { None };
+            let text = if let Some(again) = again {
+                repeated = document;
                 self.quoted.extend(quotes);
-                self.findings.push(finding.clone());
-                break;
+                again
             } else if is_unit {
                 // A reader sees nothing of an anchor.
                 let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
@@ -183,12 +188,23 @@ impl<'a> FindingsWriter<'a> {
         is_new
     }
 
-    /// Returns whether a sentence that was shown for another part of the question answers this one as well. It is then
-    /// repeated without its paragraph: what is further from the question would read as its answer.
-    fn answers_again(&self, finding: &Finding, quotes: &[&Evidence]) -> bool {
+    /// Returns the sentence that answers if it was shown for another part of the question. It is repeated without its
+    /// paragraph, and nothing else of its document is shown: what is further from the question would read as its answer.
+    fn said_again(&self, finding: &Finding, quotes: &[&Evidence]) -> Option<String> {
+        let [own] = quotes else { return None };
         let has_it = |known: &&Evidence| place_of(&sentences_of(&known.quote), &finding.text).is_some();
-        let is_known = |known: &&Evidence| known.source.is_same_document(&quotes[0].source) && has_it(known);
-        !self.is_comparison && quotes.len() == 1 && self.quoted.iter().any(is_known)
+        let is_known = |known: &&Evidence| known.source.is_same_document(&own.source) && has_it(known);
+        // The lead-in of a list and the row of a table say little by themselves.
+        let is_whole = !finding.text.ends_with(':') && !finding.text.contains(" — ");
+        if self.is_comparison || !is_whole || !self.quoted.iter().any(is_known) {
+            return None;
+        }
+        let sentences = sentences_of(&own.quote);
+        let (first, last) = place_of(&sentences, &finding.text)?.into_inner();
+        let sentence = &own.quote[sentences[first].range.start..sentences[last].range.end];
+        // In bold, so that no mark at its beginning starts a block.
+        let bold = bold(within_quotes(past_mark(sentence.trim_end())))?;
+        Some(with_marks(&readable(&bold), finding))
     }
 
     /// Returns whether a finding was picked by rules, and is not a claim of a model.
@@ -280,8 +296,12 @@ fn key(quotes: &[&Evidence]) -> String {
 
 /// Returns a unit with its citation and the sentence that answers emphasised.
 fn of_unit(unit: &str, finding: &Finding) -> String {
+    with_marks(&readable(&emphasised(unit, &finding.text)), finding)
+}
+
+fn with_marks(text: &str, finding: &Finding) -> String {
     let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
-    let (text, mark) = (readable(&emphasised(unit, &finding.text)), format!("[{}]", ids.join(", ")));
+    let mark = format!("[{}]", ids.join(", "));
     // A mark at the end of a code block or a table would be part of it.
     let is_block = text.trim_end().ends_with(['`', '~', '|']) && text.contains('\n');
     if is_block { format!("{text}\n\n{mark}") } else { format!("{text} {mark}") }
@@ -577,8 +597,8 @@ mod tests {
     fn part_that_a_sentence_shown_before_answers_has_that_sentence_alone() {
         let mut tree = Tree::of("How often and how long?".parse().unwrap());
         let ids = ["How often does it ring?", "How long does it wait?"].map(|part| add_node(&mut tree, part, &[]));
-        let unit = "It hangs in the tower. It rings twice and waits a minute. It is old.";
-        let answers = ["It rings twice and waits a minute.", "Wait for the smith."];
+        let unit = "It hangs in the tower. # It rings [twice](a.md) \\*and* waits a minute. It is old.";
+        let answers = ["# It rings twice *and* waits a minute.", "Wait for the smith."];
         let mut branches = BTreeMap::new();
         for (id, answers) in ids.iter().zip([&answers[..1], &answers[..]]) {
             let mut found = branch(id, answers, Label::Internal);
@@ -586,7 +606,10 @@ mod tests {
             branches.insert(id.clone(), found);
         }
         let draft = draft_by_rules(&brief("How often and how long?", &["a", "b"]), &tree, &branches);
-        assert_eq!(draft.sections[1].text, "It rings twice and waits a minute. [n3e1]");
+        assert_eq!(
+            draft.sections[1].text, "**# It rings twice \\*and* waits a minute.** [n3e1]",
+            "in its own Markdown"
+        );
     }
 
     #[test]
@@ -608,7 +631,10 @@ mod tests {
             branches.insert(id.clone(), found);
         }
         let draft = draft_by_rules(&brief("When does it ring?", &["ring"]), &tree, &branches);
-        assert_eq!(draft.sections[1].text, "It rings at noon. [n3e1]", "what answers this part as well, and no more");
+        assert_eq!(
+            draft.sections[1].text, "**It rings at noon.** [n3e1]",
+            "what answers this part as well, and no more"
+        );
         assert_eq!(draft.sections[0].text, "### a\n\n**It rings at noon.**\nPress the red button. [n2e1]");
         assert_eq!(draft.findings.len(), 1, "one claim with two quotes");
     }

@@ -24,7 +24,7 @@ use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
 use choice::{best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
-use features::{Weights, points};
+use features::{Weights, only_points};
 use overview::{Openings, overview};
 use shown::{deciding, shown};
 use sought::Sought;
@@ -239,11 +239,15 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
         })
     };
     // A value in another unit is one of something else, and so is one in another row.
+    // The header of a table may name the currency.
+    let header = |quote: &str| quote.lines().find(|line| line.trim_start().starts_with('|')).map(str::to_owned);
     let says = |wanted: Wanted, own: &Picked| {
-        own.said().any(|(_, quote)| wanted.is_in(if is_table(quote) { &own.text } else { quote }))
+        let row = own.said().find_map(|(_, quote)| header(quote)).unwrap_or_default() + "\n" + &own.text;
+        own.said().any(|(_, quote)| wanted.is_in(if is_table(quote) { &row } else { quote }))
     };
+    let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
-    first.is_some_and(|own| points(&own.text))
+    first.is_some_and(|own| !asks_where && only_points(&own.text))
         || wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
         || counted_words(question.as_str()).is_some_and(|words| !is_counted(&words))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))

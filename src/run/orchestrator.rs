@@ -621,9 +621,9 @@ impl Orchestrator {
         if draft.is_makeshift {
             return;
         }
-        if !verdict.is_complete && !verdict.weak_evidence_areas.is_empty() {
-            let areas = strike(&verdict.weak_evidence_areas.join("; "), &|_| false, "").0;
-            draft.limitations.push(format!("thin evidence, according to the judge: {areas}"));
+        if !verdict.is_complete {
+            let areas = verdict.weak_evidence_areas.iter().map(|area| strike(area, &|_| false, "").0);
+            draft.limitations.extend(areas.map(|area| format!("judged as thin: {area}")));
         }
         draft.confidence = draft.confidence.min(verdict.overall_confidence);
     }

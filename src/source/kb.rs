@@ -6,7 +6,9 @@ use futures::future::BoxFuture;
 
 use super::{Documents, Found, Label, Lack, Passage, Place, Source, SourceError, SourceFile};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::language::Language;
 use crate::base::line::{counted, cut, with_causes};
+use crate::base::word::language_of;
 use crate::kb::about::About;
 use crate::kb::extract::{Extractable, Part, as_extracted};
 use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
@@ -280,7 +282,10 @@ impl Source for KbSource {
                 notes.push("no file has the quoted words in that order; they were searched for one by one".to_owned());
             }
             let missing = judged.unknown.iter().filter(|unknown| unknown.is_missing());
-            let lack = |unknown: &Unknown| if is_capitalised(query, &unknown.word) { Lack::Name } else { Lack::Word };
+            // Other languages write other words with a capital, too.
+            let is_english = language_of(query).is_none_or(Language::is_english);
+            let is_name = |unknown: &Unknown| is_english && is_capitalised(query, &unknown.word);
+            let lack = |unknown: &Unknown| if is_name(unknown) { Lack::Name } else { Lack::Word };
             let (unknown, lacks) = (judged.said(), missing.map(lack).max().unwrap_or_default());
             let JudgedHits { found, support, odds, names, is_of_others, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));

@@ -77,7 +77,7 @@ impl Odds {
     /// Judges hits that are about the question by the unit that answers best.
     pub(crate) fn judge(self, unit: UnitMatch) -> Support {
         let odds = self.0 + WHOLE * unit.whole + HEADINGS * unit.headings;
-        tracing::debug!(odds, "unit judged");
+        tracing::debug!(odds, "support judged by the best unit");
         if odds >= 0.0 { Support::Strong } else { Support::Weak }
     }
 }

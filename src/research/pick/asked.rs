@@ -132,14 +132,8 @@ const REMEDIES: &str = "why|fix|solve|resolve|instead|wrong|missing|equivalent|w
 const ASKS_FOR_REMEDY: [&str; 5] = ["how do i ", "how can i ", "how to ", "does it mean", "what to do"];
 
 /// Phrases that only a report of a failure has.
-const REPORTS_FAILURE: [&str; 6] = [
-    "what can i try",
-    "what should i try",
-    "what now",
-    "keep getting ",
-    "keeps failing",
-    "how do i get rid of the error",
-];
+const REPORTS_FAILURE: [&str; 5] =
+    ["what can i try", "what should i try", "what now", "keep getting ", "keeps failing"];
 
 /// Words of a heading above what to do about a failure.
 const REMEDY_HEADINGS: &str = "fix|fixes|fixing|solution|solutions|solve|workaround|workarounds|resolution|resolve|resolving|remedy|\
@@ -246,7 +240,6 @@ impl Wanted {
         let written = text;
         // No cost is named by it.
         let text = without_markers(&text.to_lowercase()).replace("cost-effective", "");
-        let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year));
         let is_ordinal = |word: &str| {
             let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
             figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
@@ -316,6 +309,12 @@ pub(super) fn asks_for_measure(question: &str) -> bool {
     has_phrase(question, &ASKS_FOR_MEASURE) || has_word(&question.to_lowercase(), LIMITS)
 }
 
+/// Returns whether a text has a number that is no year.
+pub(super) fn has_measure(text: &str) -> bool {
+    let text = without_markers(&text.to_lowercase());
+    words(&text).any(|word| has_digit(word) && !is_year(word)) || has_word(&text, NUMBERS)
+}
+
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
 fn asks_for(question: &str, nouns: &str) -> bool {
     let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
@@ -367,6 +366,10 @@ fn without_markers(text: &str) -> String {
         if is_marker { rest[2..].to_owned() } else { line.to_owned() }
     };
     text.lines().map(bare).collect::<Vec<_>>().join("\n")
+}
+
+fn is_year(word: &str) -> bool {
+    word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year))
 }
 
 fn has_digit(word: &str) -> bool {

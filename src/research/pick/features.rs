@@ -43,6 +43,19 @@ const POINTING: [&str; 22] = [
     " here.",
 ];
 
+/// Openings of a sentence that does nothing else.
+const ONLY_POINTING: [&str; 9] = [
+    "for more information",
+    "for further information",
+    "for information",
+    "for details",
+    "see ",
+    "please see",
+    "refer to ",
+    "learn more",
+    "read more",
+];
+
 /// The stems of a question with their weights: inverse document frequency over the units.
 pub(super) type Weights = HashMap<String, f32>;
 
@@ -198,6 +211,12 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
         () => 0.0,
     };
     weights.iter().map(part).sum::<f32>() / total
+}
+
+/// Returns whether a sentence does nothing but point to a text.
+pub(super) fn only_points(sentence: &str) -> bool {
+    let said = sentence.to_lowercase();
+    ONLY_POINTING.iter().any(|opening| said.starts_with(opening))
 }
 
 /// Returns whether a sentence points to a text instead of stating what it says.

@@ -22,6 +22,9 @@ const NEAR: f32 = 0.15;
 /// Weight of how well a sentence matches the question, beside its share of the question's words.
 const MEANING: f32 = 2.0;
 
+/// What a number adds to a sentence where a measure is asked for, which words may answer as well.
+const MEASURE: f32 = 0.3;
+
 /// Returns the sentence of a unit that answers best, of those in the ranges `shown`, without Markdown. In a paragraph,
 /// one beside it that is nearly as good belongs to it.
 ///
@@ -51,7 +54,8 @@ pub(super) fn deciding(
         let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
         let mut words = sought.words_in(&sentence.plain);
         words.extend(candidate.about.iter().cloned());
-        share(weights, &words, &HashSet::new()) + MEANING * matches
+        let measure = if sought.measures(sentence) { MEASURE } else { 0.0 };
+        share(weights, &words, &HashSet::new()) + MEANING * matches + measure
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_said = |sentence: &Sentence| !is_open(sentence) && !points(&sentence.plain);

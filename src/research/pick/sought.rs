@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, overview_of};
+use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, has_measure, overview_of};
 use super::code_word::CodeWord;
 use crate::base::language::Language;
 use crate::base::thesaurus::related;
@@ -70,9 +70,13 @@ impl<'a> Sought<'a> {
             (Some(wanted), _) if !wanted.is_in(&sentence.plain) => Value::No,
             (Some(_), Some(noun)) if counts(&sentence.plain, noun, self.splitter) => Value::Exact,
             (Some(_), _) => Value::Any,
-            (None, _) if self.is_measured && Wanted::Number.is_in(&sentence.plain) => Value::Any,
             (None, _) => Value::No,
         }
+    }
+
+    /// Returns whether a sentence has the measure that a question asks for.
+    pub(super) fn measures(&self, sentence: &Sentence) -> bool {
+        self.is_measured && has_measure(&sentence.plain)
     }
 
     /// Returns the stems of a text, with the symbols of the question that stand in it, and the words of the question that

@@ -154,6 +154,13 @@ fn sentence_that_says_it_of_the_subject_is_preferred_to_one_that_names_the_subje
 }
 
 #[test]
+fn year_is_no_measure() {
+    let document =
+        "# Pump\n\nThe pump runs until the tank is full. It was built in 1999 in Leeds and was painted by Ann.\n";
+    assert!(picked(document, "How long does the pump run?")[0].text.starts_with("The pump runs until"));
+}
+
+#[test]
 fn two_sentences_that_say_as_much_answer_together() {
     let document =
         "# Mill\n\nIt was built by Ann. The wheel turns to the left. The wheel turns at dawn. All is well.\n";
@@ -259,7 +266,10 @@ fn question_for_a_value_is_not_answered_by_units_without_one() {
     let rows = "| Pump | Support ends |\n|---|---|\n| Pump 7.6 | 2 May 2028 |\n| Pump 7.7 | |\n";
     assert!(lacks(rows, "On which day does support for Pump 7.7 end?"), "the day is that of another row");
     assert!(!lacks(rows, "On which day does support for Pump 7.6 end?"));
-    assert!(lacks("For the regions of pumps see the map.", "Which regions have pumps?"), "it points elsewhere");
+    let prices = "| Plan | Price (EUR) |\n|---|---|\n| Basic | 9 |\n| Premium | 19 |\n| Gold | |\n";
+    assert!(!lacks(prices, "What does the Premium plan cost?") && lacks(prices, "What does the Gold plan cost?"));
+    let map = "For information on the regions of pumps, see the map.";
+    assert!(lacks(map, "Which regions have pumps?") && !lacks(map, "Where are the regions of pumps?"));
     let document = "# Meet\n\nThe meet of the valve makers had 40 guests.\n\nThe opener at the meet was 295 lbs.\n";
     assert!(lacks(document, "On which day is the meet of the valve makers?"));
     for day in ["2 May", "a Tuesday", "2025-05-02"] {
