@@ -264,6 +264,10 @@ impl Paths {
 
 impl Settings {
     /// Merges all layers. `project` is the folder that contains `.dr`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for an invalid value or an unknown setting. It names the file, variable or flag.
     pub(crate) fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
         // First: whether a key in `.env` and some settings of the project count depends on it.
         let is_trusted = paths.trust().is_trusted(project);

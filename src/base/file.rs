@@ -26,6 +26,10 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
 }
 
 /// Replaces a text file whole or not at all; of a symbolic link, the file it leads to. Its permissions stay.
+///
+/// # Errors
+///
+/// Returns an error if the file does not exist, or its folder cannot be written.
 pub(crate) fn replace_text(path: &Path, text: &str) -> Result<()> {
     let path = path.canonicalize()?;
     let mut file = NamedTempFile::new_in(path.parent().unwrap_or(&path))?;

@@ -65,6 +65,10 @@ impl FileLock {
     }
 
     /// Acquires the lock at `path` together with others that share it, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FileLockError::Held`] if a process holds the lock for itself.
     pub(crate) fn share(path: &Path) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
         let mut file = open(path).map_err(failed)?;

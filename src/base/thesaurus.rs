@@ -2,119 +2,119 @@
 //!
 //! Both are everyday words. Terms of a trade are left to the embedder, which reads them in context.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
+use super::language::Language;
 use super::word::{Word, WordSplitter};
 
-/// Words that may stand for each other, a group a line.
-const GROUPS: &str = "\
-    delete remove erase terminate destroy discard\n\
-    disable deactivate suspend\n\
-    enable activate\n\
-    stop halt end terminate\n\
-    start begin launch boot\n\
-    restart reboot\n\
-    buy purchase\n\
-    cost price fee charge pricing\n\
-    pay charge bill\n\
-    salary wage compensation\n\
-    reimburse refund\n\
-    change modify edit alter update adjust\n\
-    increase grow enlarge expand\n\
-    decrease reduce lower shrink\n\
-    big bigger large larger\n\
-    biggest largest maximum\n\
-    longest maximum\n\
-    highest maximum\n\
-    smallest lowest least minimum\n\
-    small smaller little\n\
-    fast faster quick quickly speed\n\
-    fix repair resolve solve solution\n\
-    broken corrupt damaged\n\
-    choose select pick\n\
-    show display print\n\
-    hide conceal\n\
-    find locate discover search\n\
-    send transmit deliver submit\n\
-    allow permit\n\
-    allowed permitted\n\
-    forbid forbidden prohibit prohibited disallow\n\
-    prevent protect protection avoid\n\
-    reject refuse deny decline\n\
-    keep retain preserve\n\
-    lose lost loss\n\
-    replace substitute\n\
-    copy duplicate clone\n\
-    move migrate transfer\n\
-    join merge combine\n\
-    split divide separate\n\
-    connect attach\n\
-    disconnect detach\n\
-    limit maximum quota cap threshold\n\
-    need require necessary\n\
-    permission privilege\n\
-    login username\n\
-    tag label\n\
-    server host machine computer\n\
-    disk drive volume\n\
-    folder directory\n\
-    picture image photo\n\
-    employee staff worker teammate colleague coworker\n\
-    boss manager supervisor\n\
-    customer client\n\
-    holiday vacation\n\
-    sick ill illness\n\
-    car vehicle\n\
-    job occupation profession\n\
-    appoint designate assign nominate\n\
-    won winner win victory\n\
-    died deaths fatalities casualties\n\
-    hurt injured injury injuries\n\
-    build construct create make\n\
-    make create generate produce\n\
-    founded established\n\
-    test check verify validate try\n\
-    fake sample dummy mock\n\
-    alert notification alarm warning\n\
-    tell notify inform\n\
-    answer reply respond response\n\
-    help assist support\n\
-    use utilize\n\
-    run execute invoke\n\
-    trigger invoke\n\
-    wait pause delay\n\
-    cause reason\n\
-    result outcome outcomes\n\
-    part component\n\
-    kind type category\n\
-    step procedure\n\
-    rule policy guideline\n\
-    danger risk hazard\n\
-    secret private confidential\n\
-    free gratis complimentary\n\
-    close closed shut\n\
-    reopen reopened\n\
-    refurbishment renovation refurbish renovate renovations\n\
-    ban banned disqualified disqualify expelled\n\
-    percentage percent\n\
-    exit quit\n\
-    undo revert rollback\n\
-    cancel revoke\n\
-    expire lapse\n\
-    restore recover recovery\n\
-    upgrade update\n\
-    uninstall remove\n\
-    bonus incentive reward payout\n\
-    phone telephone\n\
-    website site\n\
-    retry retries repeat\n\
-    attempt try\n\
-    skip ignore omit\n\
-    empty blank\n\
-    mistake accident accidental accidentally\n\
-    guess estimate\n\
-    happen occur";
+/// Groups of words that may stand for each other.
+const GROUPS: [&str; 104] = [
+    "delete remove erase terminate destroy discard",
+    "disable deactivate suspend",
+    "enable activate",
+    "stop halt end terminate",
+    "start begin launch boot",
+    "restart reboot",
+    "buy purchase",
+    "cost price fee charge pricing",
+    "pay charge bill",
+    "salary wage compensation",
+    "reimburse refund",
+    "change modify edit alter update adjust",
+    "increase grow enlarge expand",
+    "decrease reduce lower shrink",
+    "big bigger large larger",
+    "biggest largest maximum",
+    "longest maximum",
+    "highest maximum",
+    "smallest lowest least minimum",
+    "small smaller little",
+    "fast faster quick speed",
+    "fix repair resolve solve solution",
+    "broken corrupt damaged",
+    "choose select pick",
+    "show display print",
+    "hide conceal",
+    "find locate discover search",
+    "send transmit deliver submit",
+    "allow permit",
+    "forbid forbidden prohibit disallow",
+    "prevent protect protection avoid",
+    "reject refuse deny decline",
+    "keep retain preserve",
+    "lose lost loss",
+    "replace substitute",
+    "copy duplicate clone",
+    "move migrate transfer",
+    "join merge combine",
+    "split divide separate",
+    "connect attach",
+    "disconnect detach",
+    "limit maximum quota cap threshold",
+    "need require necessary",
+    "permission privilege",
+    "login username",
+    "tag label",
+    "server host machine computer",
+    "disk drive volume",
+    "folder directory",
+    "picture image photo",
+    "employee staff worker teammate colleague coworker",
+    "boss manager supervisor",
+    "customer client",
+    "holiday vacation",
+    "sick ill illness",
+    "car vehicle",
+    "job occupation profession",
+    "appoint designate assign nominate",
+    "won winner win victory",
+    "died deaths fatalities casualties",
+    "hurt injured injury",
+    "build construct create make",
+    "make create generate produce",
+    "founded established",
+    "test check verify validate try",
+    "fake sample dummy mock",
+    "alert notification alarm warning",
+    "tell notify inform",
+    "answer reply respond response",
+    "help assist support",
+    "use utilize",
+    "run execute invoke",
+    "trigger invoke",
+    "wait pause delay",
+    "cause reason",
+    "result outcome",
+    "part component",
+    "kind type category",
+    "step procedure",
+    "rule policy guideline",
+    "danger risk hazard",
+    "secret private confidential",
+    "free gratis complimentary",
+    "close closed shut",
+    "refurbishment renovation refurbish renovate renovations",
+    "ban disqualify expel",
+    "percentage percent",
+    "exit quit",
+    "undo revert rollback",
+    "cancel revoke",
+    "expire lapse",
+    "restore recover recovery",
+    "upgrade update",
+    "uninstall remove",
+    "bonus incentive reward payout",
+    "phone telephone",
+    "website site",
+    "retry repeat",
+    "attempt try",
+    "skip ignore omit",
+    "empty blank",
+    "mistake accident accidental accidentally",
+    "guess estimate",
+    "happen occur",
+];
 
 /// Verbs with a particle, and words in their place.
 const PHRASES: [(&str, &str, &str); 24] = [
@@ -154,7 +154,7 @@ const ENDING: usize = 3;
 static BY_STEM: LazyLock<HashMap<String, Vec<(&str, &str)>>> = LazyLock::new(|| {
     let splitter = WordSplitter::default();
     let mut by_stem: HashMap<String, Vec<_>> = HashMap::new();
-    for group in GROUPS.lines() {
+    for group in GROUPS {
         for word in group.split(' ') {
             by_stem.entry(splitter.stem(word)).or_default().push((word, group));
         }
@@ -162,8 +162,31 @@ static BY_STEM: LazyLock<HashMap<String, Vec<(&str, &str)>>> = LazyLock::new(|| 
     by_stem
 });
 
-/// Returns the stems of an English question for which others may stand, each with those.
-pub(crate) fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
+/// The stems of a question for which others may stand, each with those.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Related(Vec<(String, BTreeSet<String>)>);
+
+impl Related {
+    /// Returns those of a question in a language; none for another than English.
+    pub(crate) fn of(question: &str, language: Option<&Language>) -> Self {
+        if language.is_none_or(Language::is_english) { Self(related(question)) } else { Self::default() }
+    }
+
+    /// Returns all stems that may stand for others, once each.
+    pub(crate) fn others(&self) -> BTreeSet<&str> {
+        self.0.iter().flat_map(|(_, others)| others).map(String::as_str).collect()
+    }
+
+    /// Adds the stems of the question for which one of `found` may stand.
+    pub(crate) fn add_to(&self, found: &mut HashSet<String>) {
+        let is_meant = |others: &BTreeSet<String>| others.iter().any(|other| found.contains(other));
+        let meant: Vec<_> =
+            self.0.iter().filter(|(_, others)| is_meant(others)).map(|(stem, _)| stem.clone()).collect();
+        found.extend(meant);
+    }
+}
+
+fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
     let splitter = WordSplitter::default();
     let words = splitter.words(question);
     let written: Vec<_> = words.iter().map(|word| question[word.range.clone()].to_lowercase()).collect();
@@ -205,7 +228,7 @@ mod tests {
         assert_eq!(
             found("Which log level is used in the appointment?"),
             ["use: util"],
-            "no login, and nobody is appointed"
+            "neither a login nor an appointed person"
         );
     }
 }

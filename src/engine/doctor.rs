@@ -159,6 +159,10 @@ impl Engine {
 
     /// Repairs what cannot be made again from other files: saves what can be read of a damaged journal. Also removes a
     /// damaged research memory, which later runs fill again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process works on a run, or a file cannot be written.
     pub(crate) async fn repair(&self) -> Result<Vec<String>, EngineError> {
         let folder = self.runs_folder();
         let mut repairs = Vec::new();
@@ -199,6 +203,10 @@ impl Engine {
     }
 
     /// Checks the settings that only a run uses. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the invalid setting and its file.
     pub(crate) fn check_settings(&self) -> Result<(), EngineError> {
         self.settings.check_outside()?;
         match self.settings.models() {

@@ -21,6 +21,10 @@ pub(crate) fn answers_extraction() {
 }
 
 /// Runs the child. `memory` is in bytes, `cpu` in seconds.
+///
+/// # Errors
+///
+/// Returns an error for an unknown task, and if the limits cannot be set or the pipes fail.
 pub(crate) fn extract_document(task: &str, memory: u64, cpu: u64) -> io::Result<()> {
     let task = ChildTask::named(task).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let (begin, begun) = channel();

@@ -90,6 +90,10 @@ pub(crate) struct ResumeForm {
 
 impl ResumeForm {
     /// Returns the request. The run may start up to `max_jobs` Deep Research jobs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a limit above that of the settings, see [`Engine::limits`].
     pub(crate) fn request(&self, engine: &Engine, max_jobs: Option<usize>) -> Result<ResumeRequest, EngineError> {
         let at_least = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
         // Only a check: limits of the run that are higher already stay, see `raised_to`.

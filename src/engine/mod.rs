@@ -160,6 +160,10 @@ impl Engine {
     }
 
     /// Returns an engine on the same index that opens no socket.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::RemoteOffline`] if the index is on the network.
     pub(crate) fn offline(&self) -> Result<Self, EngineError> {
         let mut engine = self.clone();
         engine.settings.values.offline = true;

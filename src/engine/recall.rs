@@ -39,6 +39,10 @@ pub(crate) enum FileState {
 impl Engine {
     /// Searches the quotes of all stored runs by similarity. Returns up to `limit` of the settings, best first; none if
     /// no run has found anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a query without words, or if index, embedder or memory cannot be used.
     pub(crate) async fn recall(&self, query: &str) -> Result<Vec<FoundBefore>, EngineError> {
         check_query(query)?;
         let Some(store) = self.runs_if_any()? else { return Ok(Vec::new()) };

@@ -42,6 +42,10 @@ pub(crate) struct Amounts {
 
 impl Amounts {
     /// Returns these amounts as limits, with `limits` where none is named.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RequestError::AboveLimit`] for the first amount above `limits`.
     pub(super) fn capped_by(&self, limits: BudgetLimits) -> Result<BudgetLimits, RequestError> {
         // Limits are billionths of a dollar, which a `Duration` of as many nanoseconds converts.
         let dollars = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
@@ -190,6 +194,10 @@ pub(super) fn check_query(query: &str) -> Result<(), RequestError> {
 }
 
 /// Validates a scope and returns search options for it.
+///
+/// # Errors
+///
+/// Returns an error for a day that is none, an empty range of days, or a pattern that is not a glob.
 pub(super) fn check_scope(scope: &Scope) -> Result<SearchOptions, RequestError> {
     for day in scope.since.iter().chain(&scope.until) {
         // Only as it is stored: days are compared as text.

@@ -187,6 +187,10 @@ impl Engine {
 
     /// Returns the newest run that can continue. A run that another process works on is taken only if there is no
     /// other.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if all runs have ended, or the journal cannot be read.
     pub(crate) async fn resumable(&self, request: &ResumeRequest) -> Result<RunRow, EngineError> {
         resumable(&self.known_runs()?, request).await
     }
@@ -239,6 +243,10 @@ impl Engine {
     }
 
     /// Returns whether a language model is configured. Without one, rule-based steps are used.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that lack a model, a key, or room for a prompt.
     pub(crate) fn has_model(&self) -> Result<bool, EngineError> {
         Ok(self.settings.models()?.is_some())
     }

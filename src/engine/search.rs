@@ -59,6 +59,10 @@ pub(crate) struct EvalFigures {
 
 impl Engine {
     /// Searches the index with the mode and limit of the settings.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a query without words, a scope that cannot be searched, or an index that cannot be read.
     pub async fn search(&self, query: &str, scope: &Scope) -> Result<Searched, EngineError> {
         self.find(&SearchRequest { query: query.to_owned(), scope: scope.clone(), limit: None }).await
     }
@@ -100,6 +104,10 @@ impl Engine {
     }
 
     /// Measures searches against judgments. Both parameters are the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for text that cannot be parsed, or if a judged file is not in the index.
     pub(crate) async fn eval(
         &self,
         queries: &str,

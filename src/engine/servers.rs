@@ -33,6 +33,10 @@ pub(crate) struct AcceptedTool {
 impl Engine {
     /// Accepts the allowed tools of a server as they are described now, if the user agrees. `consent` is given them
     /// before. Returns `None` if it is refused.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the settings have no such server, it cannot be reached, or `dr` is offline.
     pub(crate) async fn accept_tools(
         &self,
         name: &str,

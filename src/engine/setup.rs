@@ -169,6 +169,10 @@ impl Engine {
 
     /// Returns the highest limits that a run of this engine can have: those of the settings, with the time that its
     /// models and jobs take. A run may start up to `max_jobs` Deep Research jobs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings of models or jobs that cannot be used.
     pub(crate) fn limits(&self, max_jobs: Option<usize>) -> Result<BudgetLimits, EngineError> {
         let mut limits = self.settings.limits();
         let models = self.models(&limits)?;

@@ -106,6 +106,10 @@ struct Stored {
 
 impl Engine {
     /// Returns how far a stored run is, with its events after number `since`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such run, the audience may not see it, or its journal cannot be read.
     pub(crate) async fn status(&self, run: &str, since: u64) -> Result<RunStatus, EngineError> {
         Ok(self.stored(run).await?.status(since))
     }

@@ -211,6 +211,10 @@ impl Engine {
     }
 
     /// Finds runs by their ids or prefixes of them. If one cannot be found, none is returned.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a name that matches no run, or several.
     pub(crate) async fn find_runs(&self, names: &[String]) -> Result<Vec<RunId>, EngineError> {
         let store = self.known_runs()?;
         let mut runs = Vec::new();
@@ -221,6 +225,10 @@ impl Engine {
     }
 
     /// Makes the report of a stored run, only from its journal; `None` is the newest run.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such run, it was only planned, or its journal cannot be read.
     pub(crate) async fn replay(&self, name: Option<&str>) -> Result<Replayed, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
@@ -265,6 +273,10 @@ impl Engine {
     }
 
     /// Removes a run and its entries in the research memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run does not exist, or a process is working on it or uses the memory all the time.
     pub(crate) async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
         let store = self.known_runs()?;
         // First, so that a run that is worked on keeps its memory as well.

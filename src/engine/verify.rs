@@ -213,6 +213,10 @@ struct Loaded {
 
 impl Engine {
     /// Checks the citations of a report again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such report, it cannot be read or updated, or pages are to be fetched offline.
     pub(crate) async fn verify(&self, request: &VerifyRequest) -> Result<VerifiedReport, EngineError> {
         // First, so that a request for pages offline is refused before files are read.
         let web = if request.online { Some(self.pages_now()?) } else { None };

@@ -117,6 +117,10 @@ impl SkipReason {
 impl Document {
     /// Reads the bytes of the file at `path`, as [`Self::parse`] does if they are text. The text of an [`Extractable`]
     /// format is extracted first, by a child process, which blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`SkipReason`] if the file has no text.
     pub(crate) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
         let Some(format) = Extractable::of(path) else { return Self::parse(path, bytes) };
         let text = extract(format, &bytes)?.into_markdown();

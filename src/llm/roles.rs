@@ -190,6 +190,10 @@ impl Models {
     }
 
     /// Resolves settings. Returns `None` if neither a key nor an endpoint is set: no model is configured then.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a role whose settings lack a model, a key, or room for a prompt.
     pub(crate) fn resolve(
         options: &ModelsOptions,
         environment: &Environment,

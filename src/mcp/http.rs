@@ -119,6 +119,10 @@ async fn check_token(State(gate): State<Arc<BearerCheck>>, request: Request, nex
 }
 
 /// Opens a listening socket.
+///
+/// # Errors
+///
+/// Returns [`ServeError::Listen`] if the address is taken or not one of this machine.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
 }

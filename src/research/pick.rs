@@ -98,6 +98,15 @@ impl Picked {
             (source, &quote[..own])
         })
     }
+
+    /// Returns the row that answers with the header of its table, which may name the currency; `None` outside a table.
+    fn row(&self) -> Option<String> {
+        let is_row = |line: &&str| line.trim_start().starts_with('|');
+        let quotes = self.said().flat_map(|(_, quote)| quote.lines());
+        let lines: Vec<_> = quotes.filter(|line| !line.trim().is_empty()).collect();
+        let header = lines.iter().find(|line| is_row(line))?;
+        lines.last().is_some_and(is_row).then(|| format!("{header}\n{}", self.text))
+    }
 }
 
 /// A unit that is kept.
@@ -209,11 +218,6 @@ fn answering<'a>(
     kept
 }
 
-/// Returns whether a quote is rows of a table in Markdown.
-fn is_table(quote: &str) -> bool {
-    quote.lines().rfind(|line| !line.trim().is_empty()).is_some_and(|line| line.trim_start().starts_with('|'))
-}
-
 /// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or what it
 /// counts, or a code word or name in it, or the best one points elsewhere. The units are then about the subject but do
 /// not answer.
@@ -239,11 +243,9 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
         })
     };
     // A value in another unit is one of something else, and so is one in another row.
-    // The header of a table may name the currency.
-    let header = |quote: &str| quote.lines().find(|line| line.trim_start().starts_with('|')).map(str::to_owned);
-    let says = |wanted: Wanted, own: &Picked| {
-        let row = own.said().find_map(|(_, quote)| header(quote)).unwrap_or_default() + "\n" + &own.text;
-        own.said().any(|(_, quote)| wanted.is_in(if is_table(quote) { &row } else { quote }))
+    let says = |wanted: Wanted, own: &Picked| match own.row() {
+        Some(row) => wanted.is_in(&row),
+        None => own.said().any(|(_, quote)| wanted.is_in(quote)),
     };
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();

@@ -386,6 +386,10 @@ impl Orchestrator {
     }
 
     /// Makes the brief and the first plan, or uses `plan`, and stops there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a model cannot be reached, or the given plan is invalid.
     pub(crate) async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
         let span = self.span.clone();
         self.brief_and_plan(plan).instrument(span).await

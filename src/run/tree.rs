@@ -78,6 +78,10 @@ pub enum FoldError {
 
 impl RunState {
     /// Folds all events of a run.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for events out of order, or about nodes that do not exist.
     pub(crate) fn of(records: &[Record]) -> Result<Self, FoldError> {
         let (first, rest) = records.split_first().ok_or(FoldError::NotStarted)?;
         let mut state = Self::started(first)?;

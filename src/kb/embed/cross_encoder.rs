@@ -33,6 +33,10 @@ pub struct UnknownCrossEncoder {
 
 impl CrossEncoderChoice {
     /// Parses the setting `rerank.model`. `None` for a model at a server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a name that is neither in the catalogue nor a folder.
     pub(crate) fn parse(text: &str) -> Option<Result<Self, UnknownCrossEncoder>> {
         let name = text.trim().strip_prefix(PREFIX)?.trim();
         if let Some(known) = find_reranker(name) {
@@ -104,6 +108,10 @@ impl CrossEncoder {
     }
 
     /// Returns how relevant each text is to the query, from 0 to 1. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the model cannot be loaded or run, or if `stop` is cancelled before all texts are read.
     pub(crate) fn scores(
         &self,
         query: &str,

@@ -334,6 +334,12 @@ impl EmbedderOptions {
 /// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime and
 /// hashes the files of the model for the fingerprint. The model itself is loaded on the first text. Nothing is
 /// downloaded, and a server is sent nothing yet.
+///
+/// # Errors
+///
+/// Returns an error if the model is unknown or not on this machine, if its files are unusable, if no ONNX Runtime is
+/// found, or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] says how to get
+/// one.
 pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> {
     match &options.choice {
         EmbedderChoice::Builtin => Ok(Arc::new(builtin::Builtin::new(options.threads))),

@@ -109,6 +109,10 @@ pub(crate) fn answers() {
 
 impl Child {
     /// Returns children of the running program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the program is not `dr`, or does not know where it is.
     pub(crate) fn of_this_program() -> io::Result<Self> {
         if !ANSWERS.load(Ordering::Relaxed) {
             return Err(io::Error::other("this program is not `dr`"));

@@ -262,6 +262,10 @@ impl ExtractError {
 }
 
 /// Extracts the text of a file in a child process. Blocks; at most as many children run at a time as there are threads.
+///
+/// # Errors
+///
+/// Returns the reason why the file has no text.
 pub(crate) fn extract(format: Extractable, bytes: &[u8]) -> Result<Extracted, ExtractError> {
     Child::of_this_program().map_err(ExtractError::Start)?.run(ChildTask::Read(format), bytes)
 }

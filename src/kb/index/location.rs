@@ -65,6 +65,10 @@ impl LocationError {
 
 impl IndexLocation {
     /// Parses a location as the user gives it: an address with a scheme, or a folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for an unknown scheme, or for one whose cargo feature is off.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         if let Some((scheme, _)) = text.split_once("://") {
             let (enabled, feature) = match scheme {
@@ -142,6 +146,10 @@ impl IndexLocation {
     }
 
     /// Checks that the storage engine, which handles addresses as text, can open the folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`LocationError::NotText`] for a path with bytes that are not UTF-8, or control characters.
     pub(crate) fn check(&self) -> Result<(), LocationError> {
         let is_text = |folder: &Path| folder.to_str().is_some_and(|text| !text.contains(char::is_control));
         match self {

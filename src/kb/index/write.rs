@@ -205,6 +205,10 @@ impl IndexWriter {
     /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
     ///
     /// Reads nothing of the current generation but the names of its tables, so that damage in it does not matter.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IndexError::Busy`] while another process is writing.
     pub(crate) async fn rebuild(
         location: &IndexLocation,
         manifest: Manifest,

@@ -30,7 +30,7 @@ mod fit;
 
 pub(crate) mod scope;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -553,8 +553,7 @@ impl Searcher {
             return Ok(Vec::new());
         }
         let terms = self.index.terms(query.language);
-        let related: BTreeSet<_> = query.related.iter().flat_map(|(_, others)| others).map(String::as_str).collect();
-        let related = Vec::from_iter(related).join(" ");
+        let related = Vec::from_iter(query.related.others()).join(" ");
         self.index.text_leg(&terms, (&query.words, &related), &options.filter, depth).await
     }
 

@@ -1,9 +1,7 @@
 //! Parses what the user typed into a [`Query`]: words to rank by, phrases that must occur, identifiers that should.
 
-use std::collections::BTreeSet;
-
 use crate::base::language::Language;
-use crate::base::thesaurus::related;
+use crate::base::thesaurus::Related;
 use crate::base::word::{WordSplitter, composed, is_whole, language_of};
 
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
@@ -21,8 +19,8 @@ pub(crate) struct Query {
     pub(crate) language: Option<&'static Language>,
     /// The words to rank by, without stop words.
     pub(crate) words: String,
-    /// Stems of an English query for which others may stand, with those.
-    pub(crate) related: Vec<(String, BTreeSet<String>)>,
+    /// Stems for which others may stand.
+    pub(crate) related: Related,
     /// Quoted phrases. Every hit contains all of them, ignoring case and white space.
     pub(crate) phrases: Vec<String>,
     /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`. Hits that contain them as written rank higher.
@@ -40,11 +38,9 @@ impl Query {
             words.iter().filter(|word| is_identifier(word)).map(|word| (*word).to_owned()).collect();
         let text = format!("{rest} {}", phrases.join(" ")).split_whitespace().collect::<Vec<_>>().join(" ");
         let language = language_of(&text);
-        let is_english = language.is_none_or(Language::is_english);
-        let related = if is_english { related(&text) } else { Vec::new() };
         Self {
             language,
-            related,
+            related: Related::of(&text, language),
             words: splitter.without_stop_words(&text),
             identifier_share: share(identifiers.len(), words.len() + phrases.len()),
             identifiers: identifiers.into_iter().take(MAX_EXACT).collect(),

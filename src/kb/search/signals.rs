@@ -168,9 +168,7 @@ impl Searcher {
             all.extend(stems.into_iter().flatten());
             longest = longest.max(count_words(&hit.text));
         }
-        let meant = query.related.iter().filter(|(_, others)| others.iter().any(|other| all.contains(other)));
-        let meant: Vec<_> = meant.map(|(stem, _)| stem.clone()).collect();
-        all.extend(meant);
+        query.related.add_to(&mut all);
         let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
         let score = hits.iter().filter_map(|hit| hit.explain.lexical_score).fold(0.0, f32::max);
         Signals {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::asked::AnswerKind;
 use super::candidate::{UnitCandidate, lines_in, overlap, unescaped};
 use super::features::{Weights, points, share};
-use super::sought::Sought;
+use super::sought::{Sought, Value};
 use super::{MAX_LINES, MAX_PIECES};
 use crate::research::sentence::Sentence;
 use crate::research::unit::{UnitKind, items};
@@ -68,30 +68,37 @@ pub(super) fn deciding(
         sought.code_words.iter().any(|word| word.is_in(&text, &words))
     };
     let rank = |own: &(usize, &Sentence)| (is_said(own.1), has_rows && is_row_of(own.1), value(own.1), score(*own));
-    let ranks: Vec<_> = parts.iter().map(rank).collect();
+    let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // Of equals the first.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
         return candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned();
     };
     let sentence = |at: usize| parts[at].1.plain.as_str();
-    let goes_on = |first: usize| {
-        let text = &candidate.reading.document.text;
-        let between = text.get(parts[first].1.range.end..parts[first + 1].1.range.start);
-        between.is_some_and(|between| between.trim().is_empty() && !between.contains("\n\n"))
-    };
-    let is_beside = |at: &usize| {
-        let (own, best_rank) = (ranks[*at], ranks[best]);
-        (own.0, own.1, own.2) == (best_rank.0, best_rank.1, best_rank.2)
-            && best_rank.3 - own.3 < NEAR
-            && goes_on(best.min(*at))
-    };
-    let is_paragraph = candidate.unit.kind == UnitKind::Paragraph;
-    let beside = [best.checked_sub(1), Some(best + 1).filter(|next| *next < parts.len())].into_iter().flatten();
-    let beside = beside.filter(|at| is_paragraph && is_beside(at));
-    match beside.reduce(|other, next| if ranks[next] > ranks[other] { next } else { other }) {
+    match beside(candidate, &parts, &ranks, best) {
         Some(other) => format!("{} {}", sentence(best.min(other)), sentence(best.max(other))),
         None => sentence(best).to_owned(),
     }
+}
+
+/// How well a sentence answers: whether it says something, stands in a row on what is asked, and has the value that is
+/// asked for, then its score.
+type Rank = (bool, bool, Value, f32);
+
+/// Returns the sentence of a paragraph beside the best one that is nearly as good; the better one of two.
+fn beside(candidate: &UnitCandidate<'_>, parts: &[(usize, &Sentence)], ranks: &[Rank], best: usize) -> Option<usize> {
+    let text = &candidate.reading.document.text;
+    let goes_on = |first: usize| {
+        let between = text.get(parts[first].1.range.end..parts[first + 1].1.range.start);
+        between.is_some_and(|between| between.trim().is_empty() && !between.contains("\n\n"))
+    };
+    let is_near = |at: &usize| {
+        let ((is_said, is_row, value, score), best_rank) = (ranks[*at], ranks[best]);
+        (is_said, is_row, value) == (best_rank.0, best_rank.1, best_rank.2) && best_rank.3 - score < NEAR
+    };
+    let neighbours = [best.checked_sub(1), Some(best + 1).filter(|next| *next < parts.len())].into_iter().flatten();
+    let near = neighbours.filter(|at| is_near(at) && goes_on(best.min(*at)));
+    let better = |other, next| if ranks[next] > ranks[other] { next } else { other };
+    near.filter(|_| candidate.unit.kind == UnitKind::Paragraph).reduce(better)
 }
 
 /// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear

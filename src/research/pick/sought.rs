@@ -1,11 +1,10 @@
 //! What one question asks for, worked out once for all units and sentences.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, has_measure, overview_of};
 use super::code_word::CodeWord;
-use crate::base::language::Language;
-use crate::base::thesaurus::related;
+use crate::base::thesaurus::Related;
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 
@@ -25,8 +24,7 @@ pub(super) struct Sought<'a> {
     pub(super) splitter: &'a WordSplitter,
     /// The stems of its words, and its symbols.
     pub(super) stems: Vec<String>,
-    /// Stems of its words for which others may stand, with those.
-    related: Vec<(String, BTreeSet<String>)>,
+    related: Related,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
     /// Whether a measure or a limit is asked for, which mostly is a number: "how long", "the maximum".
@@ -52,8 +50,7 @@ impl<'a> Sought<'a> {
             abbreviations.clear();
         }
         let wanted = Wanted::of(question);
-        let is_english = language_of(question).is_none_or(Language::is_english);
-        let related = if is_english { related(question) } else { Vec::new() };
+        let related = Related::of(question, language_of(question));
         Self { question, splitter, stems, related, asked, wanted, is_measured, counted, abbreviations, code_words }
     }
 
@@ -92,9 +89,8 @@ impl<'a> Sought<'a> {
                 && text.match_indices(word.as_str()).any(|(at, sign)| is_whole(at, sign))
         };
         let mut found = self.splitter.stems(text);
-        let meant = self.related.iter().filter(|(_, others)| others.iter().any(|other| found.contains(other)));
-        let meant: Vec<_> = meant.map(|(stem, _)| stem).chain(self.stems.iter().filter(is_found)).cloned().collect();
-        found.extend(meant);
+        self.related.add_to(&mut found);
+        found.extend(self.stems.iter().filter(is_found).cloned());
         found
     }
 

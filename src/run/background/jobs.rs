@@ -169,6 +169,10 @@ impl Jobs {
 
     /// Returns the report of the node's own job of a resumed run, else of a job that any run started today for the same
     /// task, else of a new job. An incomplete report serves only the run that paid for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Self::carry_out`] and [`Self::finished`].
     pub(crate) async fn report(
         &self,
         task: &JobTask<'_>,
@@ -268,6 +272,10 @@ impl Jobs {
 
     /// Polls the job in flight of a node that does not use its report, so that its cost replaces its cap. A job that
     /// failed, or cannot be polled, changes nothing else for the node.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run is stopped or out of time, or the journal fails.
     pub(crate) async fn settle(&self, node: &NodeId) -> Result<(), CallError> {
         if !self.has(node) {
             return Ok(());

@@ -105,6 +105,10 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Accepts the allowed tools as they are described now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server cannot be reached, or the accepted tools cannot be recorded.
     pub(crate) async fn accept(&self) -> Result<(), ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
@@ -133,6 +137,11 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     /// Calls a tool and keeps its result. `arguments` are a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the arguments do not follow the schema, the tool is not as it was offered, or the server
+    /// fails or reports an error.
     pub(crate) async fn call(&self, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError>
     where
         Q: AsRef<str> + Sync,

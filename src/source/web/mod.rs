@@ -275,6 +275,10 @@ impl WebSource {
     }
 
     /// Searches with all engines. One that fails is noted, if another answers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if every engine fails in spite of retries.
     pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
         let searches = self.engines.iter().map(|GuardedProvider { provider, breaker }| {
@@ -328,6 +332,10 @@ impl WebSource {
     }
 
     /// Returns the whole text of the page at an address as it is now, or was within the last day.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not a web address, or the page cannot be fetched.
     pub(crate) async fn text_now(&self, address: &Outbound) -> Result<String, Unread> {
         let url: WebUrl =
             address.as_str().parse().map_err(|_| Unread { is_gone: false, reason: "not a web address".to_owned() })?;

@@ -57,6 +57,10 @@ impl Meter {
     }
 
     /// Sets aside the highest cost of a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OverLimit`] if it does not fit into the limit.
     pub(super) fn hold(self: &Arc<Self>, tokens: u64) -> Result<MeterHold, OverLimit> {
         let mut spent = locked(&self.spent);
         let nanos = self.fits(&spent, tokens)?;
