@@ -117,7 +117,7 @@ const GROUPS: [&str; 104] = [
 ];
 
 /// Verbs with a particle, and words in their place.
-const PHRASES: [(&str, &str, &str); 24] = [
+const PHRASES: [(&str, &str, &str); 26] = [
     ("turn", "off", "disable stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
@@ -142,6 +142,8 @@ const PHRASES: [(&str, &str, &str); 24] = [
     ("hand", "in", "submit"),
     ("put", "off", "postpone delay"),
     ("fill", "in", "complete"),
+    ("by", "itself", "automatic automatically"),
+    ("by", "themselves", "automatic automatically"),
 ];
 
 /// Words between a verb and its particle: "turn the alarm off". "In" and "up" stand right after it.

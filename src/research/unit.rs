@@ -4,6 +4,7 @@
 //! or a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
 //! belongs to its paragraph as well.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
@@ -107,6 +108,19 @@ pub(crate) fn sentences_of(unit: &str) -> Vec<Sentence> {
     }
     sentences.extend(every_sentence(&unit[from..]).into_iter().map(|own| moved(from, own)));
     sentences
+}
+
+/// Returns the part of a unit that says what it is about: of a table the header, the first cells and what stands around
+/// it. Other cells have little to do with each other.
+pub(super) fn compared_by(unit: &str) -> Cow<'_, str> {
+    let is_row = |line: &&str| line.trim_start().starts_with('|');
+    let is_rule = |line: &str| line.contains("--") && line.chars().all(|letter| "|-: \t".contains(letter));
+    let Some(header) = unit.lines().find(is_row).filter(|_| unit.lines().any(is_rule)) else { return unit.into() };
+    let part = |line| match line {
+        row if is_row(&row) && row != header => row.split('|').nth(1).unwrap_or_default(),
+        line => line,
+    };
+    unit.lines().map(part).collect::<Vec<_>>().join("\n").into()
 }
 
 /// Returns whether a code block has lines other than its fence and directives, which include code from another file.

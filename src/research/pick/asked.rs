@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::features::{Weights, share};
 use crate::base::word::{WordSplitter, has_key_word};
-use crate::research::unit::{Unit, UnitKind};
+use crate::research::unit::{Unit, UnitKind, compared_by};
 
 /// Openings of a question that only a number answers, in digits or in words.
 const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "what share "];
@@ -84,6 +84,9 @@ const NOTHING: &str = "free|gratis|gratuit|kostenlos|nothing";
 /// Words that are numbers. Words such as "single" and "both" are left out: they mostly count nothing.
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
     seventy|eighty|ninety|hundred|thousand|million|billion|dozen|none|unlimited|infinite";
+
+/// Units of data.
+const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
 
 /// Words for a time. "May" is also another word, so it counts only beside a number.
 const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
@@ -346,13 +349,17 @@ pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
-/// "4 bytes", "five severity levels".
+/// "4 bytes", "five severity levels". Units of data count as each other: "400 KB".
 pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
     let text = without_markers(&text.to_lowercase());
     let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
     let is_number = |word: &str| has_digit(word) || has_word(word, NUMBERS);
+    let counts_data = DATA.split('|').any(|unit| splitter.stem(unit) == stem);
+    let is_unit = |word: &str| splitter.stem(word) == stem || (counts_data && has_word(word, DATA));
+    let is_joined = |word: &str| is_unit(word.trim_start_matches(|letter: char| letter.is_ascii_digit()));
     let is_counted = |(at, word): (usize, &&str)| {
-        splitter.stem(word) == stem && words[at.saturating_sub(2)..at].iter().any(|before| is_number(before))
+        (has_digit(word) && is_joined(word))
+            || is_unit(word) && words[at.saturating_sub(2)..at].iter().any(|before| is_number(before))
     };
     words.iter().enumerate().any(is_counted)
 }
@@ -574,7 +581,7 @@ impl AnswerKind {
             Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant(),
             // The table that names all that is compared.
             Self::Comparison => {
-                let words = splitter.stems(own);
+                let words = splitter.stems(&compared_by(own));
                 unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
             }
             Self::Overview | Self::Number | Self::Time | Self::Pace | Self::Definition | Self::Other => false,
@@ -731,6 +738,11 @@ mod tests {
         let noun = splitter.stem(&counted("How many bytes has a letter?").unwrap());
         let is_counted = |text: &str| counts(text, &noun, &splitter);
         assert!(is_counted("It is 4 bytes in size.") && is_counted("It has four whole bytes."));
-        assert!(!is_counted("Of bytes there are 4.") && !is_counted("1. Bytes are counted."));
+        assert!(is_counted("It has at most 400 KB.") && is_counted("It has 4KB."));
+        assert!(
+            !is_counted("It takes 4 days.")
+                && !is_counted("Of bytes there are 4.")
+                && !is_counted("1. Bytes are counted.")
+        );
     }
 }

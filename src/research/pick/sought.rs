@@ -91,6 +91,8 @@ impl<'a> Sought<'a> {
         let mut found = self.splitter.stems(text);
         self.related.add_to(&mut found);
         found.extend(self.stems.iter().filter(is_found).cloned());
+        // "400 KB" says how many bytes.
+        found.extend(self.counted.iter().filter(|noun| counts(text, noun, self.splitter)).cloned());
         found
     }
 
