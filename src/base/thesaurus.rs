@@ -13,7 +13,7 @@ const GROUPS: [&str; 104] = [
     "delete remove erase terminate destroy discard",
     "disable deactivate suspend",
     "enable activate",
-    "stop halt end terminate",
+    "stop halt end terminate pause",
     "start begin launch boot",
     "restart reboot",
     "buy purchase",
@@ -22,7 +22,7 @@ const GROUPS: [&str; 104] = [
     "salary wage compensation",
     "reimburse refund",
     "change modify edit alter update adjust",
-    "increase grow enlarge expand",
+    "increase grow enlarge expand scale",
     "decrease reduce lower shrink",
     "big bigger large larger",
     "biggest largest maximum",
@@ -117,7 +117,7 @@ const GROUPS: [&str; 104] = [
 ];
 
 /// Verbs with a particle, and words in their place.
-const PHRASES: [(&str, &str, &str); 26] = [
+const PHRASES: [(&str, &str, &str); 30] = [
     ("turn", "off", "disable stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
@@ -142,12 +142,19 @@ const PHRASES: [(&str, &str, &str); 26] = [
     ("hand", "in", "submit"),
     ("put", "off", "postpone delay"),
     ("fill", "in", "complete"),
+    ("kick", "off", "terminate disconnect kill"),
     ("by", "itself", "automatic automatically"),
     ("by", "themselves", "automatic automatically"),
+    ("many", "allowed", "limit quota maximum"),
+    ("many", "can", "limit quota maximum"),
+    ("many", "may", "limit quota maximum"),
 ];
 
 /// Words between a verb and its particle: "turn the alarm off". "In" and "up" stand right after it.
 const BETWEEN: usize = 3;
+
+/// Words from "how many" to the verb of a question about a limit: "how many groups am I allowed to have".
+const LIMITED_WITHIN: usize = 6;
 
 /// Letters in which the form of a word may differ from the word: "deleting". "Organic" is no form of "organize".
 const ENDING: usize = 3;
@@ -193,9 +200,16 @@ fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
     let words = splitter.words(question);
     let written: Vec<_> = words.iter().map(|word| question[word.range.clone()].to_lowercase()).collect();
     let of_phrase = |at: usize| {
-        let reach = |particle: &str| if matches!(particle, "in" | "up") { 1 } else { BETWEEN };
-        let has = |particle: &str| written[at + 1..].iter().take(reach(particle)).any(|word| word == particle);
-        let here = PHRASES.iter().filter(|(verb, particle, _)| splitter.stem(verb) == words[at].stem && has(particle));
+        let reach = |verb: &str, particle: &str| match (verb, particle) {
+            ("many", _) => LIMITED_WITHIN,
+            (_, "in" | "up") => 1,
+            _ => BETWEEN,
+        };
+        let has = |verb: &str, particle: &str| {
+            written[at + 1..].iter().take(reach(verb, particle)).any(|word| word == particle)
+        };
+        let here =
+            PHRASES.iter().filter(|(verb, particle, _)| splitter.stem(verb) == words[at].stem && has(verb, particle));
         here.flat_map(|(_, _, others)| others.split(' ')).collect::<Vec<_>>()
     };
     let of_word = |(at, word): (usize, &Word)| {

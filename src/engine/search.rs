@@ -86,7 +86,7 @@ impl Engine {
         let started = Instant::now();
         // Token vectors would take half of the search.
         let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
-        let unknown = judged.said();
+        let unknown = judged.said(judged.support);
         let JudgedHits { mut found, support, .. } = judged;
         let about = self.settings.about();
         for hit in &mut found.hits {

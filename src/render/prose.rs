@@ -293,11 +293,17 @@ impl BlockBuilder {
             Event::Html(text) | Event::InlineHtml(text) => self.word(self.style(), &text.replace('\n', " ")),
             Event::Code(text) if self.strong > 0 => self.word(Style::StrongCode, &text),
             Event::Code(text) => self.word(Style::Code, &text),
+            Event::HardBreak if self.is_paragraph() => self.end_block(),
             Event::SoftBreak | Event::HardBreak => self.word(self.style(), " "),
             Event::Rule => self.end_block(),
             // The options that produce these are off.
             Event::FootnoteReference(_) | Event::TaskListMarker(_) | Event::InlineMath(_) | Event::DisplayMath(_) => {}
         }
+    }
+
+    /// Returns whether the current text is that of a paragraph outside of lists, tables and emphasis.
+    fn is_paragraph(&self) -> bool {
+        self.lists.is_empty() && self.rows.is_empty() && self.strong == 0 && self.emphasis == 0
     }
 
     fn start(&mut self, tag: &Tag<'_>) {

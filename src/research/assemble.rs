@@ -141,7 +141,13 @@ impl<'a> FindingsWriter<'a> {
                 again
             } else if is_unit {
                 // A reader sees nothing of an anchor.
-                let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
+                let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else {
+                    // What is best on one of the things compared stands above; the rest is further from the question.
+                    if self.is_comparison && shown.is_empty() {
+                        break;
+                    }
+                    continue;
+                };
                 let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
                 has_headings |= heading.is_some();
                 self.quoted.extend(quotes);
@@ -381,7 +387,12 @@ fn sections(
     let mut sections: Vec<Section> = Vec::new();
     for ((node, findings), title) in parts.iter().zip(titles) {
         let is_doubtful = is_supported && !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
-        let mut text = writer.text(findings, most);
+        // A node of a later round may serve the same aspect.
+        let known = sections.iter_mut().find(|section| section.title == title);
+        if is_doubtful && known.is_some() {
+            continue;
+        }
+        let mut text = writer.text(findings, if is_doubtful { 1 } else { most });
         // A note that is called as the section is.
         let own_title = format!("### {}\n\n", escaped(&title));
         if text.starts_with(&own_title) {
@@ -390,8 +401,7 @@ fn sections(
         if is_doubtful && !text.is_empty() {
             text.insert_str(0, DOUBTFUL);
         }
-        // A node of a later round may serve the same aspect.
-        match sections.iter_mut().find(|section| section.title == title) {
+        match known {
             _ if text.is_empty() => {}
             Some(section) => section.text = format!("{}\n\n{text}", section.text),
             None => sections.push(Section { title, text }),

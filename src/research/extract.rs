@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
-use super::pick::{DocumentHits, Picked, asks_whether, is_overview, lacks_value};
+use super::pick::{DocumentHits, Picked, asks_whether, is_definition, is_overview, is_titled, lacks_value};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::base::word::count_words;
@@ -15,6 +15,10 @@ use crate::source::{Documents, Found, Lack, Passage, Place, ProperName, Source, 
 
 /// Search results that are read for one node.
 const PASSAGES_PER_NODE: usize = 12;
+
+/// Search results among which notes are looked for that are called what is to be defined, and how many of these are read.
+const PASSAGES_OF_DEFINITION: usize = 40;
+const TITLED: usize = 2;
 
 /// Web pages that are fetched for one node.
 const PAGES_PER_NODE: usize = 3;
@@ -56,7 +60,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
 ) -> Result<Branch, SourceError> {
     let (found, picked) = search_and_pick(node, question, query, source, picker).await?;
     let mut notes = found.notes;
-    notes.extend(found.unknown);
+    notes.extend(if found.support == Support::Strong { found.unknown } else { found.doubts });
     let mut findings = Vec::new();
     let mut evidence = Vec::new();
     let mut lost = 0;
@@ -100,7 +104,13 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     source: &dyn Source<Q>,
     picker: &dyn Pick,
 ) -> Result<(Found, Vec<Picked>), SourceError> {
-    let mut found = source.search(query, PASSAGES_PER_NODE).await?;
+    let mut found = if is_definition(question) {
+        let mut found = source.search(query, PASSAGES_OF_DEFINITION).await?;
+        prefer_titled(&mut found.passages, question);
+        found
+    } else {
+        source.search(query, PASSAGES_PER_NODE).await?
+    };
     let picked = match found.support {
         Support::None => Vec::new(),
         Support::Weak | Support::Strong => {
@@ -124,6 +134,24 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
         }
     };
     Ok((found, picked))
+}
+
+/// Keeps the first passages, and among those that are read the first of a few notes that are called what is to be
+/// defined, however far below: a short name is in many passages.
+fn prefer_titled(passages: &mut Vec<Passage>, question: &Question) {
+    let is_same = |a: &Passage, b: &Passage| a.place.is_same_document(&b.place);
+    let (read, rest) = passages.split_at(passages.len().min(MAX_PASSAGES));
+    let mut titled: Vec<Passage> = Vec::new();
+    for passage in rest {
+        let is_known = read.iter().chain(&titled).any(|known| is_same(known, passage));
+        if titled.len() < TITLED && !is_known && is_titled(passage.place.title(), question) {
+            titled.push(passage.clone());
+        }
+    }
+    passages.truncate(PASSAGES_PER_NODE);
+    let at = passages.len().min(MAX_PASSAGES - titled.len());
+    passages.splice(at..at, titled);
+    passages.truncate(PASSAGES_PER_NODE);
 }
 
 /// Returns whether the best unit answers, or any of an overview: it is also supported by a heading with its subject.

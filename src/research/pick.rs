@@ -25,7 +25,7 @@ use choice::{best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, only_points};
-use overview::{Openings, overview};
+use overview::{keep_best, names_subject, overview};
 use shown::{deciding, shown};
 use sought::Sought;
 
@@ -147,18 +147,19 @@ pub(crate) fn pick(
     } else {
         Vec::new()
     };
-    let openings = (sought.asked == AnswerKind::Overview).then(|| Openings::of(&candidates));
-    if let Some(openings) = &openings {
-        openings.keep_best(&mut candidates);
+    let is_overview = sought.asked == AnswerKind::Overview;
+    if is_overview {
+        keep_best(&mut candidates);
     }
     // An embedder that does not read the language of the question would match its words with any.
     let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
-    let kept = match &openings {
-        Some(openings) => overview(candidates, openings, &sought, &weights),
-        None => answering(candidates, &steps, &sought, &weights),
+    let kept = if is_overview {
+        overview(candidates, &sought, &weights)
+    } else {
+        answering(candidates, &steps, &sought, &weights)
     };
     let mut number = 0;
     let picked = kept.into_iter().map(|own| {
@@ -267,6 +268,16 @@ fn is_of(place: &Place, name: &ProperName) -> bool {
 /// Returns what is searched for to answer a question: the subject of an overview, or all of it.
 pub(crate) fn searched(question: &Question) -> &str {
     overview_of(question.as_str()).unwrap_or(question.as_str())
+}
+
+/// Returns whether a question asks what something is.
+pub(super) fn is_definition(question: &Question) -> bool {
+    AnswerKind::of(question.as_str()) == AnswerKind::Definition
+}
+
+/// Returns whether a note with this title is about the subject of a question, and little else.
+pub(super) fn is_titled(title: &str, question: &Question) -> bool {
+    names_subject(title, &Sought::of(question.as_str(), &WordSplitter::default()))
 }
 
 /// Returns whether a question asks for an overview.

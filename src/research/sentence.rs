@@ -151,9 +151,16 @@ impl Blocks {
             Event::End(TagEnd::TableCell) => self.push(range.end..range.end, " — "),
             Event::Text(text) => self.push(range, &text),
             Event::Code(text) => self.push(range, &format!("`{text}`")),
+            Event::HardBreak if self.ends_line() => self.close(),
             Event::SoftBreak | Event::HardBreak => self.push(range, " "),
             _ => {}
         }
+    }
+
+    /// Returns whether the text before a hard line break is a sentence or a label: `**Note**`.
+    fn ends_line(&self) -> bool {
+        let text: String = self.open.iter().map(|(_, text)| text.as_str()).collect();
+        text.trim_end().ends_with(|letter| is_end(letter) || letter == ':') || is_label(&text)
     }
 
     fn push(&mut self, range: Range<usize>, text: &str) {
@@ -167,6 +174,11 @@ impl Blocks {
             self.done.push(std::mem::take(&mut self.open));
         }
     }
+}
+
+/// Returns whether a text is too short to say anything: `Note`.
+pub(crate) fn is_label(text: &str) -> bool {
+    count_words(text) < MIN_WORDS && !text.trim_end().ends_with(is_end)
 }
 
 /// Splits a block into sentences and widens each range to include the markup around it.
@@ -247,8 +259,9 @@ fn ends_sentence(before: &str, next: Option<char>, at: usize) -> bool {
         return false;
     }
     let word = before.rsplit(char::is_whitespace).next().unwrap_or("").to_lowercase();
+    let word = word.trim_start_matches(['(', '[']);
     let is_initial = word.chars().count() == 2 && before[..at].ends_with(char::is_alphabetic);
-    !is_initial && !ABBREVIATIONS.contains(&word.trim_start_matches(['(', '[']))
+    !is_initial && !ABBREVIATIONS.contains(&word)
 }
 
 #[cfg(test)]

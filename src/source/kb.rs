@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use futures::future::BoxFuture;
 
-use super::{Documents, Found, Label, Lack, Passage, Place, Source, SourceError, SourceFile};
+use super::{Documents, Found, Label, Lack, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::base::line::{counted, cut, with_causes};
@@ -284,15 +284,31 @@ impl Source for KbSource {
             let missing = judged.unknown.iter().filter(|unknown| unknown.is_missing());
             // Other languages write other words with a capital, too.
             let is_english = language_of(query).is_none_or(Language::is_english);
-            let is_name = |unknown: &Unknown| is_english && is_capitalised(query, &unknown.word);
+            // "gp3" is one in any language.
+            let is_code = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
+            let is_name =
+                |unknown: &Unknown| is_code(&unknown.word) || is_english && is_capitalised(query, &unknown.word);
             let lack = |unknown: &Unknown| if is_name(unknown) { Lack::Name } else { Lack::Word };
-            let (unknown, lacks) = (judged.said(), missing.map(lack).max().unwrap_or_default());
+            let lacks = missing.map(lack).max().unwrap_or_default();
+            let (unknown, doubts) = (judged.said(judged.support), judged.said(Support::Weak));
             let JudgedHits { found, support, odds, names, is_of_others, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
             notes.extend(without_vectors.chain(found.not_reranked));
             let is_reranked = found.hits.iter().any(|hit| hit.explain.relevance.is_some());
             let passages = found.hits.into_iter().map(Passage::from).collect();
-            Ok(Found { passages, support, odds, notes, is_reranked, unknown, lacks, names, is_of_others, corrected })
+            Ok(Found {
+                passages,
+                support,
+                odds,
+                notes,
+                is_reranked,
+                unknown,
+                doubts,
+                lacks,
+                names,
+                is_of_others,
+                corrected,
+            })
         })
     }
 }

@@ -129,6 +129,9 @@ pub struct Found {
     /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
+    /// The same if the passages turn out not to answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
     /// What the source has no word for, nor one in its place.
     #[serde(default, skip_serializing_if = "Lack::is_none")]
     pub lacks: Lack,

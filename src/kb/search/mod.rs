@@ -245,10 +245,11 @@ pub(crate) struct JudgedHits {
 }
 
 impl JudgedHits {
-    /// Returns notes on the query for the user: on words that the folder does not have, and on another language.
-    pub(crate) fn said(&self) -> Vec<String> {
-        let mut said = spelling::said(&self.unknown, self.support);
-        if let Some(asked) = self.asked.filter(|_| self.support != Support::Strong)
+    /// Returns notes on the query for the user, given how well the hits bear on it: on words that the folder does not
+    /// have, and on another language.
+    pub(crate) fn said(&self, support: Support) -> Vec<String> {
+        let mut said = spelling::said(&self.unknown, support);
+        if let Some(asked) = self.asked.filter(|_| support != Support::Strong)
             && let Some(notes) = language_of_hits(&self.found.hits, asked)
         {
             let (asked, notes) = (asked.name, notes.name);

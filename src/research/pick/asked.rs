@@ -33,6 +33,14 @@ const ASKS_FOR_MEASURE: [&str; 11] = [
 ];
 const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
+/// Phrases of a question for a length, of time mostly; units that lengths are given in; and words for one without end.
+const ASKS_FOR_LENGTH: [&str; 3] = ["how long ", "longest time", "longest a "];
+const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|d|\
+    day|days|night|nights|week|weeks|month|months|quarter|quarters|year|years|decade|decades|century|centuries|letters|\
+    character|characters|bytes|words|lines|pages|m|meter|meters|metre|metres|km|kilometers|kilometres|mile|miles|ft|feet|\
+    inch|inches|cm|mm";
+const ENDLESS: &str = "forever|indefinitely|indefinite|permanently|permanent|never|unlimited|infinite";
+
 /// Openings of a question that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
     "what year ",
@@ -84,6 +92,10 @@ const NOTHING: &str = "free|gratis|gratuit|kostenlos|nothing";
 /// Words that are numbers. Words such as "single" and "both" are left out: they mostly count nothing.
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
     seventy|eighty|ninety|hundred|thousand|million|billion|dozen|none|unlimited|infinite";
+
+/// Words of a question about a history of changes.
+const CHANGES: &str = "when|new|newest|latest|version|versions|release|releases|released|since|history|added|introduced|removed|\
+    deprecated|update|updates|change|changes|changed|changelog";
 
 /// Units of data.
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
@@ -220,6 +232,8 @@ pub(super) enum Wanted {
     Number,
     Version,
     Day,
+    /// How long something takes, lasts or is.
+    Length,
     Money,
 }
 
@@ -234,6 +248,7 @@ impl Wanted {
             () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for(&lower, NUMBERED) => Some(Self::Number),
             () if asks_for(&lower, VERSIONS) => Some(Self::Version),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
+            () if has_phrase(question, &ASKS_FOR_LENGTH) => Some(Self::Length),
             () => None,
         }
     }
@@ -260,6 +275,7 @@ impl Wanted {
                     || words(&text).any(|word| is_year(word) || is_ordinal(word))
                     || pairs.any(is_time)
             }
+            Self::Length => names_length(&text),
             // Personal notes may leave the currency out.
             Self::Money => {
                 text.contains(CURRENCY_SIGNS)
@@ -271,6 +287,11 @@ impl Wanted {
     }
 }
 
+/// Returns whether a question asks what is or was new.
+pub(super) fn asks_for_changes(question: &str) -> bool {
+    has_word(&question.to_lowercase(), CHANGES)
+}
+
 /// Returns whether a question in lower case asks for the price of something: "what is the hourly price of".
 fn asks_for_price(question: &str) -> bool {
     let Some((_, after)) = question.split_once("what is the ") else { return false };
@@ -278,6 +299,24 @@ fn asks_for_price(question: &str) -> bool {
     let is_price =
         |at: usize| has_word(words[at], PRICES) && words.get(at + 1).is_none_or(|next| OF_PRICES.contains(next));
     (0..words.len()).any(is_price)
+}
+
+/// Returns whether a text in lower case names a length: "7-day long", "up to 15 minutes", "until 2027", "never".
+fn names_length(text: &str) -> bool {
+    let words: Vec<_> = words(text).filter(|word| !word.is_empty()).collect();
+    let is_number = |word: &str| has_digit(word) || has_word(word, NUMBERS);
+    let is_unit = |word: &&str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
+    let is_length = |at: usize| {
+        let near = words[at..].iter().take(NUMBERED_WITHIN);
+        is_number(words[at]) && near.into_iter().any(is_unit)
+    };
+    // The header of a table may have the unit.
+    let is_row = text.contains(" — ") || text.contains('|');
+    let is_date = |word: &str| is_year(word) || has_word(word, DAYS);
+    (0..words.len()).any(is_length)
+        || has_word(text, ENDLESS)
+        || (is_row && words.iter().any(is_unit) && words.iter().any(|word| is_number(word)))
+        || (words.contains(&"until") && words.iter().any(|word| is_date(word)))
 }
 
 /// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number beside
@@ -691,6 +730,29 @@ mod tests {
         assert_eq!(of("How much does the company pay for lunch?"), Some(Wanted::Money));
         assert_eq!(of("How much time do I have to pay?"), None);
         assert_eq!(of("What does the company pay for?"), None);
+    }
+
+    #[test]
+    fn length_is_a_number_with_a_unit_a_date_or_without_end() {
+        assert_eq!(Wanted::of("For how long may it be stopped?"), Some(Wanted::Length));
+        assert_eq!(Wanted::of("What's the longest time it runs?"), Some(Wanted::Length));
+        assert_eq!(Wanted::of("Which river is the longest?"), None);
+        for text in [
+            "For up to seven days.",
+            "Each is 7-day long.",
+            "15 minutes",
+            "30s",
+            "6 business days",
+            "It never ends.",
+            "Until March 2027.",
+            "| Time (seconds) |\n| 900 |",
+            "At most 255 characters.",
+        ] {
+            assert!(Wanted::Length.is_in(text), "{text}");
+        }
+        for text in ["It costs 480.", "In 2019 it was new.", "Two valves.", "For a day."] {
+            assert!(!Wanted::Length.is_in(text), "{text}");
+        }
     }
 
     #[test]

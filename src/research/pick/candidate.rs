@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::AnswerKind;
+use super::asked::{AnswerKind, asks_for_changes};
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
-use super::overview::Nearness;
+use super::overview::{Nearness, can_open};
 use super::sought::Sought;
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
 use crate::base::word::WordSplitter;
@@ -18,6 +18,17 @@ use crate::source::{Passage, Place, ProperName};
 
 /// Score of a unit beside a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
+
+/// Titles of notes that list changes. What they mention is explained elsewhere.
+const HISTORIES: [&str; 7] = [
+    "document history",
+    "revision history",
+    "release history",
+    "changelog",
+    "change log",
+    "release notes",
+    "what's new",
+];
 
 /// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one
 /// node.
@@ -74,8 +85,9 @@ pub(super) struct UnitCandidate<'a> {
     /// How well the words of the question match its headings, which are the first part, and its sentences.
     pub(super) matches: Option<Matches>,
     pub(super) features: Features,
-    /// How near to the subject of an overview it stands.
+    /// How near to the subject of an overview or a definition it stands, and whether it opens a note or section on it.
     pub(super) nearness: Nearness,
+    pub(super) is_opening: bool,
 }
 
 impl UnitCandidate<'_> {
@@ -129,14 +141,23 @@ pub(super) fn candidates<'a>(
     for (rank, reading) in readings.iter().enumerate() {
         let text = &reading.document.text;
         let found = units_in(&reading.document);
+        let mut opened = HashSet::new();
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
         for unit in with_what_they_refer_to(text, found) {
-            // All of a note or section on the subject of an overview, not only the sections that were found.
-            let is_overview = *asked == AnswerKind::Overview;
-            let nearness =
-                if is_overview { Nearness::of(&reading.document, &unit, sought) } else { Nearness::default() };
-            let of_note = nearness.is_on_subject().then_some(&least);
-            let Some(of_section) = sections.get(&unit.section).or(of_note) else { continue };
+            // All of a note or section on the subject of an overview, and what opens one on what is to be defined, not
+            // only the sections that were found.
+            let nearness = match asked {
+                AnswerKind::Overview | AnswerKind::Definition => Nearness::of(&reading.document, &unit, sought),
+                _ => Nearness::default(),
+            };
+            let is_opening = nearness.is_on_subject() && can_open(&unit, text) && opened.insert(nearness);
+            let wanted = match asked {
+                // It defines the subject, wherever the search has put it.
+                AnswerKind::Definition => is_opening.then_some(best),
+                _ => nearness.is_on_subject().then_some(least),
+            };
+            let of_section = sections.get(&unit.section).copied().into_iter().chain(wanted).reduce(f32::max);
+            let Some(of_section) = of_section else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
             let words = sought.words_in(&text[unit.range.clone()]);
@@ -150,6 +171,7 @@ pub(super) fn candidates<'a>(
                 matches: None,
                 features: Features::default(),
                 nearness,
+                is_opening,
             });
         }
     }
@@ -169,13 +191,16 @@ pub(super) fn candidates<'a>(
         let own = candidate.text();
         let is_spelled_out = sought.spells_out(own);
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
-        let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
+        let is_defined = candidate.is_opening && *asked == AnswerKind::Definition;
+        let suits =
+            is_defined || has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out;
         candidate.features = Features::of(unit, own, words, (suits, has_form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
     keep_named(&mut candidates, names, splitter);
+    leave_out_histories(&mut candidates, sought);
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
@@ -213,6 +238,17 @@ pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[Prope
     };
     if candidates.iter().any(mentions) {
         candidates.retain(mentions);
+    }
+}
+
+/// Drops the units of notes that list changes, if there are others, unless the question asks for changes.
+fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
+    let is_history = |own: &UnitCandidate<'_>| {
+        let title = own.reading.document.place.title().to_lowercase().replace('’', "'");
+        HISTORIES.iter().any(|history| title.contains(history))
+    };
+    if !asks_for_changes(sought.question) && !candidates.iter().all(is_history) {
+        candidates.retain(|own| !is_history(own));
     }
 }
 

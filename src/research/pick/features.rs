@@ -137,7 +137,7 @@ impl Features {
             open: flag(is_open),
             short: flag(is_prose && count < 12 && !is_open),
             code: flag(is_code && is_bare),
-            links: flag(text.matches("](").count() * 4 > count),
+            links: flag(text.matches("](").count() * 4 > count || lists_links(text)),
             points: pointing as f32 / unit.sentences.len().max(1) as f32,
             ..Self::default()
         }
@@ -154,6 +154,11 @@ impl Features {
     /// Returns how well an embedder finds the question in the unit.
     pub(super) fn unit_match(&self) -> UnitMatch {
         UnitMatch { whole: self.whole, headings: self.about }
+    }
+
+    /// Returns whether it is a table of contents.
+    pub(super) fn is_contents(&self) -> bool {
+        self.links > 0.0
     }
 
     /// Returns the share of the question's words in the unit and its headings.
@@ -211,6 +216,13 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
         () => 0.0,
     };
     weights.iter().map(part).sum::<f32>() / total
+}
+
+/// Returns whether each item of a list is a link.
+fn lists_links(text: &str) -> bool {
+    let items = text.lines().filter_map(|line| line.trim_start().strip_prefix(['-', '*', '+']));
+    let items: Vec<_> = items.map(str::trim).filter(|item| !item.starts_with('*')).collect();
+    items.len() > 1 && items.iter().all(|item| item.starts_with('[') && item.ends_with(')'))
 }
 
 /// Returns whether a sentence does nothing but point to a text.

@@ -1,6 +1,6 @@
 //! Picks the units of an overview: the best of each section on its subject, first those of a note that is about it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Kept;
 use super::candidate::{UnitCandidate, lines_of};
@@ -26,12 +26,17 @@ const OVERVIEW_MARGIN: f32 = 3.0;
 const OPENING_WORDS: usize = 10;
 const OPENING_TEXTS: usize = 2;
 
-/// Returns whether a title or heading names the subject: it has all words of it, and fewer others.
-fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
-    let words = sought.splitter.key_stems(heading);
+/// Words of a title that name no subject: "Working with Scans", "Introduction to Pumps".
+const NO_SUBJECT: [&str; 8] =
+    ["about", "guide", "introduction", "introducing", "overview", "understanding", "using", "working"];
+
+/// Returns whether a title or heading names the subject: it has all words of it, and no more others.
+pub(super) fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
+    let mut words = sought.splitter.key_stems(heading);
+    words.retain(|word| !NO_SUBJECT.iter().any(|other| sought.splitter.stem(other) == *word));
     !sought.stems.is_empty()
         && sought.stems.iter().all(|stem| words.contains(stem))
-        && words.len() < 2 * sought.stems.len()
+        && words.len() <= 2 * sought.stems.len()
 }
 
 /// How near to the subject a unit stands.
@@ -58,51 +63,32 @@ impl Nearness {
     }
 }
 
-/// The first paragraph of each note on the subject, or of the first section on it in a note: the section it stands in,
-/// by the rank of its document, and where it begins.
-pub(super) struct Openings(HashMap<(usize, usize), usize>);
+/// Returns whether a unit is a paragraph that can open a note or section.
+pub(super) fn can_open(unit: &Unit, text: &str) -> bool {
+    let words = text[unit.range.clone()].split_whitespace();
+    unit.kind == UnitKind::Paragraph && words.count() >= OPENING_WORDS
+}
 
-impl Openings {
-    pub(super) fn of(candidates: &[UnitCandidate<'_>]) -> Self {
-        let mut first: HashMap<(usize, Nearness), &Unit> = HashMap::new();
-        for own in candidates.iter().filter(|own| own.nearness.is_on_subject()) {
-            let is_text = own.unit.kind == UnitKind::Paragraph;
-            if is_text && own.text().split_whitespace().count() >= OPENING_WORDS {
-                let known = first.entry((own.rank, own.nearness)).or_insert(&own.unit);
-                if own.unit.range.start < known.range.start {
-                    *known = &own.unit;
-                }
-            }
-        }
-        let openings = first.into_iter().map(|((rank, _), unit)| ((rank, unit.section), unit.range.start));
-        Self(openings.collect())
-    }
-
-    fn has(&self, own: &UnitCandidate<'_>) -> bool {
-        self.0.get(&(own.rank, own.unit.section)) == Some(&own.unit.range.start)
-    }
-
-    /// Keeps of each section the best unit, given the best first, and more of one that opens with the subject. Openings
-    /// come first.
-    pub(super) fn keep_best(&self, candidates: &mut Vec<UnitCandidate<'_>>) {
-        let mut kept: HashMap<_, usize> = HashMap::new();
-        candidates.retain(|own| {
-            let section = (own.rank, own.unit.section);
-            let count = kept.entry(section).or_default();
-            let most = if self.0.contains_key(&section) { OPENING_TEXTS } else { 1 };
-            let is_kept = self.has(own) || *count < most;
-            *count += usize::from(is_kept && !self.has(own));
-            is_kept
-        });
-        candidates.sort_by_key(|own| !self.has(own));
-    }
+/// Keeps of each section the best unit, given the best first, and more of one that opens with the subject. Openings
+/// come first.
+pub(super) fn keep_best(candidates: &mut Vec<UnitCandidate<'_>>) {
+    let section = |own: &UnitCandidate<'_>| (own.rank, own.unit.section);
+    let opened: HashSet<_> = candidates.iter().filter(|own| own.is_opening).map(section).collect();
+    let mut kept: HashMap<_, usize> = HashMap::new();
+    candidates.retain(|own| {
+        let count = kept.entry(section(own)).or_default();
+        let most = if opened.contains(&section(own)) { OPENING_TEXTS } else { 1 };
+        let is_kept = own.is_opening || *count < most;
+        *count += usize::from(is_kept && !own.is_opening);
+        is_kept
+    });
+    candidates.sort_by_key(|own| !own.is_opening);
 }
 
 /// Returns the units of an overview, as far as they fit on two screens: those that name its subject, or whose headings
 /// do. The document with the best is first, each in its own order.
 pub(super) fn overview<'a>(
     mut candidates: Vec<UnitCandidate<'a>>,
-    openings: &Openings,
     sought: &Sought<'_>,
     subject: &Weights,
 ) -> Vec<Kept<'a>> {
@@ -110,13 +96,15 @@ pub(super) fn overview<'a>(
     let has_name = candidates.iter().any(names);
     let least = candidates.first().map_or(0.0, |best| best.features.score() - OVERVIEW_MARGIN);
     // A sentence that leads into links, which are not shown, says nothing.
-    let is_stub = |own: &UnitCandidate<'_>| own.unit.sentences.len() == 1 && own.text().starts_with("The following ");
+    let is_stub = |own: &UnitCandidate<'_>| {
+        own.unit.sentences.len() == 1 && own.text().starts_with("The following ") || own.features.is_contents()
+    };
     candidates.retain(|own| {
         let is_near = own.features.score() >= least && (!has_name || names(own));
         (own.nearness.is_on_subject() || is_near) && !is_stub(own)
     });
     // Stable: the better one of two as near stays first.
-    candidates.sort_by_key(|own| match (own.nearness, openings.has(own)) {
+    candidates.sort_by_key(|own| match (own.nearness, own.is_opening) {
         (Nearness::Note, true) => 0,
         (Nearness::Note, false) => 1,
         (Nearness::Section(_), true) => 2,

@@ -8,7 +8,7 @@ use super::candidate::{UnitCandidate, lines_in, overlap, unescaped};
 use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
 use super::{MAX_LINES, MAX_PIECES};
-use crate::research::sentence::Sentence;
+use crate::research::sentence::{Sentence, is_label};
 use crate::research::unit::{UnitKind, items};
 
 /// Lines of a list and rows of a table above which they are cut to the items that bear on a question for one value.
@@ -58,7 +58,10 @@ pub(super) fn deciding(
         share(weights, &words, &HashSet::new()) + MEANING * matches + measure
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
-    let is_said = |sentence: &Sentence| !is_open(sentence) && !points(&sentence.plain);
+    let is_prose = candidate.unit.kind == UnitKind::Paragraph;
+    let is_said = |sentence: &Sentence| {
+        !is_open(sentence) && !points(&sentence.plain) && !(is_prose && is_label(&sentence.plain))
+    };
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |sentence: &Sentence| sought.value_in(sentence);
     // A row says nothing of what another row is about.

@@ -220,10 +220,14 @@ fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
     let count = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).count();
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
     let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal;
+    // "How many when I use the other one" leaves out what is counted.
+    let leaves_out =
+        |rest: &[&str]| rest.first().is_some_and(|word| is_in(word, "when if") || is_in(word, PREPOSITIONS));
+    let is_elliptical = matches!(words.as_slice(), ["how", "many" | "much", rest @ ..] if leaves_out(rest));
     // A pronoun after a name in the same part refers to that name.
     let before = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1);
     let has_name = before.filter(|word| *word != "I").any(is_name_like);
-    !has_name && (pronoun.is_some() || is_general || count == 0)
+    is_elliptical || !has_name && (pronoun.is_some() || is_general || count == 0)
 }
 
 /// Parses the entities that a question compares.

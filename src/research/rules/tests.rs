@@ -83,6 +83,10 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "What is the limit of a message, and what happens to messages that are larger?",
             "What is the limit of a message|What happens to messages that are larger (limit message)",
         ),
+        (
+            "How many days are letters kept in York, and how many when they come from Leeds?",
+            "How many days are letters kept in York|How many when they come from Leeds (days letters kept York)",
+        ),
         ("Which office is open and on what day?", "Which office is open|On what day (office open)"),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
     ] {
