@@ -17,7 +17,7 @@ use crate::source::{Documents, Found, Lack, Passage, Place, ProperName, Source, 
 const PASSAGES_PER_NODE: usize = 12;
 
 /// Search results among which notes are looked for that are called what is to be defined, and how many of these are read.
-const PASSAGES_OF_DEFINITION: usize = 40;
+const PASSAGES_OF_DEFINITION: usize = 60;
 const TITLED: usize = 2;
 
 /// Web pages that are fetched for one node.
@@ -163,7 +163,11 @@ fn is_said(picked: &[Picked], question: &Question, found: &Found) -> Option<bool
     if is_overview(question) {
         return picked.iter().any(|own| says_most(own).or_else(|| judged(own)) == Some(true)).then_some(true);
     }
-    picked.first().and_then(|best| judged(best).or_else(|| says_most(best)))
+    let best = picked.first()?;
+    if is_definition(question) && says_most(best).is_some() {
+        return Some(true);
+    }
+    judged(best).or_else(|| says_most(best))
 }
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it

@@ -82,8 +82,8 @@ pub struct Picked {
     pub(crate) own: usize,
     /// The document they are from.
     pub(crate) document: Passage,
-    /// Whether it has most words of a question that has several, or stands below a heading with all words of the
-    /// subject of an overview.
+    /// Whether it has most words of a question that has several, stands below a heading with all words of the subject of
+    /// an overview, or opens a note on what is to be defined with its name.
     pub(crate) says_most: bool,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
@@ -176,6 +176,7 @@ pub(crate) fn pick(
         let quotes = shown.into_iter().map(quote).collect();
         let says_most = match sought.asked {
             AnswerKind::Overview => weights.keys().all(|stem| candidate.about.contains(stem)),
+            AnswerKind::Definition if candidate.is_opening && candidate.features.has_form() => true,
             _ => weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST,
         };
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());

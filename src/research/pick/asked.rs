@@ -223,6 +223,9 @@ const CLAUSES: &str = "who|whom|whose|what|which|when|where|why|how|whether|if";
 /// Least share of the question's words in the opening of a paragraph that defines it.
 const LEAST_DEFINED: f32 = 0.7;
 
+/// Verbs of a sentence that defines what stands before it.
+const COPULAS: &str = "is|are|was|were|means|mean|refers|refer|stands";
+
 /// Least share of the question's words above a list, table or code that is meant by it.
 const LEAST_MEANT: f32 = 0.34;
 
@@ -317,6 +320,15 @@ fn names_length(text: &str) -> bool {
         || has_word(text, ENDLESS)
         || (is_row && words.iter().any(is_unit) && words.iter().any(|word| is_number(word)))
         || (words.contains(&"until") && words.iter().any(|word| is_date(word)))
+}
+
+/// Returns the word after the subject of a question if a text opens with that: the "is" of "A parallel scan is …".
+pub(super) fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<String> {
+    const ARTICLES: &str = "a|an|the";
+    let opening: String = text.chars().take(120).collect::<String>().to_lowercase();
+    let mut words = words(&opening).filter(|word| !word.is_empty() && !has_word(word, ARTICLES)).map(str::to_owned);
+    let own: HashSet<_> = words.by_ref().take(subject.len()).map(|word| splitter.stem(&word)).collect();
+    (!subject.is_empty() && subject.keys().all(|stem| own.contains(stem))).then(|| words.next().unwrap_or_default())
 }
 
 /// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number beside
@@ -623,7 +635,12 @@ impl AnswerKind {
                 let words = splitter.stems(&compared_by(own));
                 unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
             }
-            Self::Overview | Self::Number | Self::Time | Self::Pace | Self::Definition | Self::Other => false,
+            // "A scan is …"
+            Self::Definition => {
+                unit.kind == UnitKind::Paragraph
+                    && after_subject(own, weights, splitter).is_some_and(|next| has_word(&next, COPULAS))
+            }
+            Self::Overview | Self::Number | Self::Time | Self::Pace | Self::Other => false,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::{AnswerKind, asks_for_changes};
+use super::asked::{AnswerKind, after_subject, asks_for_changes};
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
 use super::overview::{Nearness, can_open};
@@ -191,10 +191,11 @@ pub(super) fn candidates<'a>(
         let own = candidate.text();
         let is_spelled_out = sought.spells_out(own);
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
-        let is_defined = candidate.is_opening && *asked == AnswerKind::Definition;
-        let suits =
-            is_defined || has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
-        let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out;
+        let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
+        let is_defined = candidate.is_opening
+            && *asked == AnswerKind::Definition
+            && after_subject(own, &weights, splitter).is_some();
+        let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out || is_defined;
         candidate.features = Features::of(unit, own, words, (suits, has_form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];

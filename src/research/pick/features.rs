@@ -156,6 +156,11 @@ impl Features {
         UnitMatch { whole: self.whole, headings: self.about }
     }
 
+    /// Returns whether it has the form that is asked for.
+    pub(super) fn has_form(&self) -> bool {
+        self.form > 0.0
+    }
+
     /// Returns whether it is a table of contents.
     pub(super) fn is_contents(&self) -> bool {
         self.links > 0.0
