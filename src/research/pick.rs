@@ -194,8 +194,13 @@ fn answering<'a>(
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
     let is_said = says_all(&candidates, sought, weights);
-    let best = best(candidates, is_said).into_iter();
-    let mut kept: Vec<_> = best.map(|candidate| Kept::of(candidate, sought, weights)).collect();
+    let mut best = best(candidates, is_said);
+    // A unit without the value that is asked for is beside the point if another has it.
+    let has_value = |own: &UnitCandidate<'_>| sought.wanted.is_none_or(|wanted| wanted.is_in(own.text()));
+    if best.iter().any(has_value) {
+        best.retain(has_value);
+    }
+    let mut kept: Vec<_> = best.into_iter().map(|candidate| Kept::of(candidate, sought, weights)).collect();
     // A step is read with those around it.
     let asks_for_steps = sought.asked == AnswerKind::Steps;
     if asks_for_steps {
@@ -244,11 +249,8 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
             words.iter().any(|word| stems.contains(&splitter.stem(word)))
         })
     };
-    // A value in another unit is one of something else, and so is one in another row.
-    let says = |wanted: Wanted, own: &Picked| match own.row() {
-        Some(row) => wanted.is_in(&row),
-        None => own.said().any(|(_, quote)| wanted.is_in(quote)),
-    };
+    // A value in another unit is one of something else, and so is one in another row or in code.
+    let says = |wanted: Wanted, own: &Picked| wanted.is_in(&own.row().unwrap_or_else(|| own.text.clone()));
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
     first.is_some_and(|own| !asks_where && only_points(&own.text))
@@ -273,7 +275,7 @@ pub(crate) fn searched(question: &Question) -> &str {
 
 /// Returns whether a question asks what something is.
 pub(super) fn is_definition(question: &Question) -> bool {
-    AnswerKind::of(question.as_str()) == AnswerKind::Definition
+    AnswerKind::of(question.as_str()) == AnswerKind::Definition && Wanted::of(question.as_str()).is_none()
 }
 
 /// Returns whether a note with this title is about the subject of a question, and little else.

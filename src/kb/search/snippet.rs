@@ -65,8 +65,7 @@ impl Snippet {
 /// definitions of links. Headings are shown beside a passage, so they are left out unless it has nothing else.
 fn readable(text: &str) -> String {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
-    let is_rule =
-        |line: &str| !line.is_empty() && line.chars().all(|letter| matches!(letter, '|' | '-' | ':' | ' ' | '='));
+    let is_rule = |line: &str| !line.is_empty() && line.chars().all(|letter| "|-: =*_".contains(letter));
     let is_definition = |line: &str| line.starts_with('[') && line.contains("]: ");
     let text = readable::readable(text);
     let is_seen =

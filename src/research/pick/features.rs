@@ -135,7 +135,7 @@ impl Features {
             suits: flag(suits),
             form: flag(has_form),
             open: flag(is_open),
-            short: flag(is_prose && count < 12 && !is_open),
+            short: flag(is_prose && count < 12 && !is_open && !has_form),
             code: flag(is_code && is_bare),
             links: flag(text.matches("](").count() * 4 > count || lists_links(text)),
             points: pointing as f32 / unit.sentences.len().max(1) as f32,
