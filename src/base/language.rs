@@ -1,4 +1,4 @@
-//! The language of a text, judged by its script and its function words; its stemmer and stop words.
+//! The language of a text, judged by its script, its function words and its letters; its stemmer and stop words.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -61,6 +61,31 @@ const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
 /// Vietnamese, whose words may differ in nothing but tone, which is written as an accent.
 const VIETNAMESE: &str = "vi";
 
+/// Letters of languages in Latin script that English lacks. Function words alone do not tell Turkish, which says with
+/// suffixes what others say with such words, and short questions have few of them in any language.
+const LETTERS: &[(&str, &str)] = &[
+    ("cs", "áčďéěíňóřšťúůýž"),
+    ("da", "æøåé"),
+    ("de", "äöüß"),
+    ("es", "áéíóúüñ"),
+    ("fi", "äöå"),
+    ("fr", "àâæçéèêëîïôœùûüÿ"),
+    ("hu", "áéíóöőúüű"),
+    ("it", "àèéìîòù"),
+    ("nl", "éèëïóöü"),
+    ("no", "æøåéòô"),
+    ("pl", "ąćęłńóśźż"),
+    ("pt", "áâãàçéêíóôõú"),
+    ("ro", "ăâîșşțţ"),
+    ("sv", "åäöé"),
+    // The dot is left over when `İ` becomes `i`.
+    ("tr", "çğıöşüâîû\u{307}"),
+    ("ca", "àçéèíïóòúü"),
+    ("hr", "čćđšž"),
+    (VIETNAMESE, "àáảãạăằắẳẵặâầấẩẫậđèéẻẽẹêềếểễệìíỉĩịòóỏõọôồốổỗộơờớởỡợùúủũụưừứửữựỳýỷỹỵ"),
+    ("yo", "ẹọṣáàéèíìóòúùńǹ"),
+];
+
 /// Words that questions are asked with and that the lists lack.
 const ASKING: &[(&str, &str)] = &[
     ("ar", "كم متى أين كيف لماذا هل ما ماذا من أي يمكن يمكنني يستطيع أستطيع يجب"),
@@ -109,11 +134,15 @@ const PHRASING: &[(&str, &str)] = &[
     ("fr", "différence différences comparer compare comparez choisir passe arrive signifie fonctionne sert"),
 ];
 
-/// Fewest different function words that show a language.
+/// Fewest different words that tell a language.
 const FEWEST: usize = 2;
 
-/// At least one word in this many is a function word of the document's language.
-const FUNCTION_WORDS: usize = 10;
+/// Fewest different words that tell a language other than the document's. With two, one in 900 paragraphs of English
+/// documentation was taken for another language, mostly listings of code; with four, one in 15,000.
+const FEWEST_IN_PARAGRAPH: usize = 4;
+
+/// At least one word in this many tells the language of the document.
+const TELLING_WORDS: usize = 10;
 
 pub(crate) struct Language {
     /// ISO 639-1 code.
@@ -121,6 +150,8 @@ pub(crate) struct Language {
     pub(crate) name: &'static str,
     script: Script,
     stemmer: Option<Stemmer>,
+    /// Those that English lacks.
+    letters: &'static str,
     /// Lower-cased. Collected when first asked for, since a search needs those of a language or two.
     stop_words: OnceLock<HashSet<&'static str>>,
     /// Lower-cased words that phrase a question.
@@ -141,11 +172,32 @@ static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
         name,
         script,
         stemmer: stemmer.map(Stemmer::new),
+        letters: LETTERS.iter().find(|(own, _)| *own == code).map_or("", |(_, letters)| letters),
         stop_words: OnceLock::new(),
         phrasing: OnceLock::new(),
     };
     all.map(language).collect()
 });
+
+/// The languages of each function word, by their places in [`LANGUAGES`]. While a folder is indexed, every word of every
+/// paragraph is looked up.
+static BY_FUNCTION_WORD: LazyLock<HashMap<&str, Vec<usize>>> = LazyLock::new(|| {
+    let mut languages: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, language) in LANGUAGES.iter().enumerate() {
+        for word in language.stop_words() {
+            languages.entry(word).or_default().push(at);
+        }
+    }
+    languages
+});
+
+/// Returns the places of the languages that a word tells.
+fn told_by(word: &str) -> impl Iterator<Item = usize> {
+    let known = BY_FUNCTION_WORD.get(word).map_or(&[][..], Vec::as_slice);
+    let with_letters = if word.is_ascii() { &[][..] } else { LANGUAGES.as_slice() };
+    let by_letters = with_letters.iter().enumerate().filter(move |(_, language)| language.has_letters_of(word));
+    known.iter().copied().chain(by_letters.map(|(at, _)| at).filter(move |at| !known.contains(at)))
+}
 
 /// Returns the words of one language in a list by languages.
 fn listed(list: &'static [(&str, &str)], code: &str) -> impl Iterator<Item = &'static str> {
@@ -153,12 +205,12 @@ fn listed(list: &'static [(&str, &str)], code: &str) -> impl Iterator<Item = &'s
 }
 
 impl Language {
-    /// Returns the language of a text, given its lower-case words: the one with the most function words among them.
-    /// Without enough of those it is the main language of the script, or `None` for Latin letters. Other languages need
-    /// twice as many as English, because common English words and names in code are function words of some language.
+    /// Returns the language of a text, given its lower-case words: the one that most of them tell. Without enough of
+    /// those it is the main language of the script, or `None` for Latin letters. Other languages need twice as many as
+    /// English, because common English words and names in code are function words of some language.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
-        let count = |language: &Self| words.iter().filter(|word| language.stop_words().contains(*word)).count();
+        let count = |language: &Self| words.iter().filter(|word| language.is_told_by(word)).count();
         let script = main_script(&words)?;
         let english = count(Self::english());
         let fewest = if script == Script::Latin { FEWEST.max(2 * english) } else { 0 };
@@ -171,27 +223,55 @@ impl Language {
         best.or_else(|| (english >= FEWEST).then(Self::english))
     }
 
-    /// Returns the language of a document, given its lower-case words: of the languages of its script, the one whose
-    /// function words make up most of the text; otherwise as [`Self::of`].
+    /// Returns the language of a document, given its lower-case words: of the languages of its script, the one that
+    /// most of the text tells; otherwise as [`Self::of`].
     pub(crate) fn of_document<'a>(words: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'static Self> {
+        // A few words of English are function words somewhere.
+        Self::told_against(Self::english(), FEWEST, words.clone()).or_else(|| Self::of(words))
+    }
+
+    /// Returns the language of a paragraph of a document in this language, given its lower-case words.
+    pub(crate) fn of_paragraph<'a>(&'static self, words: impl IntoIterator<Item = &'a str>) -> &'static Self {
+        Self::told_against(self, FEWEST_IN_PARAGRAPH, words).unwrap_or(self)
+    }
+
+    /// Returns the language that most of a text tells, if at least `fewest` different words do, and twice as many as
+    /// tell the `likely` language.
+    fn told_against<'a>(
+        likely: &Self,
+        fewest: usize,
+        words: impl IntoIterator<Item = &'a str>,
+    ) -> Option<&'static Self> {
         let mut counts: HashMap<&str, usize> = HashMap::new();
-        for word in words.clone() {
+        for word in words {
             *counts.entry(word).or_default() += 1;
         }
         let all: usize = counts.values().sum();
         let script = main_script(&counts.keys().copied().collect())?;
-        let count = |language: &Self| {
-            let own =
-                counts.iter().filter(|(word, _)| word.chars().count() > 1 && language.stop_words().contains(*word));
-            own.fold((0, 0), |(all, distinct), (_, count)| (all + count, distinct + 1))
-        };
-        let of_script = LANGUAGES.iter().filter(|language| language.script == script);
-        let counted = of_script.map(|language| (count(language), language));
-        let ((most, distinct), best) = counted.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best })?;
-        // A few words of English are function words somewhere.
-        let is_clear = best.is_english() || most >= 2 * count(Self::english()).0;
-        let is_told = most * FUNCTION_WORDS >= all && distinct >= FEWEST && is_clear;
-        if is_told { Some(best) } else { Self::of(words) }
+        // All words and different ones that tell each language.
+        let mut told = vec![(0, 0); LANGUAGES.len()];
+        for (word, count) in counts.iter().filter(|(word, _)| word.chars().nth(1).is_some()) {
+            for at in told_by(word) {
+                told[at].0 += count;
+                told[at].1 += 1;
+            }
+        }
+        let of_script = LANGUAGES.iter().zip(&told).filter(|(language, _)| language.script == script);
+        let (best, (most, distinct)) = of_script.reduce(|best, next| if next.1.0 > best.1.0 { next } else { best })?;
+        let of_likely = LANGUAGES.iter().zip(&told).find(|(language, _)| language.code == likely.code);
+        let is_clear = best.code == likely.code || of_likely.is_none_or(|(_, (count, _))| *most >= 2 * count);
+        (most * TELLING_WORDS >= all && *distinct >= fewest && is_clear).then_some(best)
+    }
+
+    /// Returns whether a lower-case word tells the language: a function word, or a word that has letters which English
+    /// lacks and this language has.
+    fn is_told_by(&self, word: &str) -> bool {
+        self.stop_words().contains(word) || self.has_letters_of(word)
+    }
+
+    fn has_letters_of(&self, word: &str) -> bool {
+        let mut letters = word.chars().filter(|letter| !letter.is_ascii());
+        !word.is_ascii() && letters.all(|letter| self.letters.contains(letter))
     }
 
     /// Returns the language with an ISO 639-1 code, such as `de` or `de-AT`.
@@ -280,6 +360,8 @@ mod tests {
             ("combien de jours de congé ai je", "French"),
             ("cuántos días de vacaciones tengo", "Spanish"),
             ("quanti giorni di ferie ho", "Italian"),
+            ("penisilini bulan bilim insanı bunu neyin üzerinde gördü", "Turkish"),
+            ("how did beyoncé meet jay z", "English"),
             ("hoeveel vakantiedagen heb ik", "Dutch"),
             ("сколько у меня дней отпуска", "Russian"),
             ("резервная копия", "Russian"),
@@ -291,5 +373,25 @@ mod tests {
         ] {
             assert_eq!(of(text), name, "{text}");
         }
+    }
+
+    #[test]
+    fn letters_tell_the_language_of_a_document_with_few_function_words() {
+        let of =
+            |text: &str| Language::of_document(text.to_lowercase().split(' ')).map_or("", |language| language.name);
+        let honey = "düşük nem ve asit sayesinde bal yıllarca bozulmadan saklanabilir kovanda işçi arılar kanat çırparak suyu buharlaştırır";
+        assert_eq!(of(honey), "Turkish");
+        assert_eq!(of("we met müller and citroën at the café in são paulo"), "English", "names have letters of many");
+    }
+
+    #[test]
+    fn language_of_a_paragraph_is_the_documents_unless_another_is_clear() {
+        let of = |text: &str, document: &str| {
+            Language::with_code(document).unwrap().of_paragraph(text.to_lowercase().split(' ')).name
+        };
+        assert_eq!(of("die häuser sind nicht für den markt", "en"), "German");
+        assert_eq!(of("the houses are not for sale", "de"), "English");
+        assert_eq!(of("a1 de la 12", "en"), "English");
+        assert_eq!(of("det er ikke til salg", "no"), "Norwegian", "much of Danish is Norwegian too");
     }
 }

@@ -77,21 +77,9 @@ impl WordSplitter {
         stems
     }
 
-    /// Returns `text` without its stop words, or unchanged if nothing else remains. No space is inserted between words
-    /// that had none.
+    /// Returns `text` without its stop words, as [`without_stop_words_of`] does, by the language it is in.
     pub fn without_stop_words(&self, text: &str) -> String {
-        let words = lower_cased(text);
-        let language = language(&words);
-        let mut kept = String::new();
-        let mut end = None;
-        for (range, _) in words.iter().filter(|(_, word)| !language.is_stop_word(word)) {
-            if end.is_some_and(|end| end != range.start) {
-                kept.push(' ');
-            }
-            kept.push_str(&text[range.clone()]);
-            end = Some(range.end);
-        }
-        if kept.is_empty() { text.to_owned() } else { kept }
+        without_stop_words_of(text, language(&lower_cased(text)))
     }
 
     /// Returns a word lower-cased, stemmed and without accents.
@@ -105,6 +93,21 @@ impl WordSplitter {
             None => folded(&word, script).into_owned(),
         }
     }
+}
+
+/// Returns `text` without the stop words of a language, or unchanged if nothing else remains. No space is inserted
+/// between words that had none.
+pub(crate) fn without_stop_words_of(text: &str, language: &Language) -> String {
+    let mut kept = String::new();
+    let mut end = None;
+    for (range, _) in lower_cased(text).iter().filter(|(_, word)| !language.is_stop_word(word)) {
+        if end.is_some_and(|end| end != range.start) {
+            kept.push(' ');
+        }
+        kept.push_str(&text[range.clone()]);
+        end = Some(range.end);
+    }
+    if kept.is_empty() { text.to_owned() } else { kept }
 }
 
 /// Returns whether a text has a word that is not a stop word of its language.
@@ -169,6 +172,12 @@ pub(crate) fn language_of(text: &str) -> Option<&'static Language> {
 pub(crate) fn language_of_document(text: &str) -> Option<&'static Language> {
     let words = lower_cased(text);
     Language::of_document(words.iter().map(|(_, word)| word.as_str()))
+}
+
+/// Returns the language of a paragraph of a document.
+pub(crate) fn language_of_paragraph(text: &str, of_document: &'static Language) -> &'static Language {
+    let words = lower_cased(text);
+    of_document.of_paragraph(words.iter().map(|(_, word)| word.as_str()))
 }
 
 fn language(words: &[(Range<usize>, String)]) -> &'static Language {

@@ -23,7 +23,7 @@ use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
 use super::extract::{Extractable, Include};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS, Manifest,
-    Replacement, TEXT_INDEX_VERSION, text_index_number,
+    Replacement, TEXT_INDEX_VERSION, paragraphs, text_index_number,
 };
 use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};
@@ -31,6 +31,7 @@ use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
 use crate::base::money::dollars;
+use crate::base::word::language_of_paragraph;
 
 /// Chunks per commit. Small commits leave many fragments to compact; large ones delay the first searchable file.
 const CHUNKS_PER_COMMIT: usize = 8_192;
@@ -677,9 +678,9 @@ impl Run<'_> {
     async fn count_languages(&mut self, batch: &[Replacement], known: &[DocumentId]) -> Result<(), IngestError> {
         let known: HashSet<_> = known.iter().collect();
         let languages = &self.writer.index().manifest().languages;
-        for Replacement { document, language, .. } in batch {
-            if !known.contains(&document.id) || !languages.contains_key(language.code) {
-                *self.languages.entry(language.code).or_default() += 1;
+        for Replacement { document, languages: own, .. } in batch {
+            for code in own.iter().filter(|code| !known.contains(&document.id) || !languages.contains_key(**code)) {
+                *self.languages.entry(*code).or_default() += 1;
             }
         }
         let known = &self.writer.index().manifest().languages;
@@ -957,7 +958,9 @@ pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embed
     };
     let warnings = document.warnings.iter().map(ToString::to_string).collect();
     let structure = Structure::of(&document);
-    let replacement = Replacement { document: row, structure, chunks, language };
+    let of_paragraphs = chunks.iter().flat_map(|chunk| paragraphs(&chunk.text, language));
+    let languages = of_paragraphs.map(|(_, own)| own.code).chain([language.code]).collect();
+    let replacement = Replacement { document: row, structure, chunks, languages };
     Read::New { replacement, is_known: known.is_some(), warnings }
 }
 
@@ -1004,7 +1007,7 @@ fn chunk_rows(
             searched: String::new(),
             vector: None,
         };
-        row.embed_key = embed_key(embedder, &row, language);
+        row.embed_key = embed_key(embedder, &row, language_of_paragraph(&row.text, language));
         row.searched = row.terms(language);
         row
     });
@@ -1044,7 +1047,7 @@ pub(super) fn text_to_embed(row: &ChunkRow) -> String {
 
 /// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is
 /// near to those of all such texts, see `kb/decisions/languages.md`.
-const LEAST_READ: f32 = 0.2;
+const LEAST_READ: f32 = 0.1;
 
 /// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which
 /// is not embedded.

@@ -197,12 +197,13 @@ struct IndexParts {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rand::rngs::StdRng;
     use rand::{Rng, RngExt, SeedableRng};
 
     use super::*;
     use crate::base::id::{ChunkId, ContentHash, DocumentId};
-    use crate::base::language::Language;
     use crate::kb::index::{ChunkRow, DocumentRow, Filter, Index, IndexLocation, Manifest, Replacement};
     use crate::kb::structure::Structure;
 
@@ -267,7 +268,7 @@ mod tests {
                 document,
                 structure: Structure::default(),
                 chunks,
-                language: Language::english(),
+                languages: BTreeSet::new(),
             }])
             .await
             .unwrap();

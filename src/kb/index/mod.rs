@@ -57,7 +57,7 @@ use schema::Columns;
 pub(crate) use step::STEPS_LEFT;
 use step::step;
 use store::{Tables, is_failed_request};
-pub(crate) use terms::Terms;
+pub(crate) use terms::{Terms, paragraphs};
 
 const MANIFEST_TABLE: &str = "manifest";
 
@@ -306,6 +306,12 @@ impl Index {
         let languages = &self.manifest.languages;
         let (all, main) = (languages.values().copied().map(u64::from).sum::<u64>(), self.main_language());
         languages.get(main.code).is_some_and(|own| u64::from(*own) * 2 > all).then_some(main)
+    }
+
+    /// Returns the language that the words of a query are searched in: that of the query if some text is in it, else
+    /// the main one of the index.
+    pub(crate) fn language_for(&self, asked: Option<&'static Language>) -> &'static Language {
+        terms::language_for(asked, &self.manifest.languages)
     }
 
     /// Returns the language of the largest number of documents.

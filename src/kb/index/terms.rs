@@ -2,7 +2,8 @@
 //!
 //! The terms of a chunk begin with its words in order, stemmed by the rules of its language, so that phrases can be
 //! found. Then come *near forms*, which join words that a stemmer keeps apart: the first letters of a word, pairs of
-//! Chinese characters, a Vietnamese word without its tones. English has none: they gained nothing there.
+//! Chinese characters, Vietnamese syllables and pairs of them without their tones. English has none: they gained nothing
+//! there.
 //!
 //! The terms of a query are its words stemmed by its own language, by the frequent languages of the index, and by
 //! English if some document is English. Words in Latin letters are indexed by their English stems too, so that each can
@@ -14,7 +15,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::base::language::Language;
 use crate::base::script::Script;
-use crate::base::word::{WordSplitter, folded, runs};
+use crate::base::word::{WordSplitter, folded, language_of_paragraph, runs};
 
 /// Letters of a near form. Four were as good as any other number in 17 languages, see `kb/decisions/languages.md`.
 const NEAR_LETTERS: usize = 4;
@@ -54,11 +55,15 @@ pub(super) fn main_language(documents: &BTreeMap<String, u32>) -> &'static Langu
     main.and_then(|(code, _)| Language::with_code(code)).unwrap_or_else(Language::english)
 }
 
+/// Returns the language that the words of a query are searched in, given its own if that can be told.
+pub(super) fn language_for(asked: Option<&'static Language>, documents: &BTreeMap<String, u32>) -> &'static Language {
+    asked.filter(|asked| documents.contains_key(asked.code)).unwrap_or_else(|| main_language(documents))
+}
+
 impl Terms {
     /// Returns the terms for a query in the language `asked`, given how many documents are in each language, by code.
     pub(super) fn stemmed(asked: Option<&'static Language>, documents: &BTreeMap<String, u32>) -> Self {
-        let main = main_language(documents);
-        let own = asked.filter(|asked| documents.contains_key(asked.code)).unwrap_or(main);
+        let own = language_for(asked, documents);
         let all: u64 = documents.values().copied().map(u64::from).sum();
         let frequent = documents.iter().filter(|(_, count)| u64::from(**count) * FREQUENT >= all);
         let frequent = frequent.filter_map(|(code, _)| Language::with_code(code));
@@ -74,7 +79,10 @@ impl Terms {
     /// Returns the terms of a query, without repetitions.
     pub(crate) fn of_query(&self, words: &str) -> String {
         let Self::Stemmed { own, others, .. } = self else { return words.to_owned() };
-        let stems = std::iter::once(own).chain(others).flat_map(|language| in_order(words, language));
+        // A word that was typed without its tones is spelled like another one of the text. Near forms find both.
+        let is_toneless = own.has_tones() && words.is_ascii();
+        let languages = std::iter::once(own).filter(|_| !is_toneless).chain(others);
+        let stems = languages.flat_map(|language| in_order(words, language));
         distinct(stems.chain(near_forms(words, own)).take(MAX_TERMS)).join(" ")
     }
 
@@ -82,8 +90,9 @@ impl Terms {
     #[expect(clippy::cast_precision_loss, reason = "a query has few words")]
     pub(crate) fn forms(&self, words: &[&str]) -> f32 {
         let Self::Stemmed { own, .. } = self else { return 1.0 };
-        let terms = words.iter().map(|word| in_order(word, own).len() + near_forms(word, own).len());
-        terms.sum::<usize>().max(words.len()).max(1) as f32 / words.len().max(1) as f32
+        let text = words.join(" ");
+        let terms = in_order(&text, own).len() + near_forms(&text, own).len();
+        terms.max(words.len()).max(1) as f32 / words.len().max(1) as f32
     }
 
     /// Returns a phrase, or a word, stemmed by each language of the index, that of the query first, without
@@ -102,11 +111,23 @@ fn distinct(terms: impl Iterator<Item = String>) -> Vec<String> {
     terms.filter(|term| seen.insert(term.clone())).collect()
 }
 
-/// Returns the terms of a chunk, given its texts and their language.
-pub(crate) fn of_text<'a>(texts: impl Iterator<Item = &'a str> + Clone, language: &'static Language) -> String {
-    let words = texts.clone().flat_map(|text| in_order(text, language));
-    let english = texts.clone().flat_map(|text| english_stems(text, language));
-    words.chain(english).chain(texts.flat_map(|text| near_forms(text, language))).collect::<Vec<_>>().join(" ")
+/// Returns the terms of a chunk, given its texts and the language of the document. Paragraphs in another language, such
+/// as those of a half-translated page, have the terms of their own.
+pub(crate) fn of_text<'a>(texts: impl Iterator<Item = &'a str>, language: &'static Language) -> String {
+    let parts: Vec<_> = texts.flat_map(|text| paragraphs(text, language)).collect();
+    let of_parts = |terms: fn(&str, &'static Language) -> Vec<String>| {
+        parts.iter().flat_map(move |(part, language)| terms(part, language))
+    };
+    of_parts(in_order).chain(of_parts(english_stems)).chain(of_parts(near_forms)).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the paragraphs of a text with their languages, given the language of the document.
+pub(crate) fn paragraphs<'a>(
+    text: &'a str,
+    language: &'static Language,
+) -> impl Iterator<Item = (&'a str, &'static Language)> {
+    let parts = text.split("\n\n").flat_map(|part| part.split("\r\n\r\n"));
+    parts.map(move |part| (part, language_of_paragraph(part, language)))
 }
 
 /// Returns the words of a text in order: stems, or single characters where words have no spaces and few letters.
@@ -141,6 +162,7 @@ fn english_stems(text: &str, language: &'static Language) -> Vec<String> {
 fn near_forms(text: &str, language: &'static Language) -> Vec<String> {
     let mut forms = Vec::new();
     let mut before: Option<(usize, char)> = None;
+    let mut syllable: Option<(usize, String)> = None;
     for range in runs(text) {
         let word = &text[range.clone()];
         let script = Script::of_word(word);
@@ -152,7 +174,14 @@ fn near_forms(text: &str, language: &'static Language) -> Vec<String> {
             before = letters.last().map(|letter| (range.end, *letter));
             continue;
         }
-        forms.extend(near_form(word, script, language));
+        let Some(form) = near_form(word, script, language) else { continue };
+        forms.push(form.clone());
+        // Vietnamese puts a space after each syllable, and most of its words have two.
+        if language.has_tones() {
+            let joined = syllable.filter(|(end, _)| text[*end..range.start] == *" ");
+            forms.extend(joined.map(|(_, first)| first + &form));
+            syllable = Some((range.end, form));
+        }
     }
     forms
 }
@@ -200,7 +229,7 @@ mod tests {
         assert_eq!(found_by("Die Häuser am See", "de"), "die haus am see die hauser am see haus*");
         assert_eq!(found_by("резервные копии", "ru"), "резервн коп резе* копи*");
         assert_eq!(found_by("백업을 복원", "ko"), "백업을 복원 백업* 복원*");
-        assert_eq!(found_by("sao lưu tệp", "vi"), "sao lưu tệp sao luu tep sao* luu* tep*");
+        assert_eq!(found_by("sao lưu tệp", "vi"), "sao lưu tệp sao luu tep sao* luu* sao*luu* tep* luu*tep*");
     }
 
     #[test]
@@ -213,6 +242,25 @@ mod tests {
     fn thai_is_cut_into_words() {
         let found = found_by("การสำรองข้อมูล", "th");
         assert!(found.split(' ').any(|word| word == "ข้อมูล"), "{found}");
+    }
+
+    #[test]
+    fn paragraph_in_another_language_is_stemmed_by_its_own() {
+        let page =
+            "The houses are not for sale, and they were never meant to be.\n\nDie Häuser sind nicht für den Markt.";
+        let found = found_by(page, "en");
+        assert!(found.starts_with("the hous are"), "{found}");
+        assert!(found.contains(" die haus sind "), "{found}");
+        assert!(found.contains(" haus*") && !found.contains(" hous*"), "{found}");
+        let languages: Vec<_> = paragraphs(page, language("en")).map(|(_, language)| language.code).collect();
+        assert_eq!(languages, ["en", "de"]);
+    }
+
+    #[test]
+    fn syllables_typed_without_tones_are_looked_for_without_tones() {
+        let terms = Terms::stemmed(Some(language("vi")), &BTreeMap::from([("vi".to_owned(), 9)]));
+        assert_eq!(terms.of_query("sao lưu"), "sao lưu sao* luu* sao*luu*");
+        assert_eq!(terms.of_query("sao luu"), "sao* luu* sao*luu*", "`luu` is another syllable than `lưu`");
     }
 
     #[test]

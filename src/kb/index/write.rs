@@ -3,7 +3,7 @@
 //! The chunks of a batch are committed before its documents. A crash in between leaves chunks without a document row;
 //! the next run reads those files again and replaces the chunks.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,6 @@ use super::{
 };
 use crate::base::folder::create_private;
 use crate::base::id::{ChunkId, DocumentId};
-use crate::base::language::Language;
 use crate::base::lock::{FileLock, FileLockError};
 use crate::kb::structure::Structure;
 
@@ -73,8 +72,8 @@ pub(crate) struct Replacement {
     pub(crate) structure: Structure,
     /// All chunks; empty for a document without text.
     pub(crate) chunks: Vec<ChunkRow>,
-    /// The language that the chunks were stemmed by.
-    pub(crate) language: &'static Language,
+    /// The codes of the languages that its paragraphs were stemmed by.
+    pub(crate) languages: BTreeSet<&'static str>,
 }
 
 impl IndexWriter {

@@ -442,7 +442,7 @@ impl Searcher {
     }
 
     fn query(&self, typed: &str) -> Query {
-        Query::parse(typed, &self.splitter)
+        Query::parse(typed, |asked| self.index.language_for(asked))
     }
 
     async fn find(&self, query: &Query, options: &SearchOptions) -> Result<Hits, SearchError> {
@@ -542,10 +542,9 @@ impl Searcher {
         Ok(options)
     }
 
-    /// Returns how well the embedder reads a query, from 0 to 1. A query whose words do not tell is taken to be in the
-    /// language of the index.
+    /// Returns how well the embedder reads a query, from 0 to 1.
     fn read_of(&self, query: &Query) -> f32 {
-        let language = query.language.unwrap_or_else(|| self.index.main_language());
+        let language = self.index.language_for(query.language);
         self.embedder.as_ref().map_or(1.0, |embedder| readable(embedder.as_ref(), &query.text, language))
     }
 

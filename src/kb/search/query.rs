@@ -2,7 +2,7 @@
 
 use crate::base::language::Language;
 use crate::base::thesaurus::Related;
-use crate::base::word::{WordSplitter, composed, is_whole, language_of};
+use crate::base::word::{composed, is_whole, language_of, without_stop_words_of};
 
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
 const MAX_EXACT: usize = 4;
@@ -31,7 +31,12 @@ pub(crate) struct Query {
 
 impl Query {
     /// Parses a query. There are no syntax errors: an unpaired quotation mark is an ordinary character.
-    pub(crate) fn parse(typed: &str, splitter: &WordSplitter) -> Self {
+    ///
+    /// `language_for` returns the language to search in, given that of the query if it can be told.
+    pub(crate) fn parse(
+        typed: &str,
+        language_for: impl FnOnce(Option<&'static Language>) -> &'static Language,
+    ) -> Self {
         let (rest, phrases) = split_quoted(typed);
         let words: Vec<_> = rest.split_whitespace().map(trim_punctuation).filter(|word| !word.is_empty()).collect();
         let identifiers: Vec<_> =
@@ -41,7 +46,7 @@ impl Query {
         Self {
             language,
             related: Related::of(&text, language),
-            words: splitter.without_stop_words(&text),
+            words: without_stop_words_of(&text, language_for(language)),
             identifier_share: share(identifiers.len(), words.len() + phrases.len()),
             identifiers: identifiers.into_iter().take(MAX_EXACT).collect(),
             phrases: phrases.into_iter().take(MAX_EXACT).collect(),
@@ -124,7 +129,7 @@ mod tests {
     use super::*;
 
     fn parse(typed: &str) -> Query {
-        Query::parse(typed, &WordSplitter::default())
+        Query::parse(typed, |asked| asked.unwrap_or_else(Language::english))
     }
 
     #[test]
