@@ -455,6 +455,14 @@ mod tests {
     }
 
     #[test]
+    fn text_after_a_hard_line_break_is_a_paragraph_of_its_own_outside_of_lists() {
+        let count = |text: &str| blocks(text, &known).len();
+        assert_eq!(count("**Note**  \nIt is open  \nat six."), 3);
+        assert_eq!(count("**Note**\nIt is open."), 1);
+        assert_eq!(count("- **Note**  \n  It is open."), 1);
+    }
+
+    #[test]
     fn reference_to_a_character_controls_no_terminal_ends_no_line_and_forges_no_citation() {
         let text =
             "It weighs &#27;[31m&#x9b;2J&#x202e; forty&#10;&#10;## Sources &#x2E28;1 1 0&#x2E29; &amp; [n1e1] &copy;.";

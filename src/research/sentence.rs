@@ -270,6 +270,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn hard_line_break_ends_a_sentence_or_a_label_and_an_initial_none() {
+        let plain = |text: &str| every_sentence(text).into_iter().map(|own| own.plain).collect::<Vec<_>>();
+        assert_eq!(plain("**Note**  \nIt is open\nat six."), ["Note", "It is open at six."]);
+        assert_eq!(plain("A long line that is  \nwrapped by hand."), ["A long line that is wrapped by hand."]);
+        assert_eq!(plain("It costs more (N. Virginia) than here."), ["It costs more (N. Virginia) than here."]);
+    }
+
+    #[test]
     fn markdown_signs_in_a_web_page_are_literal() {
         let page = "# Fairs and all that\n\nThe fair is <not held in July> in Quimby.\nIt costs *5* euros if a_b <b and c> d.\n\n\
                     - Bring your ~~old~~ boots with you.\n- Tickets are 10_000 lei each\n\n\

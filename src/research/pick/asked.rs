@@ -223,8 +223,9 @@ const CLAUSES: &str = "who|whom|whose|what|which|when|where|why|how|whether|if";
 /// Least share of the question's words in the opening of a paragraph that defines it.
 const LEAST_DEFINED: f32 = 0.7;
 
-/// Verbs of a sentence that defines what stands before it.
-const COPULAS: &str = "is|are|was|were|means|mean|refers|refer|stands";
+/// Letters of the opening of a text, and words after "is" in one that defines something: "A scan is a way of …".
+const OPENING: usize = 80;
+const DEFINING: &str = "a|an|the|one|any|how|what|when|where|part|another|used";
 
 /// Least share of the question's words above a list, table or code that is meant by it.
 const LEAST_MEANT: f32 = 0.34;
@@ -322,13 +323,24 @@ fn names_length(text: &str) -> bool {
         || (words.contains(&"until") && words.iter().any(|word| is_date(word)))
 }
 
-/// Returns the word after the subject of a question if a text opens with that: the "is" of "A parallel scan is …".
-pub(super) fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<String> {
+/// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …".
+pub(super) fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
     const ARTICLES: &str = "a|an|the";
-    let opening: String = text.chars().take(120).collect::<String>().to_lowercase();
-    let mut words = words(&opening).filter(|word| !word.is_empty() && !has_word(word, ARTICLES)).map(str::to_owned);
-    let own: HashSet<_> = words.by_ref().take(subject.len()).map(|word| splitter.stem(&word)).collect();
-    (!subject.is_empty() && subject.keys().all(|stem| own.contains(stem))).then(|| words.next().unwrap_or_default())
+    let opening = text.chars().take(OPENING).collect::<String>().to_lowercase();
+    let mut words = words(&opening).filter(|word| !word.is_empty()).skip_while(|word| has_word(word, ARTICLES));
+    let own: HashSet<_> = words.by_ref().take(subject.len()).map(|word| splitter.stem(word)).collect();
+    let is_subject = !subject.is_empty() && subject.keys().all(|stem| own.contains(stem));
+    is_subject.then(|| words.map(str::to_owned).collect())
+}
+
+/// Returns whether a text opens with a definition of the subject of a question.
+fn defines(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
+    let after = after_subject(text, subject, splitter).unwrap_or_default();
+    match after.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["is" | "are" | "was" | "were", next, ..] => has_word(next, DEFINING),
+        [verb, ..] => has_word(verb, "means|mean|refers|refer|stands"),
+        [] => false,
+    }
 }
 
 /// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number beside
@@ -635,11 +647,7 @@ impl AnswerKind {
                 let words = splitter.stems(&compared_by(own));
                 unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
             }
-            // "A scan is …"
-            Self::Definition => {
-                unit.kind == UnitKind::Paragraph
-                    && after_subject(own, weights, splitter).is_some_and(|next| has_word(&next, COPULAS))
-            }
+            Self::Definition => unit.kind == UnitKind::Paragraph && defines(own, weights, splitter),
             Self::Overview | Self::Number | Self::Time | Self::Pace | Self::Other => false,
         }
     }
@@ -653,7 +661,7 @@ impl AnswerKind {
             Self::Pace => has_word(&own.to_lowercase(), PACE),
             // The paragraph that begins with what is asked for.
             Self::Definition => {
-                let opening: String = own.chars().take(80).collect();
+                let opening: String = own.chars().take(OPENING).collect();
                 let words = splitter.stems(&opening);
                 unit.kind == UnitKind::Paragraph && share(weights, &words, &HashSet::new()) >= LEAST_DEFINED
             }

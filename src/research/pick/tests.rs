@@ -390,3 +390,29 @@ fn note_is_called_what_is_asked_for_if_its_title_has_little_else() {
     assert!(is_titled("Scans") && is_titled("Working with Scans in Mills") && is_titled("Scanning a Table"));
     assert!(!is_titled("Working with Mills") && !is_titled("Step 4: Query and Scan the Data"));
 }
+
+#[test]
+fn what_opens_a_note_with_the_name_asked_about_defines_it() {
+    let note = "# Beds\n\nA raised bed holds the soil above the ground with boards.\n\n## Care\n\nMany gardeners have a \
+        raised bed, and a raised bed of oak lasts longer than a raised bed of pine.\n";
+    let found = picked(&note.replace("# Beds", "# Raised Beds"), "What is a raised bed?");
+    assert_eq!(found[0].text, "A raised bed holds the soil above the ground with boards.");
+    assert!(found[0].says_most);
+    assert!(!picked(note, "What is a bed of oak?")[0].says_most);
+}
+
+#[test]
+fn unit_without_the_value_is_left_out_if_another_has_it() {
+    let note = "# Beds\n\nThe seeds of a bed may rest in the ground for up to 9 weeks.\n\nHow long the seeds of a bed may rest \
+        in the ground depends on the plants.\n";
+    let found = picked(note, "How long may the seeds of a bed rest in the ground?");
+    assert_eq!(found.iter().flat_map(quotes).count(), 1, "{found:?}");
+    assert!(found[0].text.ends_with("9 weeks."), "{found:?}");
+}
+
+#[test]
+fn label_on_a_line_of_its_own_is_not_the_sentence_that_answers() {
+    let note = "# Beds\n\n**Raised bed care**  \nWater it in the morning, before the sun is high.\n";
+    let found = picked(note, "What care does a raised bed need?");
+    assert_eq!(found[0].text, "Water it in the morning, before the sun is high.");
+}
