@@ -58,7 +58,11 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         let answer: Vec<_> = closing.iter().map(|findings| writer.text(findings, UNITS_OF_PART)).collect();
         // What names all of them compares them; of each by itself the best is then enough.
         let most = if answer.iter().all(String::is_empty) { UNITS_OF_PART } else { 1 };
-        (answer.join("\n\n"), sections(&parts, brief, most, &mut writer))
+        // If what is best on each stands above, the rest is further from the question.
+        let is_shown = |finding: &Finding| writer.is_unit(finding) && writer.unseen(&writer.quotes(finding)).is_none();
+        let is_done = is_comparison && parts.iter().all(|(_, findings)| findings.first().is_some_and(is_shown));
+        let sections = if is_done { Vec::new() } else { sections(&parts, brief, most, &mut writer) };
+        (answer.join("\n\n"), sections)
     };
     Draft {
         answer,
@@ -141,13 +145,7 @@ impl<'a> FindingsWriter<'a> {
                 again
             } else if is_unit {
                 // A reader sees nothing of an anchor.
-                let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else {
-                    // What is best on one of the things compared stands above; the rest is further from the question.
-                    if self.is_comparison && shown.is_empty() {
-                        break;
-                    }
-                    continue;
-                };
+                let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
                 let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
                 has_headings |= heading.is_some();
                 self.quoted.extend(quotes);

@@ -136,8 +136,8 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     Ok((found, picked))
 }
 
-/// Keeps the first passages, and among those that are read the first of a few notes that are called what is to be
-/// defined, however far below: a short name is in many passages.
+/// Puts the first passages of a few notes that are called what is to be defined among those that are read, however far
+/// below they are: a short name is in many passages.
 fn prefer_titled(passages: &mut Vec<Passage>, question: &Question) {
     let is_same = |a: &Passage, b: &Passage| a.place.is_same_document(&b.place);
     let (read, rest) = passages.split_at(passages.len().min(MAX_PASSAGES));
@@ -148,7 +148,7 @@ fn prefer_titled(passages: &mut Vec<Passage>, question: &Question) {
             titled.push(passage.clone());
         }
     }
-    passages.truncate(PASSAGES_PER_NODE);
+    passages.retain(|passage| !titled.iter().any(|own| own.id == passage.id));
     let at = passages.len().min(MAX_PASSAGES - titled.len());
     passages.splice(at..at, titled);
     passages.truncate(PASSAGES_PER_NODE);

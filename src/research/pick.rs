@@ -195,10 +195,11 @@ fn answering<'a>(
 ) -> Vec<Kept<'a>> {
     let is_said = says_all(&candidates, sought, weights);
     let mut best = best(candidates, is_said);
-    // A unit without the value that is asked for is beside the point if another has it.
+    // After the best, a unit without the value that is asked for is beside the point if another has it.
     let has_value = |own: &UnitCandidate<'_>| sought.wanted.is_none_or(|wanted| wanted.is_in(own.text()));
     if best.iter().any(has_value) {
-        best.retain(has_value);
+        let mut is_first = true;
+        best.retain(|own| std::mem::take(&mut is_first) || has_value(own));
     }
     let mut kept: Vec<_> = best.into_iter().map(|candidate| Kept::of(candidate, sought, weights)).collect();
     // A step is read with those around it.
@@ -275,7 +276,8 @@ pub(crate) fn searched(question: &Question) -> &str {
 
 /// Returns whether a question asks what something is.
 pub(super) fn is_definition(question: &Question) -> bool {
-    AnswerKind::of(question.as_str()) == AnswerKind::Definition && Wanted::of(question.as_str()).is_none()
+    let asks_who = question.as_str().trim_start().to_lowercase().starts_with("who");
+    AnswerKind::of(question.as_str()) == AnswerKind::Definition && Wanted::of(question.as_str()).is_none() && !asks_who
 }
 
 /// Returns whether a note with this title is about the subject of a question, and little else.

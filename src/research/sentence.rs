@@ -109,6 +109,9 @@ struct Blocks {
     open: InlineText,
     /// Nesting depth inside headings, code and other elements whose text is not quoted.
     muted: usize,
+    /// Nesting depth inside bold text, and whether the open text has some outside of it.
+    strong: usize,
+    has_plain: bool,
 }
 
 impl Blocks {
@@ -144,6 +147,8 @@ impl Blocks {
             ) => {
                 self.muted = self.muted.saturating_sub(1);
             }
+            Event::Start(Tag::Strong) => self.strong += 1,
+            Event::End(TagEnd::Strong) => self.strong = self.strong.saturating_sub(1),
             Event::Start(Tag::Paragraph | Tag::Item | Tag::List(_) | Tag::TableRow)
             | Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableRow) => {
                 self.close();
@@ -159,17 +164,19 @@ impl Blocks {
 
     /// Returns whether the text before a hard line break is a sentence or a label: `**Note**`.
     fn ends_line(&self) -> bool {
-        let text: String = self.open.iter().map(|(_, text)| text.as_str()).collect();
-        text.trim_end().ends_with(|letter| is_end(letter) || letter == ':') || is_label(&text)
+        let last = self.open.last().map_or("", |(_, text)| text.trim_end());
+        last.ends_with(|letter| is_end(letter) || letter == ':') || !self.has_plain
     }
 
     fn push(&mut self, range: Range<usize>, text: &str) {
         if self.muted == 0 {
+            self.has_plain |= self.strong == 0;
             self.open.push((range, text.to_owned()));
         }
     }
 
     fn close(&mut self) {
+        self.has_plain = false;
         if !self.open.is_empty() {
             self.done.push(std::mem::take(&mut self.open));
         }
@@ -273,7 +280,7 @@ mod tests {
     fn hard_line_break_ends_a_sentence_or_a_label_and_an_initial_none() {
         let plain = |text: &str| every_sentence(text).into_iter().map(|own| own.plain).collect::<Vec<_>>();
         assert_eq!(plain("**Note**  \nIt is open\nat six."), ["Note", "It is open at six."]);
-        assert_eq!(plain("A long line that is  \nwrapped by hand."), ["A long line that is wrapped by hand."]);
+        assert_eq!(plain("Visitors  \nmay park by **hand**  \nhere."), ["Visitors may park by hand here."]);
         assert_eq!(plain("It costs more (N. Virginia) than here."), ["It costs more (N. Virginia) than here."]);
     }
 

@@ -284,8 +284,10 @@ impl Source for KbSource {
             let missing = judged.unknown.iter().filter(|unknown| unknown.is_missing());
             // Other languages write other words with a capital, too.
             let is_english = language_of(query).is_none_or(Language::is_english);
-            // "gp3" is one in any language.
-            let is_code = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
+            // "gp3" is one in any language, and neither "3rd" nor "404".
+            let is_code = |word: &str| {
+                word.starts_with(char::is_alphabetic) && word.contains(|letter: char| letter.is_ascii_digit())
+            };
             let is_name =
                 |unknown: &Unknown| is_code(&unknown.word) || is_english && is_capitalised(query, &unknown.word);
             let lack = |unknown: &Unknown| if is_name(unknown) { Lack::Name } else { Lack::Word };

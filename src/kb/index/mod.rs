@@ -301,7 +301,7 @@ impl Index {
         }
     }
 
-    /// Returns the language that more than half of the documents are in, of those whose language is known.
+    /// Returns the language of more than half of the texts: of the documents, and of paragraphs in another language.
     pub(crate) fn language_of_most(&self) -> Option<&'static Language> {
         let languages = &self.manifest.languages;
         let (all, main) = (languages.values().copied().map(u64::from).sum::<u64>(), self.main_language());

@@ -35,11 +35,12 @@ const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|m
 
 /// Phrases of a question for a length, of time mostly; units that lengths are given in; and words for one without end.
 const ASKS_FOR_LENGTH: [&str; 3] = ["how long ", "longest time", "longest a "];
-const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|d|\
-    day|days|night|nights|week|weeks|month|months|quarter|quarters|year|years|decade|decades|century|centuries|letters|\
-    character|characters|bytes|words|lines|pages|m|meter|meters|metre|metres|km|kilometers|kilometres|mile|miles|ft|feet|\
-    inch|inches|cm|mm";
-const ENDLESS: &str = "forever|indefinitely|indefinite|permanently|permanent|never|unlimited|infinite";
+const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|\
+    day|days|night|nights|wk|week|weeks|fortnight|mo|month|months|quarter|quarters|semester|semesters|yr|yrs|year|years|\
+    decade|decades|century|centuries|letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|\
+    metres|km|kilometer|kilometers|kilometre|kilometres|mile|miles|ft|feet|inch|inches|cm|mm";
+const ONE: &str = "a|an|half|each|per|same|whole|full";
+const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight";
 
 /// Openings of a question that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
@@ -226,6 +227,11 @@ const LEAST_DEFINED: f32 = 0.7;
 /// Letters of the opening of a text, and words after "is" in one that defines something: "A scan is a way of …".
 const OPENING: usize = 80;
 const DEFINING: &str = "a|an|the|one|any|how|what|when|where|part|another|used";
+const ARTICLES: &str = "a|an|the";
+
+/// Verbs that say what something is or does.
+const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provides|provide|extends|helps|help|enables|enable|\
+    holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
 
 /// Least share of the question's words above a list, table or code that is meant by it.
 const LEAST_MEANT: f32 = 0.34;
@@ -236,8 +242,6 @@ pub(super) enum Wanted {
     Number,
     Version,
     Day,
-    /// How long something takes, lasts or is.
-    Length,
     Money,
 }
 
@@ -252,7 +256,6 @@ impl Wanted {
             () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for(&lower, NUMBERED) => Some(Self::Number),
             () if asks_for(&lower, VERSIONS) => Some(Self::Version),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
-            () if has_phrase(question, &ASKS_FOR_LENGTH) => Some(Self::Length),
             () => None,
         }
     }
@@ -279,7 +282,6 @@ impl Wanted {
                     || words(&text).any(|word| is_year(word) || is_ordinal(word))
                     || pairs.any(is_time)
             }
-            Self::Length => names_length(&text),
             // Personal notes may leave the currency out.
             Self::Money => {
                 text.contains(CURRENCY_SIGNS)
@@ -305,27 +307,32 @@ fn asks_for_price(question: &str) -> bool {
     (0..words.len()).any(is_price)
 }
 
-/// Returns whether a text in lower case names a length: "7-day long", "up to 15 minutes", "until 2027", "never".
-fn names_length(text: &str) -> bool {
-    let words: Vec<_> = words(text).filter(|word| !word.is_empty()).collect();
-    let is_number = |word: &str| has_digit(word) || has_word(word, NUMBERS);
-    let is_unit = |word: &&str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
+/// Returns whether a question asks how long something takes, lasts or is.
+pub(super) fn asks_for_length(question: &str) -> bool {
+    has_phrase(question, &ASKS_FOR_LENGTH)
+}
+
+/// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027".
+pub(super) fn names_length(text: &str) -> bool {
+    let text = without_markers(&text.to_lowercase());
+    let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+    let is_number = |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS);
+    let is_unit = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
     let is_length = |at: usize| {
-        let near = words[at..].iter().take(NUMBERED_WITHIN);
-        is_number(words[at]) && near.into_iter().any(is_unit)
+        let near = &words[at..words.len().min(at + NUMBERED_WITHIN)];
+        (is_number(words[at]) && near.iter().any(|word| is_unit(word)))
+            || (has_word(words[at], ONE) && near.get(1).is_some_and(|word| is_unit(word)))
     };
     // The header of a table may have the unit.
     let is_row = text.contains(" — ") || text.contains('|');
-    let is_date = |word: &str| is_year(word) || has_word(word, DAYS);
     (0..words.len()).any(is_length)
-        || has_word(text, ENDLESS)
-        || (is_row && words.iter().any(is_unit) && words.iter().any(|word| is_number(word)))
-        || (words.contains(&"until") && words.iter().any(|word| is_date(word)))
+        || has_word(&text, ENDLESS)
+        || (is_row && words.iter().any(|word| is_unit(word)) && words.iter().any(|word| is_number(word)))
+        || (words.contains(&"until") && words.iter().any(|word| is_year(word) || has_word(word, DAYS)))
 }
 
 /// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …".
 pub(super) fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
-    const ARTICLES: &str = "a|an|the";
     let opening = text.chars().take(OPENING).collect::<String>().to_lowercase();
     let mut words = words(&opening).filter(|word| !word.is_empty()).skip_while(|word| has_word(word, ARTICLES));
     let own: HashSet<_> = words.by_ref().take(subject.len()).map(|word| splitter.stem(word)).collect();
@@ -338,9 +345,17 @@ fn defines(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
     let after = after_subject(text, subject, splitter).unwrap_or_default();
     match after.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["is" | "are" | "was" | "were", next, ..] => has_word(next, DEFINING),
-        [verb, ..] => has_word(verb, "means|mean|refers|refer|stands"),
+        [verb, ..] => has_word(verb, VERBS),
         [] => false,
     }
+}
+
+/// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …" does, and
+/// "Scan owners must …" does not.
+pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
+    let first = words(text).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
+    let has_article = has_word(&first, ARTICLES) && after_subject(text, subject, splitter).is_some();
+    has_article || defines(text, subject, splitter)
 }
 
 /// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number beside
@@ -565,6 +580,8 @@ pub(super) enum AnswerKind {
     /// Sections on one subject.
     Overview,
     Number,
+    /// How long.
+    Length,
     Time,
     /// How often, or how soon.
     Pace,
@@ -583,16 +600,9 @@ impl AnswerKind {
         match () {
             () if overview_of(question).is_some() => Self::Overview,
             () if has(&["mean by ", "stand for"]) => Self::Definition,
-            () if has(&[
-                "how many ",
-                "what percent",
-                "how much ",
-                "how long ",
-                "how large ",
-                "how big ",
-                "maximum ",
-                "limit ",
-            ]) || asks_for(&lower, NUMBERED)
+            () if asks_for_length(question) => Self::Length,
+            () if has(&["how many ", "what percent", "how much ", "how large ", "how big ", "maximum ", "limit "])
+                || asks_for(&lower, NUMBERED)
                 || asks_for(&lower, VERSIONS) =>
             {
                 Self::Number
@@ -648,7 +658,7 @@ impl AnswerKind {
                 unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
             }
             Self::Definition => unit.kind == UnitKind::Paragraph && defines(own, weights, splitter),
-            Self::Overview | Self::Number | Self::Time | Self::Pace | Self::Other => false,
+            Self::Overview | Self::Number | Self::Length | Self::Time | Self::Pace | Self::Other => false,
         }
     }
 
@@ -657,6 +667,7 @@ impl AnswerKind {
         let own = &text[unit.range.clone()];
         match self {
             Self::Number => Wanted::Number.is_in(own),
+            Self::Length => names_length(own),
             Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own),
             Self::Pace => has_word(&own.to_lowercase(), PACE),
             // The paragraph that begins with what is asked for.
@@ -758,25 +769,25 @@ mod tests {
     }
 
     #[test]
-    fn length_is_a_number_with_a_unit_a_date_or_without_end() {
-        assert_eq!(Wanted::of("For how long may it be stopped?"), Some(Wanted::Length));
-        assert_eq!(Wanted::of("What's the longest time it runs?"), Some(Wanted::Length));
-        assert_eq!(Wanted::of("Which river is the longest?"), None);
+    fn length_has_a_unit_or_ends_at_a_date_or_never() {
+        assert!(
+            asks_for_length("For how long may it be stopped?") && asks_for_length("What's the longest time it runs?")
+        );
+        assert!(!asks_for_length("Which river is the longest?"));
         for text in [
             "For up to seven days.",
             "Each is 7-day long.",
-            "15 minutes",
             "30s",
             "6 business days",
-            "It never ends.",
+            "It lasts an hour and a half.",
             "Until March 2027.",
             "| Time (seconds) |\n| 900 |",
             "At most 255 characters.",
         ] {
-            assert!(Wanted::Length.is_in(text), "{text}");
+            assert!(names_length(text), "{text}");
         }
-        for text in ["It costs 480.", "In 2019 it was new.", "Two valves.", "For a day."] {
-            assert!(!Wanted::Length.is_in(text), "{text}");
+        for text in ["It costs 480.", "In 2019 it was new.", "In 2024 the year began.", "Two valves.", "A 3d print."] {
+            assert!(!names_length(text), "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::{AnswerKind, after_subject, asks_for_changes};
+use super::asked::{AnswerKind, asks_for_changes, opens_with};
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
 use super::overview::{Nearness, can_open};
@@ -192,9 +192,8 @@ pub(super) fn candidates<'a>(
         let is_spelled_out = sought.spells_out(own);
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
         let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
-        let is_defined = candidate.is_opening
-            && *asked == AnswerKind::Definition
-            && after_subject(own, &weights, splitter).is_some();
+        let is_defined =
+            candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out || is_defined;
         candidate.features = Features::of(unit, own, words, (suits, has_form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
@@ -242,14 +241,17 @@ pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[Prope
     }
 }
 
-/// Drops the units of notes that list changes, if there are others, unless the question asks for changes.
+/// Drops the units of notes that list changes, if another has as many words of the question, unless that asks for
+/// changes.
 fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_history = |own: &UnitCandidate<'_>| {
         let title = own.reading.document.place.title().to_lowercase().replace('’', "'");
-        HISTORIES.iter().any(|history| title.contains(history))
+        HISTORIES.contains(&title.trim_end_matches(|letter: char| !letter.is_alphanumeric()))
     };
-    if !asks_for_changes(sought.question) && !candidates.iter().all(is_history) {
-        candidates.retain(|own| !is_history(own));
+    let others = candidates.iter().filter(|own| !is_history(own)).map(|own| own.features.says());
+    let most = others.fold(0.0, f32::max);
+    if !asks_for_changes(sought.question) {
+        candidates.retain(|own| own.features.says() > most || !is_history(own));
     }
 }
 

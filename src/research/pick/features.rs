@@ -161,11 +161,6 @@ impl Features {
         self.form > 0.0
     }
 
-    /// Returns whether it is a table of contents.
-    pub(super) fn is_contents(&self) -> bool {
-        self.links > 0.0
-    }
-
     /// Returns the share of the question's words in the unit and its headings.
     pub(super) fn says(&self) -> f32 {
         self.words
@@ -223,11 +218,15 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
     weights.iter().map(part).sum::<f32>() / total
 }
 
-/// Returns whether each item of a list is a link.
-fn lists_links(text: &str) -> bool {
+/// Returns whether each item of a list is a link and nothing else.
+pub(super) fn lists_links(text: &str) -> bool {
     let items = text.lines().filter_map(|line| line.trim_start().strip_prefix(['-', '*', '+']));
     let items: Vec<_> = items.map(str::trim).filter(|item| !item.starts_with('*')).collect();
-    items.len() > 1 && items.iter().all(|item| item.starts_with('[') && item.ends_with(')'))
+    let is_link = |item: &&str| {
+        let target = item.strip_prefix('[').and_then(|link| link.split_once("](")).map(|(_, target)| target);
+        target.is_some_and(|target| target.ends_with(')') && !target.contains(' '))
+    };
+    items.len() > 1 && items.iter().all(is_link)
 }
 
 /// Returns whether a sentence does nothing but point to a text.

@@ -6,7 +6,7 @@ use super::Kept;
 use super::candidate::{UnitCandidate, lines_of};
 use super::choice::{SAME_WORDS, common};
 use super::extent::{cut_loose_end, shorten};
-use super::features::Weights;
+use super::features::{Weights, lists_links};
 use super::sought::Sought;
 use crate::research::unit::{Unit, UnitKind};
 use crate::source::Passage;
@@ -32,11 +32,17 @@ const NO_SUBJECT: [&str; 8] =
 
 /// Returns whether a title or heading names the subject: it has all words of it, and no more others.
 pub(super) fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
-    let mut words = sought.splitter.key_stems(heading);
-    words.retain(|word| !NO_SUBJECT.iter().any(|other| sought.splitter.stem(other) == *word));
-    !sought.stems.is_empty()
-        && sought.stems.iter().all(|stem| words.contains(stem))
-        && words.len() <= 2 * sought.stems.len()
+    let stems = &sought.stems;
+    // "Scans in Mills" is about scans.
+    let part = [" in ", " on ", " for "].iter().filter_map(|link| heading.split_once(link)).map(|(part, _)| part);
+    // A single word has another meaning beside another: "Scan costs".
+    let most = if stems.len() == 1 { 1 } else { 2 * stems.len() };
+    let names = |heading: &str| {
+        let mut words = sought.splitter.key_stems(heading);
+        words.retain(|word| !NO_SUBJECT.iter().any(|other| sought.splitter.stem(other) == *word));
+        stems.iter().all(|stem| words.contains(stem)) && words.len() <= most
+    };
+    !stems.is_empty() && part.chain([heading]).any(names)
 }
 
 /// How near to the subject a unit stands.
@@ -97,7 +103,7 @@ pub(super) fn overview<'a>(
     let least = candidates.first().map_or(0.0, |best| best.features.score() - OVERVIEW_MARGIN);
     // A sentence that leads into links, which are not shown, says nothing.
     let is_stub = |own: &UnitCandidate<'_>| {
-        own.unit.sentences.len() == 1 && own.text().starts_with("The following ") || own.features.is_contents()
+        own.unit.sentences.len() == 1 && own.text().starts_with("The following ") || lists_links(own.text())
     };
     candidates.retain(|own| {
         let is_near = own.features.score() >= least && (!has_name || names(own));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, has_measure, overview_of};
+use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, has_measure, names_length, overview_of};
 use super::code_word::CodeWord;
 use crate::base::thesaurus::Related;
 use crate::base::word::{WordSplitter, language_of};
@@ -73,7 +73,10 @@ impl<'a> Sought<'a> {
 
     /// Returns whether a sentence has the measure that a question asks for.
     pub(super) fn measures(&self, sentence: &Sentence) -> bool {
-        self.is_measured && has_measure(&sentence.plain)
+        match self.asked {
+            AnswerKind::Length => names_length(&sentence.plain),
+            _ => self.is_measured && has_measure(&sentence.plain),
+        }
     }
 
     /// Returns the stems of a text, with the symbols of the question that stand in it, and the words of the question that

@@ -221,8 +221,7 @@ fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
     let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal;
     // "How many when I use the other one" leaves out what is counted.
-    let leaves_out =
-        |rest: &[&str]| rest.first().is_some_and(|word| is_in(word, "when if") || is_in(word, PREPOSITIONS));
+    let leaves_out = |rest: &[&str]| rest.first().is_some_and(|word| is_in(word, "when if in on by at from"));
     let is_elliptical = matches!(words.as_slice(), ["how", "many" | "much", rest @ ..] if leaves_out(rest));
     // A pronoun after a name in the same part refers to that name.
     let before = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1);
