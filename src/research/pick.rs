@@ -19,7 +19,7 @@ mod tests;
 
 use std::ops::Range;
 
-use asked::{AnswerKind, Remedy, Wanted, counted_words, overview_of};
+use asked::{AnswerKind, Remedy, Wanted, counted_words, names_length, overview_of};
 use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
 use choice::{best, says_all};
 use code_word::CodeWord;
@@ -200,6 +200,10 @@ fn answering<'a>(
     if best.iter().any(has_value) {
         let mut is_first = true;
         best.retain(|own| std::mem::take(&mut is_first) || has_value(own));
+    }
+    // Of units about as good, one that says how long comes first.
+    if sought.asked == AnswerKind::Length {
+        best.sort_by_key(|own| !names_length(own.text()));
     }
     let mut kept: Vec<_> = best.into_iter().map(|candidate| Kept::of(candidate, sought, weights)).collect();
     // A step is read with those around it.
