@@ -60,7 +60,8 @@ pub(super) fn deciding(
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let is_said = |sentence: &Sentence| {
-        !is_open(sentence) && !points(&sentence.plain) && !(is_prose && is_label(&sentence.plain))
+        let is_mute = is_open(sentence) || points(&sentence.plain);
+        !is_mute && !(is_prose && is_label(&sentence.plain))
     };
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |sentence: &Sentence| sought.value_in(sentence);
