@@ -59,10 +59,8 @@ pub(super) fn deciding(
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
-    let is_said = |sentence: &Sentence| {
-        let is_mute = is_open(sentence) || points(&sentence.plain);
-        !is_mute && !(is_prose && is_label(&sentence.plain))
-    };
+    let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
+    let is_mute = |sentence: &Sentence| is_open(sentence) || is_label(sentence) || points(&sentence.plain);
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |sentence: &Sentence| sought.value_in(sentence);
     // A row says nothing of what another row is about.
@@ -71,7 +69,7 @@ pub(super) fn deciding(
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
         sought.code_words.iter().any(|word| word.is_in(&text, &words))
     };
-    let rank = |own: &(usize, &Sentence)| (is_said(own.1), has_rows && is_row_of(own.1), value(own.1), score(*own));
+    let rank = |own: &(usize, &Sentence)| (!is_mute(own.1), has_rows && is_row_of(own.1), value(own.1), score(*own));
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // Of equals the first.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
