@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
-use super::pick::{DocumentHits, Picked, asks_whether, is_definition, is_overview, is_titled, lacks_value};
+use super::pick::{DocumentHits, Picked, asks_whether, is_definition, is_overview, lacks_value, titles_on};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::base::word::count_words;
@@ -104,13 +104,12 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     source: &dyn Source<Q>,
     picker: &dyn Pick,
 ) -> Result<(Found, Vec<Picked>), SourceError> {
-    let mut found = if is_definition(question) {
-        let mut found = source.search(query, PASSAGES_OF_DEFINITION).await?;
+    let is_definition = is_definition(question);
+    let limit = if is_definition { PASSAGES_OF_DEFINITION } else { PASSAGES_PER_NODE };
+    let mut found = source.search(query, limit).await?;
+    if is_definition {
         prefer_titled(&mut found.passages, question);
-        found
-    } else {
-        source.search(query, PASSAGES_PER_NODE).await?
-    };
+    }
     let picked = match found.support {
         Support::None => Vec::new(),
         Support::Weak | Support::Strong => {
@@ -141,10 +140,11 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
 fn prefer_titled(passages: &mut Vec<Passage>, question: &Question) {
     let is_same = |a: &Passage, b: &Passage| a.place.is_same_document(&b.place);
     let (read, rest) = passages.split_at(passages.len().min(MAX_PASSAGES));
+    let titles = titles_on(question, rest.iter().map(|passage| passage.place.title()));
     let mut titled: Vec<Passage> = Vec::new();
     for passage in rest {
         let is_known = read.iter().chain(&titled).any(|known| is_same(known, passage));
-        if titled.len() < TITLED && !is_known && is_titled(passage.place.title(), question) {
+        if titled.len() < TITLED && !is_known && titles.contains(passage.place.title()) {
             titled.push(passage.clone());
         }
     }

@@ -17,6 +17,7 @@ mod sought;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use asked::{AnswerKind, Remedy, Wanted, counted_words, names_length, overview_of};
@@ -284,9 +285,11 @@ pub(super) fn is_definition(question: &Question) -> bool {
     AnswerKind::of(question.as_str()) == AnswerKind::Definition && Wanted::of(question.as_str()).is_none() && !asks_who
 }
 
-/// Returns whether a note with this title is about the subject of a question, and little else.
-pub(super) fn is_titled(title: &str, question: &Question) -> bool {
-    names_subject(title, &Sought::of(question.as_str(), &WordSplitter::default()))
+/// Returns the titles that name the subject of a question, and little else.
+pub(super) fn titles_on<'a>(question: &Question, titles: impl Iterator<Item = &'a str>) -> HashSet<&'a str> {
+    let splitter = WordSplitter::default();
+    let sought = Sought::of(question.as_str(), &splitter);
+    titles.filter(|title| names_subject(title, &sought)).collect()
 }
 
 /// Returns whether a question asks for an overview.

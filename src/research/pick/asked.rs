@@ -332,7 +332,7 @@ pub(super) fn names_length(text: &str) -> bool {
 }
 
 /// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …".
-pub(super) fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
+fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
     let opening = text.chars().take(OPENING).collect::<String>().to_lowercase();
     let mut words = words(&opening).filter(|word| !word.is_empty()).skip_while(|word| has_word(word, ARTICLES));
     let own: HashSet<_> = words.by_ref().take(subject.len()).map(|word| splitter.stem(word)).collect();

@@ -1,6 +1,7 @@
 //! Picks the units of an overview: the best of each section on its subject, first those of a note that is about it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
 use super::Kept;
 use super::candidate::{UnitCandidate, lines_of};
@@ -8,6 +9,7 @@ use super::choice::{SAME_WORDS, common};
 use super::extent::{cut_loose_end, shorten};
 use super::features::{Weights, lists_links};
 use super::sought::Sought;
+use crate::base::word::WordSplitter;
 use crate::research::unit::{Unit, UnitKind};
 use crate::source::Passage;
 
@@ -30,16 +32,22 @@ const OPENING_TEXTS: usize = 2;
 const NO_SUBJECT: [&str; 8] =
     ["about", "guide", "introduction", "introducing", "overview", "understanding", "using", "working"];
 
-/// Returns whether a title or heading names the subject: it has all words of it, and no more others.
+/// Their stems. Every heading of the documents found is compared with them.
+static NO_SUBJECT_STEMS: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let splitter = WordSplitter::default();
+    NO_SUBJECT.iter().map(|word| splitter.stem(word)).collect()
+});
+
+/// Returns whether a title or heading names the subject: it has all of its words, and few others.
 pub(super) fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
     let stems = &sought.stems;
     // "Scans in Mills" is about scans.
     let part = [" in ", " on ", " for "].iter().filter_map(|link| heading.split_once(link)).map(|(part, _)| part);
-    // A single word has another meaning beside another: "Scan costs".
+    // Beside another word, a single one often means something else: "Scan costs".
     let most = if stems.len() == 1 { 1 } else { 2 * stems.len() };
     let names = |heading: &str| {
         let mut words = sought.splitter.key_stems(heading);
-        words.retain(|word| !NO_SUBJECT.iter().any(|other| sought.splitter.stem(other) == *word));
+        words.retain(|word| !NO_SUBJECT_STEMS.contains(word));
         stems.iter().all(|stem| words.contains(stem)) && words.len() <= most
     };
     !stems.is_empty() && part.chain([heading]).any(names)
