@@ -321,6 +321,12 @@ impl Language {
         self.code == VIETNAMESE
     }
 
+    /// Returns whether the language writes compounds as one word and finds them better by all of their letters than by
+    /// the first: not Dutch, Finnish and Hungarian, see `kb/decisions/languages.md`.
+    pub(crate) fn joins_words(&self) -> bool {
+        matches!(self.code, "da" | "de" | "no" | "sv")
+    }
+
     /// Converts a word to lower case. In Turkish, `I` becomes `ı` and `İ` becomes `i`.
     pub(super) fn lower_cased(&self, word: &str) -> String {
         if self.code == "tr" { word.replace('I', "ı").replace('İ', "i").to_lowercase() } else { word.to_lowercase() }

@@ -50,8 +50,8 @@ impl Policy {
     pub(crate) const JOB_POLL: Self = Self::new(u32::MAX, u32::MAX, 2, 30);
     /// A poll that failed. Polling is free, and the job continues meanwhile.
     pub(crate) const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
-    /// A query to a search engine. Some charge for each.
-    pub(crate) const SEARCH: Self = Self::new(5, 1, 1, 60);
+    /// A query to a search engine. Some charge for each, and the circuit of one that is down opens after three queries.
+    pub(crate) const SEARCH: Self = Self::new(3, 1, 1, 60);
     /// A page of the web: others may say the same, so it gets one more chance.
     pub(crate) const PAGE: Self = Self::new(2, 1, 1, 10);
     /// Passages to embed. Indexing has time, and a lost reply is cheap.

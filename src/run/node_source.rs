@@ -193,8 +193,17 @@ pub(crate) struct WebPages {
     patience: Patience,
     /// Shortens long pages for a question; `None` shows pages whole, for code to check.
     reading: Option<(PageReader, Outbound)>,
-    /// Addresses of pages that may be opened, by the id they are opened with.
-    permitted: Mutex<BTreeMap<String, Outbound>>,
+    /// Pages that may be opened, by the id they are opened with.
+    permitted: Mutex<BTreeMap<String, Permitted>>,
+}
+
+/// A page that may be opened.
+#[derive(Clone)]
+struct Permitted {
+    /// In the form of whoever named it: some sites respond only to that.
+    address: Outbound,
+    /// The day of publication by the search engine, for a page that does not state it.
+    published: Option<String>,
 }
 
 /// The web, for one node. Its queries are outbound text, so only a worker that faces outward can search it.
@@ -245,8 +254,8 @@ impl WebPages {
             let url = &citation.url;
             match canonical(url).and_then(|page| opened.get(&page)) {
                 // Without a server of the user, a job saw nothing but the web.
-                _ if !report.had_server => pages.permit(url.clone(), url.clone()),
-                Some(opened) => pages.permit(url.clone(), (*opened).clone()),
+                _ if !report.had_server => pages.permit(url.clone(), url.clone(), None),
+                Some(opened) => pages.permit(url.clone(), (*opened).clone(), None),
                 None => {}
             }
         }
@@ -254,23 +263,28 @@ impl WebPages {
     }
 
     /// Lets a page be opened, by the id `id`, that an answer from the web names.
-    fn permit(&self, id: String, address: String) {
+    fn permit(&self, id: String, address: String, published: Option<String>) {
         // What an engine finds, a job opens on the web or a fetched page links is public, and so is its address.
-        locked(&self.permitted).entry(id).or_insert_with(|| Outbound::vouched(VOUCHER, address));
+        let page = || Permitted { address: Outbound::vouched(VOUCHER, address), published };
+        locked(&self.permitted).entry(id).or_insert_with(page);
     }
 
-    /// Returns the id under which a page may be opened, and its address.
-    fn permission(&self, id: &str) -> Option<(String, Outbound)> {
+    /// Returns the id under which a page may be opened, and the page.
+    fn permission(&self, id: &str) -> Option<(String, Permitted)> {
         // The address of the entry is fetched, never the id: additions by a model do not leave.
         let permitted = locked(&self.permitted);
-        let known = |id: &str| permitted.get_key_value(id).map(|(id, address)| (id.clone(), address.clone()));
+        let known = |id: &str| permitted.get_key_value(id).map(|(id, page)| (id.clone(), page.clone()));
         known(id).or_else(|| known(&id.parse::<WebUrl>().ok()?.canonical().to_string()))
     }
 
-    async fn fetch(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
-        let leaving = Leaving::all(EgressKind::Address, address);
+    async fn fetch(&self, id: &str, named: &Permitted) -> Result<OpenedPage, SourceError> {
+        let leaving = Leaving::all(EgressKind::Address, &named.address);
         self.egress.release(&self.node, "the page's own site", leaving).await?;
-        let mut page = self.patience.wait(self.web.open(address)).await?;
+        let mut page = self.patience.wait(self.web.open(&named.address)).await?;
+        page.passage.id = id.to_owned();
+        if let Place::Web { published, .. } = &mut page.passage.place {
+            *published = published.take().or_else(|| named.published.clone());
+        }
         if let Some((reading, question)) = &self.reading {
             // Only what is shown is shortened: quotes are checked against the whole text.
             if let Some(shown) = reading.shown(&self.node, question, &page.passage.text).await? {
@@ -300,23 +314,23 @@ impl WebPages {
 impl Documents for WebPages {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         let opened = async move {
-            let (id, address) = self.permission(id).ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
+            let (id, page) = self.permission(id).ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
             let read_for = self.reading.as_ref().map_or_else(String::new, |(_, question)| {
                 let hash = ContentHash::of(question.as_str().as_bytes());
                 format!(" for {}", &hash.as_str()[..16])
             });
             // Another question is shown something else of the same page.
-            let lookup = self.lookup(LookupTool::WebOpen, id, &format!("{}{read_for}", self.version));
-            attach::word("host", host_of(&address));
-            attach::text("address", || address.to_string());
-            let fetch = Box::pin(asking(self.fetch(&address)));
+            let lookup = self.lookup(LookupTool::WebOpen, id.clone(), &format!("{}{read_for}", self.version));
+            attach::word("host", host_of(&page.address));
+            attach::text("address", || page.address.to_string());
+            let fetch = Box::pin(asking(self.fetch(&id, &page)));
             let OpenedPage { passage, links } = self.cache.answer(lookup, fetch).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             // Links of a public page are public: a worker may use their words and addresses in a query.
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
             for PageLink { url, .. } in links {
                 // In the form of the page: some sites answer only to that.
-                self.permit(url.canonical().to_string(), url.to_string());
+                self.permit(url.canonical().to_string(), url.to_string(), None);
             }
             Ok(passage)
         };
@@ -370,7 +384,8 @@ impl Outside {
             let Ok(url) = address.as_str().parse::<WebUrl>() else { continue };
             if self.named.len() < MAX_NAMED {
                 self.named.entry(url.canonical().to_string()).or_insert_with(|| named_page(url.to_string()));
-                locked(&self.pages.permitted).entry(url.to_string()).or_insert(address);
+                let page = Permitted { address, published: None };
+                locked(&self.pages.permitted).entry(url.to_string()).or_insert(page);
             }
         }
         self
@@ -433,7 +448,11 @@ impl Source<Outbound> for Outside {
             let named = self.named.values().cloned();
             let found = match searched {
                 Ok(rest) => {
-                    rest.passages.iter().for_each(|hit| self.pages.permit(hit.id.clone(), hit.id.clone()));
+                    for Passage { id, place, .. } in &rest.passages {
+                        if let Place::Web { url, published, .. } = place {
+                            self.pages.permit(id.clone(), url.clone(), published.clone());
+                        }
+                    }
                     let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));
                     // Named pages have not been read yet, so poor hits of the engine do not refuse the question.
                     let support = if self.names_pages() { rest.support.max(Support::Weak) } else { rest.support };

@@ -1,9 +1,9 @@
 //! The terms of the text index, for chunks and for queries.
 //!
 //! The terms of a chunk begin with its words in order, stemmed by the rules of its language, so that phrases can be
-//! found. Then come *near forms*, which join words that a stemmer keeps apart: the first letters of a word, pairs of
-//! Chinese characters, Vietnamese syllables and pairs of them without their tones. English has none: they gained nothing
-//! there.
+//! found. Then come *near forms*, which join words that a stemmer keeps apart: the first letters of a word, all runs of as
+//! many letters in languages that join words, pairs of Chinese characters, Vietnamese syllables and pairs of them without
+//! their tones. English has none: they gained nothing there.
 //!
 //! The terms of a query are its words stemmed by its own language, by the frequent languages of the index, and by
 //! English if some document is English. Words in Latin letters are indexed by their English stems too, so that each can
@@ -174,37 +174,40 @@ fn near_forms(text: &str, language: &'static Language) -> Vec<String> {
             before = letters.last().map(|letter| (range.end, *letter));
             continue;
         }
-        let Some(form) = near_form(word, script, language) else { continue };
-        forms.push(form.clone());
+        let own = near_forms_of(word, script, language);
         // Vietnamese puts a space after each syllable, and most of its words have two.
-        if language.has_tones() {
+        if let ([form], true) = (own.as_slice(), language.has_tones()) {
             let joined = syllable.filter(|(end, _)| text[*end..range.start] == *" ");
-            forms.extend(joined.map(|(_, first)| first + &form));
-            syllable = Some((range.end, form));
+            forms.extend([form.clone()].into_iter().chain(joined.map(|(_, first)| first + form)));
+            syllable = Some((range.end, form.clone()));
+        } else {
+            forms.extend(own);
         }
     }
     forms
 }
 
-fn near_form(word: &str, script: Script, language: &'static Language) -> Option<String> {
+fn near_forms_of(word: &str, script: Script, language: &'static Language) -> Vec<String> {
     let letters = match script {
-        Script::Latin if language.is_english() => return None,
+        Script::Latin if language.is_english() => return Vec::new(),
         Script::Latin if language.has_tones() => usize::MAX,
-        Script::Han | Script::Kana | Script::SoutheastAsian => return None,
+        Script::Han | Script::Kana | Script::SoutheastAsian => return Vec::new(),
         Script::Hangul => NEAR_SYLLABLES,
         _ => NEAR_LETTERS,
     };
     let word = word.to_lowercase();
-    let plain = folded(&word, script);
+    let plain: Vec<char> = folded(&word, script).chars().collect();
     // Numbers with the same first digits are different things.
-    if plain.chars().all(|letter| letter.is_ascii_digit()) {
-        return None;
+    if plain.iter().all(char::is_ascii_digit) {
+        return Vec::new();
     }
-    let mut form: String = plain.chars().take(letters).collect();
-    // Near forms of longer words have more letters, so this one would match the same word only.
-    let is_whole = form.chars().count() < letters && !language.has_tones();
-    form.push(NEAR);
-    (!is_whole).then_some(form)
+    let form = |letters: &[char]| letters.iter().chain(&[NEAR]).collect();
+    if language.has_tones() && script == Script::Latin {
+        return vec![form(&plain)];
+    }
+    // Near forms of longer words have more letters, so one of a shorter word would match the same word only.
+    let runs = plain.windows(letters).map(form);
+    runs.take(if language.joins_words() { usize::MAX } else { 1 }).collect()
 }
 
 #[cfg(test)]
@@ -226,7 +229,8 @@ mod tests {
 
     #[test]
     fn other_languages_are_found_by_stems_and_first_letters() {
-        assert_eq!(found_by("Die Häuser am See", "de"), "die haus am see die hauser am see haus*");
+        assert_eq!(found_by("les maisons", "fr"), "le maison le maison mais*");
+        assert_eq!(found_by("Die Häuser am See", "de"), "die haus am see die hauser am see haus* ause* user*");
         assert_eq!(found_by("резервные копии", "ru"), "резервн коп резе* копи*");
         assert_eq!(found_by("백업을 복원", "ko"), "백업을 복원 백업* 복원*");
         assert_eq!(found_by("sao lưu tệp", "vi"), "sao lưu tệp sao luu tep sao* luu* sao*luu* tep* luu*tep*");

@@ -3,7 +3,7 @@
 //! ```text
 //! on record? ─▶ its report
 //!     │ no           in flight, or its report cannot be read? ─▶ polled under its id, which was stored before the first poll
-//! open a ticket for the cap ─▶ start (one request) ─▶ store its id ─▶ poll … ─▶ store its reply ─▶ settle
+//! open a ticket for the cap ─▶ record what leaves ─▶ start (one request) ─▶ store its id ─▶ poll … ─▶ store its reply ─▶ settle
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ use crate::run::egress::{Egress, Leaving};
 use crate::run::journal::{Call, CallKind, CallRow, CallState, EgressKind, JOB_STEP, Lookup, LookupTool};
 use crate::run::ledger::{Ledger, Reserving, Ticket};
 use crate::run::tree::RunState;
-use crate::source::Label;
+use crate::source::{Label, SourceError};
 
 pub(crate) struct JobTask<'a> {
     pub(crate) node: &'a NodeId,
@@ -72,6 +72,9 @@ enum StartError {
     Job(#[from] JobError),
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The instructions may not leave, or this could not be recorded.
+    #[error(transparent)]
+    Release(#[from] SourceError),
 }
 
 impl Failure for StartError {
@@ -79,8 +82,18 @@ impl Failure for StartError {
         match self {
             Self::Job(error) => error.again(),
             Self::Call(error) => error.again(),
+            Self::Release(_) => Again::Never,
         }
     }
+}
+
+/// A new job is about to be started: for which node, with which instructions, and how these are recorded as leaving.
+struct Starting<'a, R> {
+    node: &'a NodeId,
+    instructions: &'a Outbound,
+    release: R,
+    /// Set once the instructions are recorded, which a second attempt does not repeat.
+    released: OnceCell<()>,
 }
 
 /// A report on record.
@@ -182,7 +195,7 @@ impl Jobs {
         let call = || async {
             let words = task.task.words();
             let text = Leaving { kind: EgressKind::Job, text: &task.instructions, words: &words };
-            let release = async { Ok::<_, WorkError>(egress.release(task.node, "Deep Research", text).await?) };
+            let release = || egress.release(task.node, "Deep Research", text);
             self.carry_out(task.node, &task.instructions, release).await
         };
         let own = if self.has(task.node) {
@@ -232,12 +245,12 @@ impl Jobs {
     ///
     /// Returns an error if a limit is reached, if the run is stopped (which cancels the job), or if the job has no
     /// report. A start with an unknown outcome is repeated only with `--retry-unknown`.
-    pub(crate) async fn carry_out<E: From<CallError>>(
+    pub(crate) async fn carry_out<F: Future<Output = Result<(), SourceError>>>(
         &self,
         node: &NodeId,
         instructions: &Outbound,
-        release: impl Future<Output = Result<(), E>>,
-    ) -> Result<i64, E> {
+        release: impl Fn() -> F,
+    ) -> Result<i64, WorkError> {
         let request = RequestHash::with_summaries(instructions);
         let _turn = self.ledger.turn(&request).await?;
         let run = self.ledger.run();
@@ -254,7 +267,7 @@ impl Jobs {
         // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was
         // told.
         let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
-        let mut earlier = same.into_iter().chain(own);
+        let mut earlier = same.iter().copied().chain(own);
         if let Some((call, id)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
@@ -266,8 +279,11 @@ impl Jobs {
                 "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";
             return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
         }
-        release.await?;
-        Ok(self.start(node, instructions).await?)
+        // Its own may be started again: it was cancelled with the run.
+        if same.iter().any(|call| call.state == CallState::Lost && call.key.node() != Some(node)) {
+            return Err(no_research("the same job of another node was charged and has no report").into());
+        }
+        self.start(&Starting { node, instructions, release, released: OnceCell::new() }).await
     }
 
     /// Polls the job in flight of a node that does not use its report, so that its cost replaces its cap. A job that
@@ -300,37 +316,42 @@ impl Jobs {
     }
 
     /// Starts a job and polls it to its end. Without permission for reasoning summaries, it is started without them.
-    async fn start(&self, node: &NodeId, instructions: &Outbound) -> Result<i64, CallError> {
-        let model = self.model(&key_of(node)).await?;
+    async fn start<F: Future<Output = Result<(), SourceError>>>(
+        &self,
+        starting: &Starting<'_, impl Fn() -> F>,
+    ) -> Result<i64, WorkError> {
+        let model = self.model(&key_of(starting.node)).await?;
         let started = if self.without_summaries.load(Ordering::SeqCst) {
-            self.start_with(node, &model, instructions, false).await
+            self.start_with(starting, &model, false).await
         } else {
-            match self.start_with(node, &model, instructions, true).await {
+            match self.start_with(starting, &model, true).await {
                 Err(StartError::Job(JobError::SummariesRefused { .. })) => {
                     self.without_summaries.store(true, Ordering::SeqCst);
-                    self.start_with(node, &model, instructions, false).await
+                    self.start_with(starting, &model, false).await
                 }
                 started => started,
             }
         };
-        let (ticket, job) = started.map_err(|error| match error {
-            StartError::Job(error) => call_error(error),
+        let (ticket, job) = match started {
+            Ok(started) => started,
+            Err(StartError::Release(error)) => return Err(error.into()),
+            Err(StartError::Job(error)) => return Err(call_error(error).into()),
             // Not a limit error, which would end the research: smaller calls may still fit.
-            StartError::Call(CallError::Limit(Limit::Cost)) => {
-                no_research("its cap exceeds what is left of the cost limit")
+            Err(StartError::Call(CallError::Limit(Limit::Cost))) => {
+                return Err(no_research("its cap exceeds what is left of the cost limit").into());
             }
-            StartError::Call(error) => error,
-        })?;
-        self.follow(ticket, &model, job, None).await
+            Err(StartError::Call(error)) => return Err(error.into()),
+        };
+        Ok(self.follow(ticket, &model, job, None).await?)
     }
 
-    async fn start_with(
+    async fn start_with<F: Future<Output = Result<(), SourceError>>>(
         &self,
-        node: &NodeId,
+        starting: &Starting<'_, impl Fn() -> F>,
         model: &str,
-        instructions: &Outbound,
         may_summarise: bool,
     ) -> Result<(Ticket, Job), StartError> {
+        let (node, instructions) = (starting.node, starting.instructions);
         let run = self.ledger.run().id().to_string();
         let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
         let mut request = self.research.settings.request(model, instructions.clone(), metadata);
@@ -346,16 +367,25 @@ impl Jobs {
             // The cap of the user: a job has no worst case beforehand, see `job_cap`.
             worst_cost: self.research.cap_of(model),
         };
-        self.ledger.retry(&Policy::JOB_START, &call.key, || self.create(node, &call, &request)).await
+        self.ledger.retry(&Policy::JOB_START, &call.key, || self.create(starting, &call, &request)).await
     }
 
-    /// Sends the request for a job, once.
-    async fn create(&self, node: &NodeId, call: &Call, request: &JobRequest) -> Result<(Ticket, Job), StartError> {
+    /// Sends the request for a job, once. Only then do its instructions count as having left.
+    async fn create<F: Future<Output = Result<(), SourceError>>>(
+        &self,
+        starting: &Starting<'_, impl Fn() -> F>,
+        call: &Call,
+        request: &JobRequest,
+    ) -> Result<(Ticket, Job), StartError> {
         let ticket = self.ledger.open(call, Reserving::IfItFits, pending()).await?;
+        if let Err(error) = starting.released.get_or_try_init(|| (starting.release)()).await {
+            ticket.failed(error.to_string()).await.map_err(CallError::from)?;
+            return Err(error.into());
+        }
         let error = match self.research.provider.create(request, patience(&self.ledger)).await {
             Ok(job) => {
                 // Before the id is stored: if that fails, the job is running all the same.
-                locked(&self.with_job).insert(node.clone());
+                locked(&self.with_job).insert(starting.node.clone());
                 let (kind, endpoint) = (self.research.provider.kind(), self.research.settings.endpoint(&job.id));
                 ticket.attach(&job.id, kind, endpoint).await.map_err(CallError::from)?;
                 return Ok((ticket, job));
@@ -364,7 +394,7 @@ impl Jobs {
         };
         let ended = match &error {
             JobError::OutcomeUnknown { .. } => {
-                locked(&self.with_job).insert(node.clone());
+                locked(&self.with_job).insert(starting.node.clone());
                 ticket.unknown(error.to_string()).await
             }
             JobError::SummariesRefused { .. } | JobError::Refused(_) | JobError::NoAnswer { .. } => {
@@ -390,11 +420,10 @@ impl Jobs {
         match chosen {
             Ok(model) => Ok(model.clone()),
             // No job was started, so the web may be searched instead.
-            Err(StartError::Job(JobError::NoAnswer { reason })) => {
-                Err(ModelError::Transient { retry_after: None, reason }.into())
-            }
+            Err(StartError::Job(JobError::NoAnswer { reason })) => Err(no_research(&reason)),
             Err(StartError::Job(error)) => Err(call_error(error)),
             Err(StartError::Call(error)) => Err(error),
+            Err(StartError::Release(error)) => Err(no_research(&error.to_string())),
         }
     }
 }
@@ -445,8 +474,14 @@ fn no_research(reason: &str) -> CallError {
 fn call_error(error: JobError) -> CallError {
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     match error {
+        JobError::Refused(ModelError::Permanent { reason }) | JobError::SummariesRefused { reason } => {
+            no_research(&format!("{reason}{hint}"))
+        }
+        JobError::Refused(ModelError::Transient { reason, .. }) => no_research(&format!("not available: {reason}")),
+        JobError::Refused(ModelError::RateLimited { .. }) => no_research("its rate limit was exceeded"),
+        JobError::Refused(ModelError::Authentication) => no_research(&format!("its endpoint refused the key{hint}")),
+        JobError::Refused(ModelError::Quota) => no_research(&format!("its quota is exhausted{hint}")),
         JobError::Refused(error) => error.into(),
-        JobError::SummariesRefused { reason } => no_research(&format!("{reason}{hint}")),
         error @ (JobError::OutcomeUnknown { .. } | JobError::NoAnswer { .. }) => {
             CallError::Model(ModelError::Unknown { reason: format!("{error}{hint}") })
         }

@@ -19,6 +19,7 @@ use crate::llm::openai::Api;
 use crate::research::branch::{Branch, BranchStop};
 use crate::research::node::{NodeId, NodeStatus};
 use crate::research::plan::SavedPlan;
+use crate::research::worker::WorkError;
 use crate::run::background::{Jobs, ScriptedJobs, jobs_of};
 use crate::source::Label;
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
@@ -212,11 +213,12 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
 
 /// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released`
 /// if a job is started.
-async fn carried_out(jobs: &Jobs, node: &NodeId, released: &mut Vec<NodeId>) -> Result<(String, bool), CallError> {
+async fn carried_out(jobs: &Jobs, node: &NodeId, released: &mut Vec<NodeId>) -> Result<(String, bool), WorkError> {
     let told = Outbound::fixed(TOLD);
-    let release = async {
-        released.push(node.clone());
-        Ok::<_, CallError>(())
+    let sent = std::sync::Mutex::new(released);
+    let release = || async {
+        sent.lock().unwrap().push(node.clone());
+        Ok(())
     };
     let call = jobs.carry_out(node, &told, release).await?;
     let found = jobs.finished(call, &told).await?;
@@ -279,7 +281,7 @@ async fn node_whose_job_may_have_been_started_gets_no_other_whatever_it_was_told
     let mut released = Vec::new();
     let (jobs, provider) = interrupted(&node, None, false).await;
     let refused = carried_out(&jobs, &node, &mut released).await;
-    assert!(matches!(refused, Err(CallError::Model(ModelError::Unknown { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(WorkError::Call(CallError::Model(ModelError::Unknown { .. })))), "{refused:?}");
     assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
     carried_out(&jobs, &other, &mut released).await.unwrap();
     assert_eq!((provider.started().len(), &released), (1, &vec![other]));
@@ -287,4 +289,20 @@ async fn node_whose_job_may_have_been_started_gets_no_other_whatever_it_was_told
     let (jobs, provider) = interrupted(&node, None, true).await;
     carried_out(&jobs, &node, &mut released).await.unwrap();
     assert_eq!(provider.started().len(), 1, "the user said so");
+}
+
+#[tokio::test]
+async fn job_that_was_charged_and_lost_is_bought_again_by_no_other_node() {
+    let (node, other) = (NodeId::numbered(4), NodeId::numbered(5));
+    let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+    let told = ContentHash::of(TOLD.as_bytes());
+    let journal = jobs.ledger.run().journal();
+    let lost = "UPDATE calls SET outcome = 'lost', request_hash";
+    journal.damage(&format!("{lost} = '{}' WHERE job IS NOT NULL", told.as_str())).await;
+    let mut released = Vec::new();
+    let refused = carried_out(&jobs, &other, &mut released).await.unwrap_err();
+    assert!(refused.to_string().contains("was charged and has no report"), "{refused}");
+    assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
+    carried_out(&jobs, &node, &mut released).await.unwrap();
+    assert_eq!((provider.started().len(), released), (1, vec![node]), "its own was cancelled with the run");
 }

@@ -47,7 +47,7 @@ mod settings;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -70,7 +70,6 @@ use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
 use crate::base::breaker::{Breaker, Guarded, Health};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::with_causes;
-use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
 use crate::base::word::WordSplitter;
 
@@ -120,8 +119,6 @@ pub struct WebSource {
     clock: Arc<dyn Clock>,
     dates: DateRange,
     splitter: WordSplitter,
-    /// Hits by their canonical address.
-    given: Mutex<HashMap<WebUrl, Given>>,
 }
 
 /// A search engine behind its circuit breaker. Without a breaker, an engine that is down would delay every search by its
@@ -129,14 +126,6 @@ pub struct WebSource {
 struct GuardedProvider {
     provider: Arc<dyn SearchProvider>,
     breaker: Breaker,
-}
-
-/// A page as a search engine reports it.
-#[derive(Clone, Debug)]
-struct Given {
-    /// Address in the engine's form. Some sites respond only to that.
-    url: WebUrl,
-    published: Option<String>,
 }
 
 impl WebSource {
@@ -158,7 +147,6 @@ impl WebSource {
             clock,
             dates: DateRange::default(),
             splitter: WordSplitter::default(),
-            given: Mutex::default(),
         }
     }
 
@@ -209,7 +197,8 @@ impl WebSource {
             let score = self.coverage(&stems, &format!("{} {text}", hit.title));
             passages.push(Passage {
                 place: Place::Web {
-                    url: id.clone(),
+                    // In the engine's form: some sites respond only to that.
+                    url: hit.url.to_string(),
                     title: hit.title,
                     published: hit.published.as_deref().and_then(provider::day).map(|day| day.to_string()),
                     fetched_at: None,
@@ -306,14 +295,6 @@ impl WebSource {
         }
         let notes = errors.iter().map(|error| format!("a search engine was left out: {}", said(error))).collect();
         let hits = merged(rankings);
-        {
-            let mut given = locked(&self.given);
-            for hit in &hits {
-                let published = hit.published.as_deref().and_then(provider::day).map(|day| day.to_string());
-                let hit = Given { url: hit.url.clone(), published };
-                given.entry(hit.url.canonical()).or_insert(hit);
-            }
-        }
         let passages = self.passages(query.as_str(), hits, limit);
         let coverage = passages.iter().map(|passage| passage.score).fold(0.0, f32::max);
         let support = Support::of_coverage(coverage);
@@ -323,11 +304,7 @@ impl WebSource {
     pub(crate) async fn open(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
-        let given = locked(&self.given).get(&url.canonical()).cloned();
-        // A page that no engine has found is requested as it was named.
-        let Given { url, published } = given.unwrap_or(Given { url, published: None });
-        let mut page = self.page(&url).await.map_err(|unread| failed(unread.reason))?;
-        page.published = page.published.or(published);
+        let page = self.page(&url).await.map_err(|unread| failed(unread.reason))?;
         Ok(Self::opened(id, page))
     }
 
