@@ -1,11 +1,12 @@
-//! The part of a passage that a prompt shows. Text that stands above it is named by its passage and not repeated, since
-//! every later prompt of a worker would repeat it, too.
+//! The part of a passage that a prompt shows. Text that is already shown above is replaced by a reference to its
+//! passage, since every later prompt of the worker would repeat it too.
 
 use std::ops::Range;
 
 use super::cut::{Count, cut};
 
-/// Shortest text, in bytes, that is named instead of repeated. Naming takes a line, and breaks the text off.
+/// Minimum length, in bytes, of text that is replaced by a reference. A reference takes a line and interrupts the
+/// text.
 const MIN_NAMED_BYTES: usize = 160;
 
 /// A passage as a prompt shows it.
@@ -14,11 +15,11 @@ pub(super) struct Abridged {
     pub(super) text: String,
     /// Byte of the passage up to which it is shown.
     pub(super) end: usize,
-    /// Ids of the passages that it names.
+    /// Ids of the passages it refers to.
     pub(super) named: Vec<String>,
 }
 
-/// A range of a text that was not shown before, or that stands in the passage `named`.
+/// A range of a text: either new, or already shown in the passage `named`.
 #[derive(Debug, PartialEq, Eq)]
 struct Segment<'a> {
     range: Range<usize>,
@@ -26,11 +27,11 @@ struct Segment<'a> {
 }
 
 impl Abridged {
-    /// Returns about `max_tokens` of a text, beside what was shown of passages with these ids.
+    /// Returns about `max_tokens` of new text. `seen` holds the ids and texts that are already shown.
     pub(super) fn of(text: &str, seen: &[(String, &str)], max_tokens: u64, count: Count<'_>) -> Self {
         let parts = parts(text, seen);
         let whole = Self::up_to(text, &parts, u64::MAX, count);
-        // A few more words cost less than the step that reads on, and are often those that answer.
+        // A few more words cost less than another step to read them, and often contain the answer.
         if count(&whole.text) <= max_tokens + max_tokens / 3 {
             whole
         } else {
@@ -68,7 +69,7 @@ impl Abridged {
     }
 }
 
-/// Divides a text into what was shown before and what was not, in order.
+/// Divides a text into ranges already shown and new ranges, in order.
 fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Segment<'a>> {
     let found = seen.iter().filter_map(|(id, seen)| {
         let seen = seen.trim();
@@ -76,7 +77,7 @@ fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Segment<'a>> {
         Some((at..at + seen.len(), id.as_str()))
     });
     let mut found: Vec<_> = found.collect();
-    // Of passages that begin together, the longest.
+    // If several passages begin at the same byte, the longest comes first.
     found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
     let mut parts = Vec::new();
     let mut from = 0;
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Counts the words besides those that name a passage.
+    /// Counts the words outside references.
     fn count_new(shown: &Abridged) -> u64 {
         words(&shown.text.replace("… (p1 above stands here)", ""))
     }

@@ -1,5 +1,5 @@
-//! Executes the actions a worker's model asks for: searches, opened passages, calls of tools, and notes whose quotes
-//! code has checked.
+//! Executes the actions a worker's model requests: searches, opened passages, tool calls, and notes whose quotes are
+//! checked by code.
 //!
 //! The texts returned to the model become part of its next prompt and so of the request hash: changing one makes
 //! `dr resume` repeat worker calls recorded by an older version.
@@ -23,7 +23,7 @@ use crate::base::word::count_words;
 use crate::llm::call::CallError;
 use crate::source::{Found, Passage, Place, Source, SourceError, Support};
 
-/// Most searches and opened passages of one step. Notes do not count.
+/// Maximum number of searches and opened passages per step. Notes do not count.
 pub(super) const MAX_ACTIONS: usize = 8;
 
 /// Shortest quote, in words. A single word supports no claim.
@@ -90,12 +90,12 @@ pub(super) enum ToolDraft {
     Call,
 }
 
-/// Passages that the searches of one step share, and fewest of each: every later prompt repeats what they show, and the
-/// last passages of a search are seldom the ones that answer.
+/// Number of passages shared by the searches of one step, and the minimum for each. Every later prompt repeats them,
+/// and the last passages of a search seldom contain the answer.
 const PASSAGES_PER_STEP: usize = 16;
 const FEWEST_PASSAGES: usize = 4;
 
-/// Passages shown of a search none of whose passages seems relevant.
+/// Number of passages shown of a search without a relevant passage.
 const MAX_UNLIKELY: usize = 2;
 
 /// Bytes of an opened passage that every prompt shows. Stands in for [`Shown::end`] until the next prompt decides
@@ -108,9 +108,9 @@ pub(super) struct Shown {
     pub(super) passage: Passage,
     /// Whether it was opened instead of found by a search.
     pub(super) is_opened: bool,
-    /// Whether it was found by a search that has no answer.
+    /// Whether it was found only by searches that seem to have no answer.
     pub(super) is_unlikely: bool,
-    /// Byte up to which its text is shown; `None` before it is.
+    /// Byte up to which its text is shown; `None` until it is shown.
     pub(super) end: Option<usize>,
     /// Whether the last prompt had no room for it.
     pub(super) is_left_out: bool,
@@ -145,7 +145,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// Returns whether it has this quote for this aspect. One quote may bear out a claim for each of several aspects.
+    /// Returns whether it has this quote for this aspect. One quote may support a claim for each of several aspects.
     fn is_same(&self, quote: &Evidence, aspect: Option<&AspectId>) -> bool {
         let own = &self.evidence;
         own.quote == quote.quote && own.source == quote.source && self.aspect.as_ref() == aspect
@@ -290,12 +290,12 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         ActionResult { passages, ..ActionResult::said("skimmed", said.join("; ")) }
     }
 
-    /// Returns what the prompt shows of the document of a passage, each text with the id of its passage.
+    /// Returns the texts that the prompt shows from the document of a passage, each with its passage id.
     pub(super) fn seen_beside(&self, place: usize) -> Vec<(String, &str)> {
         let document = &self.shown[place].passage.place;
         let beside = self.shown.iter().zip(1..);
         let beside = beside.filter(|(shown, _)| shown.passage.place.is_same_document(document));
-        // A search engine's snippet is no text of its page.
+        // A search engine's snippet is not text of its page.
         let beside = beside.filter(|(shown, _)| !is_hit(&shown.passage));
         beside.map(|(shown, number)| (format!("p{number}"), shown.seen())).collect()
     }
@@ -327,7 +327,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 Err("you made this call before: its result is above; try a different search, or finish".to_owned())
             });
         }
-        // Side by side and taken in their order: ids of notes must not depend on which action was faster.
+        // Executed concurrently but recorded in order: note ids must not depend on which action finishes first.
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
         let stopped = done.iter().find_map(|done| match done {
             UnnumberedResult::Failed(SourceError::Stopped(error)) => Some(error.clone()),
@@ -356,7 +356,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     fn action(&self, draft: &ActionDraft, limit: usize) -> Result<Action<Q>, String> {
         let is_allowed = |tool| self.task.tools.contains(&tool);
         match draft.tool {
-            // A call counts as a search: plans know no tools of servers.
+            // A call counts as a search, because plans do not know the tools of servers.
             ToolDraft::Search | ToolDraft::Call if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
             ToolDraft::Open | ToolDraft::Continue if !is_allowed(Tool::Open) => {
                 Err("you may not open passages".to_owned())
@@ -413,7 +413,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         place.ok_or_else(|| format!("there is no passage `{id}`: name one you were shown"))
     }
 
-    /// Returns the address an action names, if the source has links. It knows which addresses it has shown.
+    /// Returns the address an action names, if the source has links. The source knows which addresses it has shown.
     fn linked(&self, draft: &ActionDraft) -> Option<String> {
         let address = draft.passage.as_deref().unwrap_or_default().trim().trim_matches('`');
         let is_address = self.source.has_links() && !address.is_empty() && shown_at(address).is_none();
@@ -516,7 +516,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         text: String,
         aspect: Option<AspectId>,
     ) -> UnnumberedResult {
-        // `take` gives it its number, when the notes before it have theirs.
+        // `take` assigns the number once the notes before it are numbered.
         let mut evidence = passage.quote(range, EvidenceId::new(self.task.id.clone(), 0), passage.score);
         let mut remarks = Vec::new();
         check(&mut evidence, passage, self.source, &mut remarks).await;
@@ -531,7 +531,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     fn take(&mut self, draft: &ActionDraft, done: UnnumberedResult) -> NumberedResult {
         let is_lost_note =
             draft.tool == ToolDraft::Note && !matches!(done, UnnumberedResult::Noted(..) | UnnumberedResult::Known(_));
-        // A passage that is read on and a known quote are served without asking the source.
+        // The rest of a passage and a known quote are served without the source.
         self.has_answer |=
             matches!(done, UnnumberedResult::Found(_) | UnnumberedResult::Opened(_) | UnnumberedResult::Noted(..));
         let (said, passages) = match done {
@@ -578,17 +578,18 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     fn take_found(&mut self, found: Found) -> (String, Vec<usize>) {
         self.support = self.support.max(found.support);
         self.remark(found.notes);
-        // Of a page that was not opened only a snippet is known, which says little about the page.
+        // Only the snippet of an unopened page is known, which says little about the page.
         let is_judged = !found.passages.iter().all(is_hit);
         let is_unlikely = is_judged && found.support == Support::None;
         let number = found.passages.len();
-        // The judgement may be wrong, so the first are shown still; every later prompt repeats them.
+        // The judgement may be wrong, so the first few are still shown; only a few, since every later prompt repeats
+        // them.
         let most = if is_unlikely { MAX_UNLIKELY } else { number };
         let known = self.shown.len();
         let passages = found.passages.into_iter().take(most);
         let places: Vec<_> = passages.map(|passage| self.place_of(passage, false)).collect();
         for (place, _) in &places {
-            // Found by a better search as well, it is likely after all.
+            // A better search found it too, so it is likely after all.
             let shown = &mut self.shown[*place];
             shown.is_unlikely = is_unlikely && (*place >= known || shown.is_unlikely);
         }

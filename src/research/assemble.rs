@@ -1,4 +1,4 @@
-//! Assembles a draft from branch reports without a model: findings in tree order, below those that compare.
+//! Assembles a draft from branch reports without a model: findings in tree order, preceded by those that compare.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -17,20 +17,21 @@ use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
 use crate::source::{Place, Support};
 
-/// Most units of one part of a comparison, or of a question with several parts, so that the answer fits on one screen.
+/// Maximum number of units for one part of a comparison or of a question with several parts, so that the answer fits
+/// on one screen.
 const UNITS_OF_PART: usize = 2;
 
-/// Stands above the units of a part that the search does not support.
+/// Printed above the units of a part that the search does not support.
 const DOUBTFUL: &str = "*These notes may not answer this part. Closest passages:*\n\n";
 
-/// Headings that are named above a unit after its title, the nearest ones.
+/// Number of headings printed above a unit after its title: the nearest ones.
 const HEADINGS: usize = 2;
 
 /// Assembles a draft from the branch reports.
 ///
-/// A single node with findings gives an answer without sections. Several give one section each, titled by its aspect or
-/// by the words that set it apart. Findings of a node that depends on the others form the answer above the sections, as
-/// far as they compare. Nothing is printed twice.
+/// A single node with findings gives an answer without sections. Several give one section each, titled by its aspect
+/// or by the words that distinguish it. If a node depends on the others, its findings that compare form the answer
+/// above the sections. Nothing is printed twice.
 pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     let found = found(tree, branches);
     let verdict = by_coverage(brief, tree, branches);
@@ -56,9 +57,9 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     } else {
         // Rendered before the sections, which leave out what the answer has shown.
         let answer: Vec<_> = closing.iter().map(|findings| writer.text(findings, UNITS_OF_PART)).collect();
-        // What names all of them compares them; of each by itself the best is then enough.
+        // A unit that names all entities compares them; the best unit on each entity is then enough.
         let most = if answer.iter().all(String::is_empty) { UNITS_OF_PART } else { 1 };
-        // If what is best on each stands above, the rest is further from the question.
+        // If the best unit of each part is already shown, the rest is less relevant.
         let is_shown = |finding: &Finding| writer.is_unit(finding) && writer.unseen(&writer.quotes(finding)).is_none();
         let is_done = is_comparison && parts.iter().all(|(_, findings)| findings.first().is_some_and(is_shown));
         let sections = if is_done { Vec::new() } else { sections(&parts, brief, most, &mut writer) };
@@ -144,7 +145,7 @@ impl<'a> FindingsWriter<'a> {
                 self.quoted.extend(quotes);
                 again
             } else if is_unit {
-                // A reader sees nothing of an anchor.
+                // An anchor is invisible to a reader.
                 let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
                 let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
                 has_headings |= heading.is_some();
@@ -178,8 +179,8 @@ impl<'a> FindingsWriter<'a> {
         is_new
     }
 
-    /// Returns the sentence that answers if it was shown for another part of the question. It is repeated without its
-    /// paragraph, and nothing else of its document is shown: what is further from the question would read as its answer.
+    /// Returns the answering sentence if it was shown for another part of the question. It is repeated without its
+    /// paragraph, and nothing else from its document is shown: less relevant text would read as the answer.
     fn said_again(&self, finding: &Finding, quotes: &[&Evidence]) -> Option<String> {
         let [own] = quotes else { return None };
         let has_it = |known: &&Evidence| place_of(&sentences_of(&known.quote), &finding.text).is_some();
@@ -245,8 +246,8 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks.into_iter().map(str::trim_end).collect()
 }
 
-/// Returns the heading to print above a unit: `None` if it has its own, or stands below the same as the unit before,
-/// which `above` holds.
+/// Returns the heading to print above a unit: `None` if it has its own, or is below the same heading as the previous
+/// unit, which `above` holds.
 fn new_heading<'a>(above: &mut Option<([&'a str; 4], Option<String>)>, place: &'a Place, unit: &str) -> Option<String> {
     let own = heading(place).filter(|_| !unit.starts_with('#'));
     let before = above.replace((place.document(), own.clone()));
@@ -254,7 +255,7 @@ fn new_heading<'a>(above: &mut Option<([&'a str; 4], Option<String>)>, place: &'
 }
 
 /// Returns the title and the nearest headings above a passage, for a heading in Markdown; `None` for the reply of a
-/// tool. "Not yet." is read by what it is an answer to, and "Introduction" by what it introduces.
+/// tool. "Not yet." needs the heading it answers, "Introduction" the title it introduces.
 fn heading(place: &Place) -> Option<String> {
     let title = one_line(place.title());
     let headings: Vec<_> = match place {
@@ -262,7 +263,7 @@ fn heading(place: &Place) -> Option<String> {
         _ if place.is_on_page() => Vec::new(),
         _ => place.heading_path().iter().map(|heading| one_line(heading)).collect(),
     };
-    // The first heading often is the title in other letters.
+    // The first heading often repeats the title in another letter case.
     let is_title = |heading: &String| heading.to_lowercase() == title.to_lowercase();
     let headings: Vec<_> = headings.into_iter().filter(|heading| !is_title(heading) && !heading.is_empty()).collect();
     let nearest = headings[headings.len().saturating_sub(HEADINGS)..].iter();
@@ -284,7 +285,7 @@ fn key(quotes: &[&Evidence]) -> String {
     quotes.iter().map(|quote| format!("{} {}", quote.source.for_people(), quote.quote)).collect()
 }
 
-/// Returns a unit with its citation and the sentence that answers emphasised.
+/// Returns a unit with its citation, and the answering sentence emphasised.
 fn of_unit(unit: &str, finding: &Finding) -> String {
     with_marks(&readable(&emphasised(unit, &finding.text)), finding)
 }
@@ -323,8 +324,8 @@ fn emphasised(unit: &str, sentence: &str) -> String {
 /// Longest mark of a footnote, as in `[nb 3]`, in bytes.
 const MAX_NOTE_MARK: usize = 8;
 
-/// Cuts off the mark of a callout, as in `[!NOTE]`, or the box of a task: in bold it would mark none, and be printed. So
-/// do marks of footnotes, which belong to the sentence before.
+/// Removes the mark of a callout, as in `[!NOTE]`, or the box of a task: in bold it would no longer be parsed and
+/// would be printed. Footnote marks are removed too; they belong to the previous sentence.
 fn past_mark(sentence: &str) -> &str {
     let note = sentence.strip_prefix('[').and_then(|rest| rest.split_once("] "));
     if let Some((_, rest)) = note.filter(|(mark, _)| mark.len() <= MAX_NOTE_MARK && mark.ends_with(char::is_numeric)) {
@@ -337,7 +338,7 @@ fn past_mark(sentence: &str) -> &str {
     after_callout_mark(sentence).map_or(sentence, |rest| rest.trim_start_matches(is_frame))
 }
 
-/// Cuts off a quotation mark at one end of a sentence whose partner stands in another sentence.
+/// Removes a quotation mark at one end of a sentence if its partner is in another sentence.
 fn within_quotes(sentence: &str) -> &str {
     let opens = sentence.strip_prefix('“').filter(|rest| !rest.contains('”'));
     let closes = sentence.strip_suffix('”').filter(|rest| !rest.contains('“'));
@@ -353,7 +354,7 @@ fn bold(sentence: &str) -> Option<String> {
     if outside_code.contains('|') {
         let cell = |cell: &str| {
             let own = cell.trim();
-            // Of a cell that holds images alone a reader sees nothing.
+            // A cell that contains only images has no visible text.
             let marked = if readable(own).trim().is_empty() { Some(own.to_owned()) } else { bold(own) };
             marked.map(|marked| cell.replacen(own, &marked, 1))
         };
@@ -362,7 +363,7 @@ fn bold(sentence: &str) -> Option<String> {
         return is_row.then(|| cells.join("|"));
     }
     let count = |mark: &str| outside_code.matches(mark).count();
-    // Marks that do not pair are open beyond the sentence. What is bold already is bold as part of it.
+    // Unpaired marks extend beyond the sentence. Text that is already bold stays bold within it.
     let pairs = count("**").is_multiple_of(2) && count("*").is_multiple_of(2) && count("__") == 0 && count("<") == 0;
     let is_code_marked = sentence.split('`').skip(1).step_by(2).any(|code| code.contains("**"));
     (pairs && !is_code_marked).then(|| format!("**{}**", sentence.replace("**", "")))
@@ -380,7 +381,7 @@ fn sections(
     let is_strong = |node: &Node, writer: &FindingsWriter<'_>| {
         writer.branches.get(&node.id).is_some_and(|branch| branch.support == Support::Strong)
     };
-    // If no part is supported, that is said above the whole answer.
+    // If no part is supported, the whole answer is preceded by a line that says so.
     let is_supported = parts.iter().any(|(node, _)| is_strong(node, writer));
     let mut sections: Vec<Section> = Vec::new();
     for ((node, findings), title) in parts.iter().zip(titles) {
@@ -391,7 +392,7 @@ fn sections(
             continue;
         }
         let mut text = writer.text(findings, if is_doubtful { 1 } else { most });
-        // A note that is called as the section is.
+        // A note with the same title as the section.
         let own_title = format!("### {}\n\n", escaped(&title));
         if text.starts_with(&own_title) {
             text.drain(..own_title.len());

@@ -31,7 +31,7 @@ pub(super) struct Marked {
     pub(super) open: Vec<String>,
 }
 
-/// A text without citations that others may bear out.
+/// A text without citations that other citations may support.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Uncited<'a> {
     /// The first line.
@@ -44,8 +44,8 @@ pub(super) enum Uncited<'a> {
 ///
 /// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end
 /// of its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported.
-/// Headings, table rows, questions and lead-ins are not claims. A first line without citations may sum up what follows,
-/// and the end of a sentence may be borne out by what is cited in it: `is_borne_out` decides.
+/// Headings, table rows, questions and lead-ins are not claims. A first line without citations may summarise the text
+/// below it, and the end of a sentence may be supported by the citations in it: `is_borne_out` decides.
 pub(super) fn mark_unsupported(text: &str, is_borne_out: &dyn Fn(Uncited<'_>) -> bool) -> Marked {
     let mut marked = Marked::default();
     let mut lines = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn mark_unsupported(text: &str, is_borne_out: &dyn Fn(Uncited<'_>) ->
         let (about, claims): (Vec<_>, Vec<_>) = pieces(rest).into_iter().partition(|piece| is_about_findings(piece));
         let kept = if about.is_empty() { rest.to_owned() } else { joined(supported, &claims) };
         let mut line = format!("{supported}{kept}");
-        // What was taken out may have ended the sentence: `… at once [n1e1]; no source says when.`
+        // The removed part may have ended the sentence: `… at once [n1e1]; no source says when.`
         if !about.is_empty() && kept.is_empty() && !is_ended(&line) {
             line = format!("{}.", line.trim_end());
         }
@@ -102,14 +102,14 @@ fn is_ended(line: &str) -> bool {
     said.is_empty() || said.ends_with(is_end) || said.ends_with(':')
 }
 
-/// Returns the rest of a line as a sentence of its own, without the bullet or the semicolon before it.
+/// Returns the rest of a line as a separate sentence, without the bullet or the semicolon before it.
 fn as_sentence(piece: &str) -> String {
     let Some(rest) = piece.strip_prefix(['-', '*', '+', ';', ',']) else { return piece.to_owned() };
     let mut letters = rest.trim_start().chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
-/// Returns the stems of a question or a remark, without words that only speak of the findings.
+/// Returns the stems of a question or a remark, without words that only refer to the findings.
 pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
     let is_frame = |stem: &String| {
         FINDINGS.contains(&stem.as_str())
@@ -157,7 +157,7 @@ const FINDINGS: [&str; 16] = [
     "quotes",
 ];
 
-/// Words that deny.
+/// Words of negation.
 const DENIALS: [&str; 12] =
     ["not", "no", "nothing", "none", "neither", "nor", "never", "without", "silent", "unclear", "cannot", "fail"];
 
@@ -202,7 +202,7 @@ const BEING: [&str; 6] = ["is", "are", "was", "were", "be", "been"];
 
 /// Returns whether a sentence is about a gap in the findings: `The notes do not say when.` Only English is recognised.
 fn is_about_findings(sentence: &str) -> bool {
-    // Without its lead-in, a list would lose the reservation that stands there.
+    // Kept, because the lead-in of a list may contain a reservation.
     if sentence.trim_end().ends_with(':') {
         return false;
     }
@@ -256,7 +256,7 @@ pub(super) fn without_lookalikes(text: &str) -> (String, usize) {
 }
 
 fn looks_like_an_id(word: &str) -> bool {
-    // Spellings that no id has count as well: a reader takes `N2E1` and `n02e1` for one.
+    // Spellings that no id has count as well: a reader would take `N2E1` and `n02e1` for ids.
     let word = word.to_lowercase();
     let is_number = |text: &str| !text.is_empty() && text.chars().all(char::is_numeric);
     let parts = word.strip_prefix('n').and_then(|rest| rest.split_once('e'));

@@ -18,16 +18,16 @@ use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
 use crate::source::web::joined;
 
-/// Characters of a page that are shown to the model, if its prompt has room for them.
+/// Maximum number of characters of a page shown to the model, if its prompt has room for them.
 const MAX_READ_CHARACTERS: usize = 24_000;
 
-/// Most words of a summary, as the prompt asks for.
+/// Maximum number of words in a summary, as requested by the prompt.
 const SUMMARY_WORDS: usize = 120;
 
-/// Most characters of a summary that are shown.
+/// Maximum number of characters shown of a summary.
 const MAX_SUMMARY_CHARACTERS: usize = 1_200;
 
-/// Most tokens of a reply.
+/// Maximum number of tokens in a reply.
 const MAX_REPLY_TOKENS: u32 = 800;
 
 /// Timeout for a digest.
@@ -44,7 +44,7 @@ pub const VERBATIM: &str = "From the page, word for word:";
 pub(crate) struct Digest {
     /// Summary in the words of a model, on one line.
     pub(crate) summary: String,
-    /// The relevant pieces, the most telling first; never empty.
+    /// The relevant pieces, most relevant first; never empty.
     pub(crate) pieces: Vec<Range<usize>>,
 }
 

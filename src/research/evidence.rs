@@ -72,7 +72,7 @@ pub struct Evidence {
     pub(crate) node: NodeId,
     /// Whether the quote is private to the knowledge base.
     pub(crate) label: Label,
-    /// Set by [`Self::check`] if the quote stands verbatim in its source. Only checked quotes may be cited.
+    /// Set by [`Self::check`] if the quote occurs verbatim in its source. Only checked quotes may be cited.
     pub(crate) checked: bool,
     /// Whether the file was changed or removed after indexing. The quote is then the text kept in the index.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -88,13 +88,13 @@ pub struct Evidence {
 impl Evidence {
     /// Checks the quote against its source and sets [`Self::checked`] and [`Self::stale`].
     ///
-    /// A quote of an unchanged file must stand in the lines it names. If the file changed after indexing, `passage`,
+    /// A quote of an unchanged file must occur in the lines it names. If the file changed after indexing, `passage`,
     /// the text kept in the index, is compared instead. The heading path of a checked quote is set to the headings
     /// above its first line: a passage may span several sections and carries the headings of its first one only.
     pub(crate) fn check(&mut self, file: &SourceFile, passage: &str) {
         // Pages and results of tools are stored as they were read; only files change.
         self.stale = matches!(self.source, Place::Kb { .. }) && !matches!(file, SourceFile::AsIndexed(_));
-        // An empty quote would stand in every text.
+        // An empty quote would occur in every text.
         self.checked = !self.quote.trim().is_empty()
             && match (file, &self.source) {
                 (SourceFile::AsIndexed(text), Place::Kb { line_start, line_end, .. }) => {

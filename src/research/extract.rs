@@ -13,20 +13,21 @@ use crate::base::line::counted;
 use crate::base::word::count_words;
 use crate::source::{Documents, Found, Lack, Passage, Place, ProperName, Source, SourceError, SourceFile, Support};
 
-/// Search results that are read for one node.
+/// Number of search results read per node.
 const PASSAGES_PER_NODE: usize = 12;
 
-/// Search results among which notes are looked for that are called what is to be defined, and how many of these are read.
+/// Number of hits scanned for notes titled with the term being defined, and how many of those notes are read.
 const PASSAGES_OF_DEFINITION: usize = 60;
 const TITLED: usize = 2;
 
-/// Web pages that are fetched for one node.
+/// Number of web pages fetched per node.
 const PAGES_PER_NODE: usize = 3;
 
-/// Longest file that is read whole, in bytes. Of a longer one only the passages are read.
+/// Longest file that is read whole, in bytes. Only the passages of a longer one are read.
 const MAX_DOCUMENT: usize = 1 << 20;
 
-/// Passages whose documents are read for one node: as many as the weights of [`pick`](super::pick) were fitted on.
+/// Number of passages per node whose documents are read: as many as the weights of [`pick`](super::pick) were fitted
+/// on.
 const MAX_PASSAGES: usize = 10;
 
 /// Picks the units that answer a question. CPU-bound: implementations run it on a blocking thread.
@@ -42,7 +43,7 @@ pub trait Pick: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
-/// Answers a node by one search of one source. `query` is searched for; `question`, the same in the words of a
+/// Answers a node by one search of one source. `query` is the search query; `question`, the same request worded as a
 /// question, decides which units are picked. Web results are snippets only, so the best pages are fetched first. All
 /// findings serve `aspect`.
 ///
@@ -68,7 +69,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
         for quote in &mut quotes {
             check(quote, &document, source, &mut notes).await;
         }
-        // Dropped as a whole: half a list, or a table without its header, says something else.
+        // Dropped as a whole: half a list, or a table without its header, would mean something else.
         if quotes.iter().all(|quote| quote.checked) {
             let ids = quotes.iter().map(|quote| quote.id.clone()).collect();
             findings.push(Finding { text, evidence: ids, aspect: aspect.cloned() });
@@ -119,12 +120,12 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             let question = corrected.as_ref().unwrap_or(question);
             let picked = picker.pick(node, question, &found.names, &readings(&passages, source).await).await?;
             found.support = match is_said(&picked, question, &found) {
-                // About the subject, but without the value that is asked for: shown as the closest passages.
+                // On topic, but without the requested value: shown as the closest passages.
                 _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
                 _ if found.lacks == Lack::Name && !found.is_reranked => Support::Weak,
-                // Whether a thing is so cannot be said by notes without a word for it: they would answer another thing.
+                // Notes that lack a word of a yes-or-no question would answer a different question.
                 _ if found.lacks == Lack::Word && !found.is_reranked && asks_whether(question) => Support::Weak,
-                // Support was judged by the first passages; the unit may stand in a later one.
+                // Support was judged by the first passages; the unit may be in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,
                 None => found.support,
@@ -135,8 +136,8 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     Ok((found, picked))
 }
 
-/// Puts the first passages of a few notes that are called what is to be defined among those that are read, however far
-/// below they are: a short name is in many passages.
+/// Promotes the first passages of a few notes titled with the term being defined, whatever their rank: a short name
+/// occurs in many passages.
 fn prefer_titled(passages: &mut Vec<Passage>, question: &Question) {
     let is_same = |a: &Passage, b: &Passage| a.place.is_same_document(&b.place);
     let (read, rest) = passages.split_at(passages.len().min(MAX_PASSAGES));
@@ -154,8 +155,8 @@ fn prefer_titled(passages: &mut Vec<Passage>, question: &Question) {
     passages.truncate(PASSAGES_PER_NODE);
 }
 
-/// Returns whether the best unit answers, or any of an overview: it is also supported by a heading with its subject.
-/// `None` if that cannot be told by the units, or if a reranker has judged.
+/// Returns whether the best unit answers, or any unit of an overview, which a heading with its subject supports as
+/// well. `None` if the units do not tell, or if a reranker has judged.
 fn is_said(picked: &[Picked], question: &Question, found: &Found) -> Option<bool> {
     let judged =
         |own: &Picked| found.odds.zip(own.matches).map(|(odds, matches)| odds.judge(matches) == Support::Strong);
@@ -173,7 +174,7 @@ fn is_said(picked: &[Picked], question: &Question, found: &Found) -> Option<bool
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
 /// was indexed, or that is very long, is read passage by passage.
 async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<DocumentHits> {
-    // Each with whether its whole document is read.
+    // The flag says whether the whole document is read.
     let mut readings: Vec<(bool, DocumentHits)> = Vec::new();
     for passage in passages.iter().take(MAX_PASSAGES) {
         let Place::Kb { line_start, line_end, collection, path, .. } = &passage.place else {
@@ -194,7 +195,7 @@ async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<DocumentH
                 let hits = vec![(line_range(&text, *line_start, *line_end), passage.score)];
                 let mut document = Passage { text, ..passage.clone() };
                 if let Place::Kb { line_start, .. } = &mut document.place {
-                    // The text is the whole document now, and quotes count their lines from here.
+                    // The text is now the whole document, so quotes count lines from its first.
                     *line_start = 1;
                 }
                 (true, DocumentHits { document, hits })
@@ -220,7 +221,7 @@ async fn with_pages(
     for (hit, page) in opened {
         match page {
             Ok(page) => drop(pages.insert(&hit.id, Passage { score: hit.score, ..page })),
-            // A limit that is reached after a page was read costs only the rest of the pages.
+            // A limit reached after a page was read costs only the remaining pages.
             Err(error @ SourceError::Stopped(_)) if error.ends_run() || pages.is_empty() => return Err(error),
             Err(error) => notes.push(format!("a page was not read: {error}")),
         }
@@ -266,7 +267,7 @@ mod tests {
     use crate::research::scripted::ScriptedSource;
     use crate::source::Odds;
 
-    /// Picks the first passage, which says most of what is asked or not, and matches it or not.
+    /// Picks the first passage, with these values of `says_most` and `matches`.
     struct First {
         says_most: bool,
         matches: Option<UnitMatch>,

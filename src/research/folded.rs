@@ -1,8 +1,8 @@
-//! Finds where a quote stands in a text that may have changed since it was quoted.
+//! Locates a quote in a text that may have changed since it was quoted.
 //!
-//! A quote still stands if its words do, as whole words: line breaks and spaces may differ, because paragraphs are
-//! wrapped anew and a checkout may change line endings. Everything else counts. A quote that ends in `10` does not
-//! stand in `100`, `10.5` or `10,000`.
+//! A quote is found if its words occur as whole words. Line breaks and spaces may differ, because paragraphs are
+//! rewrapped and a checkout may change line endings; everything else must match. A quote that ends in `10` is not
+//! found in `100`, `10.5` or `10,000`.
 
 const BOM: char = '\u{feff}';
 
@@ -33,8 +33,8 @@ impl FoldedText {
         Self { folded, line_starts }
     }
 
-    /// Returns the lines of a quote: within `cited` if it stands there, else nearest to their first line. `None` if the
-    /// text does not have it.
+    /// Returns the lines of a quote: within `cited` if it occurs there, else nearest to their first line. `None` if
+    /// the text does not contain it.
     pub(crate) fn find(&self, quote: &str, cited: Lines) -> Option<Lines> {
         let mut wanted = String::with_capacity(quote.len());
         quote.chars().for_each(|letter| push_folded(&mut wanted, letter));
@@ -42,7 +42,7 @@ impl FoldedText {
         if wanted.is_empty() {
             return None;
         }
-        // Only the nearest match on either side is examined: a text may have a short quote in every line.
+        // Only the nearest match on either side is examined: a short quote may occur in every line.
         let text = &self.folded;
         let from = usize::try_from(cited.first.max(1) - 1).unwrap_or(usize::MAX);
         let from = self.line_starts.get(from).copied().unwrap_or(text.len());
@@ -166,7 +166,7 @@ mod tests {
         fn lines_above_move_a_quote_by_their_number_and_a_changed_word_removes_it(
             words in prop::collection::vec("[a-z]{1,6}", 1..12), above in 0u32..40, breaks in any::<u16>(), changed in 0usize..12,
         ) {
-            // A word of the quote occurs only in it, so it stands at one place.
+            // Each word occurs only in the quote, so there is a single match.
             let words: Vec<_> = words.iter().enumerate().map(|(at, word)| format!("{word}{at}")).collect();
             let joined: String = words
                 .iter()

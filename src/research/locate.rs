@@ -25,7 +25,7 @@ pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
     let (range, links) = match found {
         Some(range) => (range, Vec::new()),
         None => {
-            // Models copy the text of a link and leave out its target.
+            // Models copy the text of a link and omit its target.
             let links = links(passage);
             let quote_links = self::links(quote);
             (find(&said(passage, &links), &said(quote, &quote_links))?, links)
@@ -75,7 +75,7 @@ fn find(letters: &[(usize, char)], wanted: &[(usize, char)]) -> Option<Range<usi
 }
 
 /// Returns the characters to compare, each with its byte offset: white space collapsed, marks and the hidden parts of
-/// links removed. What a prompt does not show of a passage is removed, too: see [`super::prompt::data`].
+/// links removed. Characters that a prompt does not show are removed too: see [`super::prompt::data`].
 fn said(text: &str, links: &[MarkdownLink]) -> Vec<(usize, char)> {
     let mut hidden = links.iter().flat_map(|link| &link.hidden).peekable();
     let mut said: Vec<(usize, char)> = Vec::new();
@@ -105,8 +105,8 @@ struct MarkdownLink {
     hidden: [Range<usize>; 2],
 }
 
-/// Returns the links of a text in order: `[text](target)`, `[text][label]`, `[[target]]` and `[[target|text]]`. A link
-/// does not extend over a line.
+/// Returns the links of a text in order: `[text](target)`, `[text][label]`, `[[target]]` and `[[target|text]]`. A
+/// link never spans lines.
 fn links(text: &str) -> Vec<MarkdownLink> {
     let mut links = Vec::new();
     let mut from = 0;
@@ -138,7 +138,7 @@ fn link(line: &str) -> Option<(usize, Range<usize>)> {
         b'[' => (']', &line[close + 2..]),
         _ => return None,
     };
-    // The target of a link may have brackets of its own, as in `…/Rust_(language)`.
+    // The target of a link may contain brackets, as in `…/Rust_(language)`.
     let mut depth = 0;
     let end = rest.char_indices().find(|(_, letter)| match letter {
         '(' if ends == ')' => {

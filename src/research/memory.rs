@@ -33,7 +33,7 @@ const SAME_WORDS: f32 = 0.8;
 /// Most results of a group that are summarised in one call.
 const MAX_BATCH: usize = 8;
 
-/// A text that was derived from others.
+/// A text derived from others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The text, with ids of quotes in brackets.
@@ -79,7 +79,7 @@ impl PublicBranch {
         branches.get(id).filter(|_| is_public).map(Self::without_output)
     }
 
-    /// Returns the findings of any node. The user has allowed internal text to leave.
+    /// Returns the findings of any node, once the user has allowed internal text to leave.
     pub(crate) fn allowed_by_user(_: EgressAllowed, branch: &Branch) -> Self {
         Self::without_output(branch)
     }
@@ -104,7 +104,7 @@ pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeI
         if !seen.insert(id) {
             continue;
         }
-        // In doubt internal: only what is known to be public may leave.
+        // Internal in doubt: only text known to be public may leave.
         let Some(node) = tree.get(id) else { return Label::Internal };
         let is_internal =
             |branch: &Branch| branch.saw_internal || branch.evidence.iter().any(|quote| quote.label == Label::Internal);
@@ -234,7 +234,7 @@ pub(crate) fn branch_text(report: &BranchReport) -> String {
     summary.into_iter().chain([claims_text(report)]).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the claims of a branch report with their evidence ids, and what it leaves open.
+/// Returns the claims of a branch report with their evidence ids, and its open questions.
 pub(crate) fn claims_text(BranchReport { findings, open_questions, .. }: &BranchReport) -> String {
     let open = open_questions.iter().map(|question| format!("Open: {question}"));
     findings.iter().map(cited).chain(open).collect::<Vec<_>>().join("\n")
@@ -345,7 +345,7 @@ fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Gro
 
 /// Summarises each group of nodes with findings, in at most `tokens` each.
 ///
-/// A group that fits as it is needs no call. A large one is reduced in levels: batches that fit a prompt, then the
+/// A group that already fits needs no call. A large one is reduced in levels: batches that fit a prompt, then the
 /// summaries of the batches. An unchanged group makes the same calls, whose replies are on record.
 ///
 /// # Errors
@@ -387,13 +387,13 @@ fn joined_label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, members: &[(&N
     members.iter().map(|(id, _)| label(tree, branches, id)).max().unwrap_or(Label::Internal)
 }
 
-/// The summary of a group that is to be made.
+/// A group summary to be made.
 #[derive(Clone, Copy)]
 struct GroupSummary<'a> {
     caller: &'a dyn Caller,
     brief: &'a Brief,
     name: &'a str,
-    /// Most tokens of it, and of the summary of each batch.
+    /// Maximum number of tokens in it and in the summary of each batch.
     tokens: u64,
 }
 
@@ -462,7 +462,7 @@ impl GroupSummary<'_> {
         match asked.map(|reply| reply.text.trim().to_owned()) {
             Ok(text) if !text.is_empty() => Ok(cut(&text, self.tokens, &count).to_owned()),
             Err(error) if ends_run(&error) => Err(error),
-            // From the whole results: those of the prompt may have been shortened.
+            // From the whole results: those in the prompt may have been shortened.
             Ok(_) | Err(_) => Ok(join_by_rules(batch.iter().flat_map(|(_, text)| pieces(text)), self.tokens, &count)),
         }
     }

@@ -97,7 +97,6 @@ pub struct Node {
     pub question: Question,
     /// Aspects of the user's question it answers.
     pub(crate) aspects: Vec<AspectId>,
-    /// Current state.
     pub status: NodeStatus,
     /// Nodes whose conclusions its worker is shown; all must settle first.
     pub(crate) depends_on: Vec<NodeId>,

@@ -68,7 +68,7 @@ impl OutwardTask {
             aspects => self.asked.in_particular(aspects.iter().map(|aspect| &aspect.text)),
         };
         let question = self.planned.clone().unwrap_or_else(by_aspects);
-        // A worker by rules parses it as a [`Question`](super::question::Question), which has this limit.
+        // A rule-based worker parses it as a [`Question`](super::question::Question), which has this limit.
         let is_short = question.as_str().chars().count() <= MAX_QUESTION_CHARACTERS;
         if is_short { question } else { self.asked.clone() }
     }
@@ -92,7 +92,7 @@ impl OutwardTask {
         let context =
             json!({"question": question, "task": background, "aspects": aspects, "today": today, "days": days});
         let messages = Template::DeepResearch.prompt(caller, context).messages;
-        // The template is part of this program, and all it is given is outbound.
+        // The template is part of this program, and everything inserted into it is outbound.
         Outbound::vouched(VOUCHER, messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n"))
     }
 }

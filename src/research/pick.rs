@@ -44,20 +44,21 @@ use crate::source::{Passage, Place, ProperName};
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 30;
 
-/// Lines of a paragraph above which it is cut to the sentences around the one that answers, and lines that are kept.
+/// Number of lines above which a paragraph is cut to the sentences around the answering one, and number of lines
+/// kept.
 const LONG_PARAGRAPH: usize = 20;
 const PARAGRAPH_LINES: usize = 12;
 
-/// Items or rows above which a list or table is cut to those that bear on the question.
+/// Number of items or rows above which a list or table is cut to the relevant ones.
 const MAX_PIECES: usize = 14;
 
-/// Share of the question's words, by rarity, from which a unit says most of what is asked.
+/// Minimum rarity-weighted share of the question's words for a unit to count as covering it.
 const SAYS_MOST: f32 = 0.75;
 
-/// Fewest words of a question most of which are not found together by chance.
+/// Minimum question length in words; most words of a shorter one co-occur by chance.
 const LEAST_WORDS: usize = 3;
 
-/// Words that open a question that is answered by yes or no. Not "was", which is "what" in German.
+/// First words of a yes-or-no question. Not "was", which is German for "what".
 const OPEN_YES_OR_NO: [&str; 17] = [
     "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "must", "shall", "should", "were",
     "will", "would",
@@ -72,26 +73,26 @@ pub struct DocumentHits {
     pub(crate) hits: Vec<(Range<usize>, f32)>,
 }
 
-/// A unit that answers, or the parts of a long one that do.
+/// A unit that answers, or the answering parts of a long one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picked {
     /// The sentence that answers, without Markdown.
     pub(crate) text: String,
     /// Consecutive quotes, not yet checked; one unless the unit was cut.
     pub(crate) quotes: Vec<Evidence>,
-    /// Length of the last quote without what is read on after it, in bytes.
+    /// Length of the last quote without the text appended for context, in bytes.
     pub(crate) own: usize,
     /// The document they are from.
     pub(crate) document: Passage,
-    /// Whether it has most words of a question that has several, stands below a heading with all words of the subject of
-    /// an overview, or opens a note on what is to be defined with its name.
+    /// Whether it has most words of a question that has several, is below a heading with all words of an overview's
+    /// subject, or opens a note titled with the term being defined, starting with that term.
     pub(crate) says_most: bool,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
 }
 
 impl Picked {
-    /// Returns the quotes with their places, without what is read on after them.
+    /// Returns the quotes with their places, without the text appended for context.
     fn said(&self) -> impl Iterator<Item = (&Place, &str)> {
         let whole = self.quotes.len().saturating_sub(1);
         self.quotes.iter().enumerate().map(move |(at, Evidence { source, quote, .. })| {
@@ -110,12 +111,12 @@ impl Picked {
     }
 }
 
-/// A unit that is kept.
+/// A unit selected for the answer.
 struct Kept<'a> {
     /// The sentence that answers, without Markdown.
     text: String,
     candidate: UnitCandidate<'a>,
-    /// Bytes that were added at its end, which were not picked for the question.
+    /// Number of bytes appended at its end for context.
     read_on: usize,
 }
 
@@ -142,7 +143,7 @@ pub(crate) fn pick(
 ) -> Result<Vec<Picked>, EmbedError> {
     let sought = Sought::of(question.as_str(), splitter);
     let (mut candidates, weights) = candidates(readings, names, &sought);
-    // Taken before the candidates are limited, since a step is read with those around it.
+    // Taken before the candidates are limited, since a step needs the steps around it.
     let steps: Vec<_> = if sought.asked == AnswerKind::Steps {
         candidates.iter().map(|candidate| (candidate.rank, candidate.unit.clone())).collect()
     } else {
@@ -186,7 +187,7 @@ pub(crate) fn pick(
     Ok(picked.collect())
 }
 
-/// Returns the units that answer, each with what it is read with, best first. `steps` are the units of the sections
+/// Returns the units that answer, each with its context, best first. `steps` are the units of the sections
 /// found, each with the rank of its document, if the question asks for steps.
 fn answering<'a>(
     candidates: Vec<UnitCandidate<'a>>,
@@ -196,18 +197,18 @@ fn answering<'a>(
 ) -> Vec<Kept<'a>> {
     let is_said = says_all(&candidates, sought, weights);
     let mut best = best(candidates, is_said);
-    // After the best, a unit without the value that is asked for is beside the point if another has it.
+    // Below the best, a unit without the requested value is irrelevant if another unit has it.
     let has_value = |own: &UnitCandidate<'_>| sought.wanted.is_none_or(|wanted| wanted.is_in(own.text()));
     if best.iter().any(has_value) {
         let mut is_first = true;
         best.retain(|own| std::mem::take(&mut is_first) || has_value(own));
     }
-    // Of units about as good, one that says how long comes first.
+    // Among units with similar scores, one that names a length comes first.
     if sought.asked == AnswerKind::Length {
         best.sort_by_key(|own| !names_length(own.text()));
     }
     let mut kept: Vec<_> = best.into_iter().map(|candidate| Kept::of(candidate, sought, weights)).collect();
-    // A step is read with those around it.
+    // A step needs the steps around it.
     let asks_for_steps = sought.asked == AnswerKind::Steps;
     if asks_for_steps {
         widen(&mut kept, steps);
@@ -231,11 +232,10 @@ fn answering<'a>(
     kept
 }
 
-/// Returns whether no unit has the value that a question asks for, as in "which version" or "what day", or what it
-/// counts, or a code word or name in it, or the best one points elsewhere. The units are then about the subject but do
-/// not answer.
+/// Returns whether the units are on topic but lack the requested value (a version, a day), counted noun, code word or
+/// name, or the best one only links elsewhere.
 pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
-    // What is read on was not picked for the question.
+    // Without the text appended for context, which was not picked for the question.
     let said = || picked.iter().flat_map(Picked::said);
     let wanted = Wanted::of(question.as_str());
     let splitter = WordSplitter::default();
@@ -248,14 +248,14 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     let mentions = |name: &ProperName| {
         said().any(|(source, _)| is_of(source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
     };
-    // One word may stand for another, as "members" for "people"; of several some are meant.
+    // A single noun may have a synonym in the text, as "members" for "people"; of several words, one must occur.
     let is_counted = |words: &[String]| {
         said().any(|(source, quote)| {
             let stems = splitter.stems(&format!("{} {quote}", source.names()));
             words.iter().any(|word| stems.contains(&splitter.stem(word)))
         })
     };
-    // A value in another unit is one of something else, and so is one in another row or in code.
+    // A value in another unit, in another row or in code belongs to something else.
     let says = |wanted: Wanted, own: &Picked| wanted.is_in(&own.row().unwrap_or_else(|| own.text.clone()));
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
@@ -266,7 +266,7 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
         || (!names.is_empty() && !names.iter().any(mentions))
 }
 
-/// Returns whether a place is in a document that is called so.
+/// Returns whether a place is in a document with this name.
 fn is_of(place: &Place, name: &ProperName) -> bool {
     match place {
         Place::Kb { collection, path, .. } => name.documents.contains(&DocumentId::new(collection, path)),
@@ -274,7 +274,7 @@ fn is_of(place: &Place, name: &ProperName) -> bool {
     }
 }
 
-/// Returns what is searched for to answer a question: the subject of an overview, or all of it.
+/// Returns the search query for a question: the subject of an overview, otherwise the whole question.
 pub(crate) fn searched(question: &Question) -> &str {
     overview_of(question.as_str()).unwrap_or(question.as_str())
 }

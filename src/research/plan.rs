@@ -117,7 +117,7 @@ pub struct Plan {
     pub(crate) updates: Vec<Update>,
 }
 
-/// A validated change to a pending node. `None` leaves a field as it is.
+/// A validated change to a pending node. `None` leaves a field unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Update {
     pub(crate) id: NodeId,
@@ -131,9 +131,9 @@ pub(crate) struct Update {
 /// Limits on the size of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeLimits {
-    /// Most ancestors a node may have.
+    /// Maximum number of ancestors of a node.
     pub max_depth: u32,
-    /// Most nodes, including the root and dropped ones.
+    /// Maximum number of nodes, including the root and dropped ones.
     pub max_nodes: u32,
 }
 

@@ -22,16 +22,16 @@ pub(crate) struct PlanBounds {
     pub(crate) limits: TreeLimits,
     /// Whether a source for the web is available.
     pub(crate) has_web: bool,
-    /// Number of nodes that the limits of the run pay for; `None` without limits.
+    /// Number of nodes that the run's limits can pay for; `None` without limits.
     pub(crate) paid_for: Option<u32>,
-    /// Whether workers inside may call tools of the user's own servers. Their names are internal: a question for the web
-    /// that is worded with them in view might repeat them.
+    /// Whether workers inside may call tools of the user's own servers. The names of tools are internal: a question
+    /// for the web, worded with them in view, might repeat them.
     pub(crate) has_tools: bool,
 }
 
 impl PlanBounds {
-    /// Returns how many nodes may be added, and whether that is what the limits of the run pay for. Counted in nodes,
-    /// not in what they cost: prompts must not depend on what was spent.
+    /// Returns how many nodes may be added, and whether the run's limits are what bounds them. Counted in nodes, not
+    /// in money: prompts must not depend on the amount spent.
     fn nodes_left(&self, tree: &Tree) -> (u32, bool) {
         let count = |nodes: usize| u32::try_from(nodes).unwrap_or(u32::MAX);
         let free = self.limits.max_nodes.saturating_sub(count(tree.nodes.len()));

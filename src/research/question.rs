@@ -68,7 +68,8 @@ impl fmt::Display for Question {
     }
 }
 
-/// Most requirements a caller may set. Each becomes an aspect that is searched, judged and reported by itself.
+/// Maximum number of requirements a caller may set. Each becomes an aspect that is searched, judged and reported by
+/// itself.
 const MAX_REQUIRED: usize = 20;
 
 /// Longest requirement, in characters: requirements become aspects and must not be truncated.
@@ -119,8 +120,8 @@ pub(crate) fn required(texts: &[String]) -> Result<Vec<String>, RequiredError> {
 
 /// Names an aspect of a question, for example `a1`.
 ///
-/// A number, since prompts that face outward show it: an id of words could hold internal text. A plan or journal written
-/// with other ids keeps its references: such an id becomes the number that a hash of it gives.
+/// A number, since prompts that face outward show it: an id of words could hold internal text. A plan or journal
+/// written with other ids keeps its references: such an id becomes the number that a hash of it gives.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct AspectId(u32);
@@ -169,7 +170,8 @@ pub struct Aspect {
     pub text: String,
 }
 
-/// Most aspects of a brief, unless the caller requires more. Each is searched, judged and reported by itself.
+/// Maximum number of aspects of a brief, unless the caller requires more. Each is searched, judged and reported by
+/// itself.
 pub(super) const MAX_ASPECTS: usize = 8;
 
 /// Longest aspect, in characters: it serves as a search query.
@@ -182,7 +184,7 @@ impl Aspect {
         let mut texts: Vec<String> = Vec::new();
         for (place, text) in required.iter().chain(named).enumerate() {
             let text = Self::text_of(text);
-            // A model is shown the required aspects and may name one again, in other letter case.
+            // A model is shown the required aspects and may name one again, in another letter case.
             let is_new = !texts.iter().any(|known| known.to_lowercase() == text.to_lowercase());
             let has_words = text.chars().any(char::is_alphanumeric);
             if has_words && is_new && (place < required.len() || texts.len() < MAX_ASPECTS) {

@@ -17,14 +17,15 @@ use crate::source::{Passage, Place, Support};
 /// Version of the JSON report. Raise it when a field is removed, renamed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-/// Fewest words of a passage listed for further reading.
+/// Minimum number of words of a passage listed for further reading.
 const LEAST_SNIPPET_WORDS: usize = 4;
 
-/// Most passages listed for further reading, in all and of one document.
+/// Maximum number of passages listed for further reading, in total and per document.
 const MAX_PASSAGES: usize = 3;
 const MAX_OF_DOCUMENT: usize = 2;
 
-/// Least score of a passage listed, as a share of the best. Below it, passages are mostly about something else.
+/// Minimum score of a listed passage, as a share of the best score. Below it, passages are mostly about something
+/// else.
 const LEAST_SCORE: f32 = 0.5;
 
 /// Why a run ended.
@@ -154,7 +155,7 @@ pub struct Draft {
     pub(crate) limitations: Vec<String>,
     /// From 0 to 1.
     pub(crate) confidence: f32,
-    /// Whether rules replaced a model that failed to write or judge it, or the output that was asked for is missing.
+    /// Whether rules replaced a model that failed to write or judge it, or the requested output is missing.
     /// Marks the report as degraded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) is_makeshift: bool,
@@ -480,7 +481,7 @@ fn limitations(
     let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
     // A root with a worker is the question itself, and the headline says already that it has no answer.
     let is_part = |node: &&Node| node.id != tree.root || failed_nodes.contains(&node.id);
-    // Questions by how they ended: several often fail for one reason.
+    // Questions grouped by reason: several often fail for the same one.
     let mut lost: Vec<(String, Vec<String>)> = Vec::new();
     for node in tree.nodes.iter().filter(is_part) {
         let what = match node.status {
@@ -505,8 +506,8 @@ fn limitations(
     limitations
 }
 
-/// Returns the best passages that the report does not quote from. Of documents that a model cites, which it has read, no
-/// other passages are listed either.
+/// Returns the best passages that the report does not quote from. Documents that a model cites are left out entirely,
+/// since it has read them.
 fn passages<'a>(
     further: impl Iterator<Item = &'a Passage>,
     quoted: &[Evidence],
@@ -530,7 +531,7 @@ fn passages<'a>(
         let snippet = readable(&passage.snippet);
         let of_document = listed.iter().filter(|known| known.source.is_same_document(&passage.place)).count();
         let is_near = passage.score >= top * LEAST_SCORE && of_document < MAX_OF_DOCUMENT;
-        // The header of a table, or a heading alone, is no reason to open a document.
+        // A table header or a heading alone is no reason to open a document.
         if listed.len() < MAX_PASSAGES && is_near && count_words(&snippet) >= LEAST_SNIPPET_WORDS {
             listed.push(FurtherReading { snippet, source: passage.place.clone() });
         }

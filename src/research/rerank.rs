@@ -1,7 +1,7 @@
 //! Orders passages by relevance to a query, listwise: a model is shown all of them, numbered, and answers with numbers.
 //!
 //! Its reply can only change the order: numbers without a passage are ignored, and passages it does not name keep
-//! theirs.
+//! their order.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
 use crate::source::Passage;
 
-/// Most tokens of a passage that are shown.
+/// Maximum number of tokens shown of a passage.
 const PASSAGE_TOKENS: u64 = 200;
 
-/// Most tokens of a reply. A hundred numbers take about three hundred.
+/// Maximum number of tokens in a reply. A hundred numbers take about three hundred.
 const MAX_REPLY_TOKENS: u32 = 400;
 
 /// An order, as a model says it.

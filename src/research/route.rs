@@ -45,7 +45,7 @@ pub(crate) enum JobWay {
     /// Deep Research is not configured, or not allowed.
     #[default]
     Closed,
-    /// A limit of the run is in the way.
+    /// A limit of the run prevents it.
     Limited(NoJob),
     /// A job may be started.
     Open,
@@ -88,7 +88,7 @@ pub enum NoWay {
     NoJob(NoJob),
 }
 
-/// What a node does without, although it was planned for it.
+/// A planned means that is not available to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Without {
     #[error("the web was not searched: {0}")]
@@ -114,7 +114,7 @@ pub(crate) struct Way {
     pub(crate) route: Route,
     /// The reason, as events print it.
     pub(crate) why: &'static str,
-    /// What the node does without, for the report.
+    /// The planned means that is not available, for the report.
     pub(crate) without: Option<Without>,
 }
 

@@ -18,7 +18,7 @@ use shape::{QuestionPart, Shape, mask};
 const INTERNAL_WORDS: &str = "our|ours|we decided|we decide|did we|do we|have we|we use|internal|internally|the notes\
     |my notes|the handbook|knowledge base|the docs";
 
-/// Begins the reasoning of a plan by rules.
+/// Prefix of the reasoning of a rule-based plan.
 pub(crate) const BY_RULES: &str = "by rules: ";
 
 /// Phrases that ask for public sources.
@@ -70,16 +70,16 @@ pub fn plan_by_rules(brief: &Brief) -> PlanDraft {
         let depends_on = new_nodes.iter().map(|node| node.id.clone()).collect();
         let question = brief.question.to_string();
         let synthesis = draft("synthesis".into(), question, None, hint, "compares what was found of each");
-        // Optional, so that the others are compared if nothing is found on one.
+        // Optional, so that the other entities are compared if nothing is found on one.
         new_nodes.push(NodeDraft { depends_on, optional_dependencies: true, ..synthesis });
     }
     PlanDraft { reasoning, new_nodes, updates: Vec::new() }
 }
 
-/// Returns one node for each missing aspect, in words that no node has used yet. An aspect whose wordings are used up
-/// gets none.
+/// Returns one node for each missing aspect, in words that no node has used yet. An aspect without an unused wording
+/// gets no node.
 ///
-/// An aspect is asked first with the key words of the question, then by itself.
+/// An aspect is first searched with the key words of the question, then alone.
 pub(crate) fn replan_by_rules(brief: &Brief, tree: &Tree, missing: &[AspectId]) -> PlanDraft {
     let splitter = WordSplitter::default();
     let key = |text: &str| splitter.key_stems(text).into_iter().collect::<BTreeSet<_>>();

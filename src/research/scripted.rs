@@ -79,7 +79,7 @@ impl Scripted {
         self
     }
 
-    /// Says that there is money for `number` prompts at most.
+    /// Limits the budget to `number` prompts.
     pub(crate) fn paying_for(mut self, number: usize) -> Self {
         self.pays_for = number;
         self
@@ -91,7 +91,7 @@ impl Scripted {
         self
     }
 
-    /// Says of reply `number`, counted from 1, that it was cut off.
+    /// Marks reply `number`, counted from 1, as cut off.
     pub(crate) fn cutting_off(mut self, number: usize) -> Self {
         self.cuts = Some(number);
         self
@@ -173,7 +173,7 @@ pub(crate) struct ScriptedSource {
     judged: Option<Found>,
     changed: bool,
     is_out_of_time: bool,
-    /// What stands below the text of an opened file.
+    /// Text below that of an opened file.
     below: &'static str,
     pub(crate) queries: Mutex<Vec<String>>,
 }
@@ -198,7 +198,7 @@ impl ScriptedSource {
         self
     }
 
-    /// Makes every search judge its passages so.
+    /// Makes every search return this judgement.
     pub(crate) fn judging(mut self, judged: Found) -> Self {
         self.judged = Some(judged);
         self
@@ -210,7 +210,7 @@ impl ScriptedSource {
         self
     }
 
-    /// Lets no file be opened any more, because the time is up.
+    /// Makes opening a file fail because the time is up.
     pub(crate) fn out_of_time(mut self) -> Self {
         self.is_out_of_time = true;
         self

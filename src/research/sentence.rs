@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 600;
 /// Closing marks that belong to the sentence before them.
 const CLOSING: [char; 6] = ['*', '_', '"', '”', ')', '~'];
 
-/// Closing marks that belong to the sentence before them where no space follows a sentence.
+/// The same in scripts without spaces between sentences.
 const WIDE_CLOSING: [char; 8] = ['」', '』', '）', '”', '’', '》', '〉', '】'];
 
 /// Abbreviations whose dot does not end a sentence.
@@ -131,7 +131,7 @@ impl Blocks {
                 | Tag::Strikethrough
                 | Tag::TableHead,
             ) => {
-                // These two stand inside a paragraph, which continues after them.
+                // These two occur inside a paragraph, which continues after them.
                 if !matches!(event, Event::Start(Tag::Image { .. } | Tag::Strikethrough)) {
                     self.close();
                 }
@@ -205,14 +205,14 @@ fn split(passage: &str, block: &InlineText) -> Vec<Sentence> {
                 if is_wide {
                     end += text[end..].len() - text[end..].trim_start_matches(WIDE_CLOSING).len();
                 }
-                // In the passage, since the marks that close emphasis are no part of the text.
+                // In the passage, since the marks that close emphasis are not part of the text.
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
                 if is_wide || ends_sentence(&text[..end], after.chars().next(), at) {
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
                     plain.clear();
-                    // A quotation mark that closes would else open the next sentence.
+                    // A closing quotation mark would otherwise open the next sentence.
                     let rest = text[end..].trim_start_matches(CLOSING).trim_start();
                     done = text.len() - rest.len();
                 }

@@ -1,4 +1,4 @@
-//! Skims the knowledge base once, before work on the nodes: a model is shown the units that bear most on the question
+//! Skims the knowledge base once, before work on the nodes: a model is shown the units most relevant to the question
 //! and its aspects, and names the unit that answers each aspect. Quotes of earlier runs may be among the units.
 //!
 //! Its reply is not evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
@@ -22,14 +22,14 @@ use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
 use crate::source::{Found, Passage, Source, SourceError, Support};
 
-/// Most units that are shown, and most tokens of each.
+/// Maximum number of units shown, and of tokens in each.
 const MAX_UNITS: usize = 12;
 const UNIT_TOKENS: u64 = 250;
 
-/// Questions that are searched for: the user's own, and one for each of the first aspects.
+/// Maximum number of questions searched for: the user's own, and one for each of the first aspects.
 const MAX_QUESTIONS: usize = 6;
 
-/// Most tokens of a reply.
+/// Maximum number of tokens in a reply.
 const MAX_REPLY_TOKENS: u32 = 1_000;
 
 /// A passage that the model is shown.
@@ -79,8 +79,8 @@ struct AnswerDraft {
     quote: String,
 }
 
-/// Asks the model which unit answers which aspect. Returns `None` if there are no units or no usable reply: work on the
-/// nodes then begins without.
+/// Asks the model which unit answers which aspect. Returns `None` if there are no units or no usable reply: work on
+/// the nodes then begins without a skim.
 pub(crate) async fn skim(
     caller: &dyn Caller,
     brief: &Brief,
@@ -119,7 +119,7 @@ pub(crate) async fn units(
     let questions = questions(brief);
     let searches = questions.iter().map(|question| search_and_pick(root, question, searched(question), source, picker));
     let mut found = Vec::new();
-    // In the order of the questions and not of their ends: the prompt must not depend on timing.
+    // In the order of the questions, not of completion: the prompt must not depend on timing.
     for searched in join_all(searches).await {
         match searched {
             Ok((Found { support: Support::None, .. }, _)) => {}

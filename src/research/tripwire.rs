@@ -2,9 +2,9 @@
 //!
 //! Conversations that face outward never see internal text, see [`crate::base::outbound`], so this should never trip.
 //! It checks only what hardly occurs by chance: a run of eight words, or a rare token (a number of at least five
-//! digits, a grouped one of four, a code such as `7f3a9c`, an e-mail address). Ports, years, round numbers and those of
-//! standards are in many texts. It is not a filter: it does not detect disguised or paraphrased text, and
-//! ignores single names, since a product that appears on both sides is not a leak.
+//! digits, a grouped one of four, a code such as `7f3a9c`, an e-mail address). Ports, years, round numbers and
+//! numbers of standards occur in many texts. It is not a filter: it does not detect disguised or paraphrased text,
+//! and ignores single names, since a product that appears on both sides is not a leak.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,12 +12,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Length of a run of words that identifies its source. Unrelated texts share shorter ones, such as set phrases.
 const RUN_WORDS: usize = 8;
 
-/// Fewest digits of a rare number, of one that is grouped, and of a rare token with letters, such as `INV-20931`.
+/// Minimum number of digits of a rare number, of a grouped one, and of a rare token with letters, such as
+/// `INV-20931`.
 const NUMBER_DIGITS: usize = 5;
 const GROUPED_DIGITS: usize = 4;
 const MIXED_DIGITS: usize = 5;
 
-/// Words before a number that many texts have, such as ISO 27001.
+/// Words before a common number, such as ISO 27001.
 const NUMBERED: [&str; 6] = ["iso", "iec", "rfc", "din", "en", "port"];
 
 /// Digits of a round number that are not 0 at its end: `10,000` and `250000` are round.
@@ -36,7 +37,8 @@ pub(crate) struct Tripwire {
 #[derive(Default)]
 struct SeenText {
     runs: HashSet<u64>,
-    /// Rare tokens of internal text, and all of other text: it may write a number with separators, or without.
+    /// Rare tokens of internal text, and all tokens of other text, which may write a number with or without
+    /// separators.
     tokens: HashSet<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! Splits a document into units: parts that its author wrote to be read together.
 //!
 //! A unit is a paragraph, a list with its lead-in, a table with its header, a code block with the sentence before it,
-//! or a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
+//! or a callout. Units of a section are in the order of the document and may overlap: a sentence before a code block
 //! belongs to its paragraph as well.
 
 use std::borrow::Cow;
@@ -15,24 +15,24 @@ use crate::base::line::is_directive;
 use crate::base::word::count_words;
 use crate::kb::document::HeadingText;
 
-/// Longest paragraph that becomes the lead-in of a block as a whole, in bytes. Of a longer one only the last sentence
-/// does.
+/// Longest paragraph that becomes the lead-in of a block as a whole, in bytes. A longer one contributes only its last
+/// sentence.
 const MAX_LEAD_IN: usize = 400;
 
-/// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.
+/// Maximum number of words of a paragraph that serves as the heading of a list, without a colon: `**Requirements**`.
 const MAX_LABEL_WORDS: usize = 8;
 
-/// Longest text of paragraphs that count what they say, in bytes: about a screen.
+/// Maximum length of an enumeration in paragraphs, in bytes: about a screen.
 const MAX_COUNTED: usize = 2_000;
 
-/// Openings of paragraphs that count: of the first, of the one right after it, and of those after that.
+/// Openings of the paragraphs of an enumeration: of the first, of the second, and of the rest.
 const COUNTING: [&[&str]; 3] = [
     &["first", "firstly"],
     &["second", "secondly"],
     &["third", "thirdly", "fourth", "fifth", "sixth", "seventh", "last", "lastly", "final", "finally"],
 ];
 
-/// Words of a sentence that says how many are counted after it.
+/// Words of a sentence that says how many points follow it.
 const COUNTS: [&str; 7] = ["two", "three", "four", "five", "six", "seven", "several"];
 
 /// Words of a sentence that announces the list or table after it.
@@ -72,7 +72,8 @@ impl Unit {
     }
 }
 
-/// Returns the units of a Markdown document in order. Headings, front matter, rules, and HTML other than tables are not units.
+/// Returns the units of a Markdown document in order. Headings, front matter, rules, and HTML other than tables are
+/// not units.
 pub(crate) fn units(document: &str) -> Vec<Unit> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
@@ -110,8 +111,8 @@ pub(crate) fn sentences_of(unit: &str) -> Vec<Sentence> {
     sentences
 }
 
-/// Returns the part of a unit that says what it is about: of a table the header, the first cells and what stands around
-/// it. Other cells have little to do with each other.
+/// Returns the part of a unit that says what it is about: for a table, its header, its first cells and the text
+/// around it. Other cells have little to do with each other.
 pub(super) fn compared_by(unit: &str) -> Cow<'_, str> {
     let is_row = |line: &&str| line.trim_start().starts_with('|');
     let is_rule = |line: &str| line.contains("--") && line.chars().all(|letter| "|-: \t".contains(letter));
@@ -169,7 +170,7 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
         is_open = true;
     }
     for unit in &mut units {
-        // Lines of a paragraph are no items.
+        // Lines of a paragraph are not items.
         if unit.kind == UnitKind::Paragraph {
             unit.pieces.clear();
         }
@@ -260,8 +261,7 @@ fn kind_of(tag: &Tag<'_>) -> Option<UnitKind> {
     }
 }
 
-/// Returns the items of a list at any depth, each without the items nested in it and with the place of the one it is
-/// nested in.
+/// Returns the items of a list at any depth, each without its nested items and with the index of its parent.
 pub(crate) fn items(document: &str, list: &Unit) -> Vec<(Option<usize>, Range<usize>)> {
     let mut items: Vec<(Option<usize>, Range<usize>)> = Vec::new();
     let mut open = Vec::new();
@@ -271,7 +271,7 @@ pub(crate) fn items(document: &str, list: &Unit) -> Vec<(Option<usize>, Range<us
     {
         match event {
             Event::Start(Tag::Item) => {
-                // With its indentation, by which a reader sees what it is nested in.
+                // With its indentation, which shows a reader the nesting.
                 let indent = document[..start + range.start].len()
                     - document[..start + range.start].trim_end_matches([' ', '\t']).len();
                 items.push((open.last().copied(), start + range.start - indent..start + range.end));
@@ -290,7 +290,7 @@ pub(crate) fn items(document: &str, list: &Unit) -> Vec<(Option<usize>, Range<us
     items
 }
 
-/// Extends lists, tables, callouts and code to the paragraph that introduces them, which is then no unit of its own
+/// Extends lists, tables, callouts and code to the paragraph that introduces them, which is then not a separate unit
 /// unless it is long.
 fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
@@ -311,8 +311,8 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
     units
 }
 
-/// Joins paragraphs that count what they say ("The first rule is …", "The second rule is …") with the paragraph that
-/// introduces them: to their author they are a list.
+/// Joins the paragraphs of an enumeration ("The first rule is …", "The second rule is …") with the paragraph that
+/// introduces them: the author meant them as a list.
 fn with_counted(document: &str, units: &[Unit]) -> Vec<Unit> {
     let mut joined: Vec<Unit> = Vec::with_capacity(units.len());
     let mut rest = units;
@@ -340,8 +340,8 @@ fn with_counted(document: &str, units: &[Unit]) -> Vec<Unit> {
     joined
 }
 
-/// Returns how many paragraphs count on after the first of some units: 0 if it does not begin to count, or if they are
-/// longer than a screen together.
+/// Returns how many paragraphs continue an enumeration after the first unit: 0 if that does not begin one, or if
+/// together they are longer than a screen.
 fn counted_after(document: &str, units: &[Unit]) -> usize {
     let Some(first) = units.first().filter(|first| opens(document, first, COUNTING[0])) else { return 0 };
     let counts_on = |(at, pair): &(usize, &[Unit])| {

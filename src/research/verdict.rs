@@ -30,13 +30,13 @@ use crate::source::Support;
 /// Share of an aspect's key words that the findings must contain for it to count as covered if no finding names it.
 const COVERED_SHARE: f32 = 0.6;
 
-/// Most weak areas kept in a verdict; each is repeated in the next planning prompt.
+/// Maximum number of weak areas kept in a verdict; each is repeated in the next planning prompt.
 const MAX_AREAS: usize = 12;
 
-/// Tokens of a quote that the judge is shown: a paragraph. The end of a quote may be what bears a claim out.
+/// Tokens of a quote shown to the judge: a paragraph. The end of a quote may be the part that supports a claim.
 const MAX_QUOTE_TOKENS: u64 = 300;
 
-/// Tokens of all quotes that the judge is shown.
+/// Tokens of all quotes shown to the judge.
 const MAX_QUOTES_TOKENS: u64 = 6_000;
 
 /// The judge's verdict after a round.
@@ -239,7 +239,7 @@ pub(crate) async fn judge(
 
 fn node_line(node: &Node, branch: Option<&Branch>) -> Value {
     let aspects: Vec<_> = node.aspects.iter().map(ToString::to_string).collect();
-    // Without them the judge asks again for what a worker has looked for in vain.
+    // Without them, the judge would request again what a worker has already searched for in vain.
     let open = branch.map(|branch| branch.report.open_questions.join("; ")).unwrap_or_default();
     json!({
         "id": node.id, "status": node.status, "confidence": format!("{:.2}", node.confidence),
@@ -263,7 +263,7 @@ fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
 /// Renders a draft as text for the judge's prompt.
 fn draft_text(draft: &Draft) -> String {
     let sections = draft.sections.iter().map(|section| format!("{}:\n{}", section.title, section.text));
-    // Sections say what the findings say.
+    // Sections repeat the findings.
     let findings = draft.findings.iter().filter(|_| draft.sections.is_empty()).map(|finding| match &finding.aspect {
         Some(aspect) => format!("- {} ({aspect})", cited(finding)),
         None => format!("- {}", cited(finding)),
@@ -403,7 +403,7 @@ mod tests {
         assert!(!verdict.is_complete && !verdict.recommend_more_iterations);
         assert_eq!(verdict.missing_aspects, [AspectId::numbered(2)], "an id that is not in the brief is dropped");
         assert!(judged(NodeStatus::Blocked, said(false, true, &["n2"], &[])).await.recommend_more_iterations);
-        // The judge decides whether what was searched and only found in part is searched again.
+        // The judge decides whether partly answered aspects are searched again.
         let [settled, failed] =
             [NodeStatus::Done, NodeStatus::Failed].map(|status| (status, said(false, false, &["n2"], &["a2"])));
         assert!(!judged(settled.0, settled.1).await.recommend_more_iterations);

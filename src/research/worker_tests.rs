@@ -253,7 +253,7 @@ async fn limit_of_the_run_at_any_call_keeps_what_was_noted() {
     let limit = CallError::Limit(Limit::Cost);
     for at in [1, 2] {
         let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, limit.clone());
-        // Nothing was noted yet: that is no finding that there is nothing, and the node can wait for a raised limit.
+        // An empty notebook does not mean that there is no evidence: the node can wait for a raised limit.
         assert_eq!(of_node(&caller).await, Err(limit.clone().into()));
     }
     let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(3, limit);

@@ -34,16 +34,17 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::structured::{structured_checked, structured_value};
 
-/// Most findings of a short answer; with more, the answer is written in sections.
+/// Maximum number of findings of a short answer; with more, the answer is written in sections.
 const SHORT_FINDINGS: usize = 24;
 
-/// Most sections of a long answer. Each is a separate call, so this also bounds the cost.
+/// Maximum number of sections of a long answer. Each is a separate call, so this also bounds the cost.
 const MAX_SECTIONS: usize = 8;
 
 /// Tokens of the prompt of a section besides findings and quotes.
 const SECTION_RULES: u64 = 1_000;
 
-/// Words that all sections of an answer share, and bounds on those of one. A section with few quotes gets fewer.
+/// Number of words shared by all sections of an answer, and bounds for one section. A section with few quotes gets
+/// fewer.
 const ALL_WORDS: usize = 1_200;
 const SECTION_WORDS: std::ops::RangeInclusive<usize> = 120..=350;
 const WORDS_PER_QUOTE: usize = 8;
@@ -51,13 +52,13 @@ const WORDS_PER_QUOTE: usize = 8;
 /// Tokens of the quotes that no section cites but the summary is shown: a contradiction may need them.
 const OTHER_QUOTES: u64 = 2_000;
 
-/// Share of the words of two open questions that both have, from which one repeats the other.
+/// Share of common words from which one open question repeats another.
 const SAME_QUESTION: f32 = 0.75;
 
-/// Shortest answer, in words, without citations.
+/// Minimum length of an answer in words, without citations.
 const MIN_WORDS: usize = 4;
 
-/// Smallest share of an answer's key words that must occur in findings or quotes. Low on purpose: a paraphrase shares
+/// Minimum share of an answer's key words that must occur in findings or quotes. Low on purpose: a paraphrase shares
 /// few words with its sources, but an answer to another question shares almost none.
 const MIN_SHARED: f32 = 0.15;
 
@@ -67,7 +68,7 @@ const SUMMED_UP_SHARE: f32 = 0.6;
 /// Phrases that mark an unfinished text.
 const PLACEHOLDERS: [&str; 4] = ["lorem ipsum", "placeholder", "your answer here", "insert answer"];
 
-/// Marks of an unfinished text. In capitals alone: `todo` is a common word of Spanish and Portuguese.
+/// Marks of an unfinished text. Only in capitals: `todo` is a common word of Spanish and Portuguese.
 const PLACEHOLDER_MARKS: [&str; 2] = ["TODO", "TBD"];
 
 /// Input of [`draft`].
@@ -187,7 +188,7 @@ struct Writer<'a> {
 /// # Errors
 ///
 /// Returns an error if the run cannot continue, or if a limit is reached: the caller may then spend the budget reserved
-/// for writing. In the last draft, that is so only if nothing was written.
+/// for writing. In the last draft, only if nothing was written.
 pub(crate) async fn draft(caller: &dyn Caller, key: &CallKey, material: &WriterInput<'_>) -> Result<Draft, CallError> {
     let writer = Writer::new(caller, key, material);
     let mut draft = draft_by_rules(material.brief, material.tree, material.branches);
@@ -256,8 +257,8 @@ impl<'a> Writer<'a> {
         self.caller.can_pay(&self.key.then(first), Role::Writer, &prompts)
     }
 
-    /// Writes outline, sections and summary. In the last draft, what was written is kept if the limits do not pay for the
-    /// rest.
+    /// Writes outline, sections and summary. In the last draft, finished parts are kept if the limits do not pay for
+    /// the rest.
     async fn at_length(&self) -> Result<Draft, CallError> {
         let outline = self.outline().await?;
         // An outline may give the same nodes to several sections.
@@ -308,7 +309,7 @@ impl<'a> Writer<'a> {
         Section { title: one_line(title), text: lines.join("\n") }
     }
 
-    /// Returns an answer from sections whose summary was not written: in its place stand their first cited sentences.
+    /// Returns an answer from sections whose summary was not written: their first cited sentences take its place.
     /// `missing` sections were not written either.
     fn without_summary(&self, sections: Vec<Section>, missing: usize, why: &CallError) -> Draft {
         let is_cited = |piece: &&str| !piece.starts_with('|') && !marks(piece).is_empty();
@@ -390,7 +391,7 @@ impl<'a> Writer<'a> {
         };
         let room = room::<SectionDraft>(self.caller, Role::Writer);
         if size(self.caller, &render(&view)) > room {
-            // Quotes are dropped from the end, so those that bear on the title come first.
+            // Quotes are dropped from the end, so those relevant to the title come first.
             let ids: Vec<_> = nodes.iter().map(|node| node.id.clone()).collect();
             let nearest = self.material.nearest.nearest(title, &ids).await;
             quotes.sort_by_key(|quote| nearest.iter().position(|id| *id == quote.id).unwrap_or(nearest.len()));
@@ -410,8 +411,8 @@ impl<'a> Writer<'a> {
         Section { text: mark_unsupported(&text, &|uncited| self.bears_out(uncited, &text)).text, ..section.clone() }
     }
 
-    /// Writes the answer, from its sections if there are any. Those say what its findings would, which are then not
-    /// asked for.
+    /// Writes the answer, from its sections if there are any. Sections replace its findings, which are then not
+    /// requested.
     async fn whole(&self, sections: Vec<Section>) -> Result<Draft, CallError> {
         let mut view = self.view(&sections);
         let render = |view: &WriterParts| self.whole_prompt(view);
@@ -557,8 +558,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns whether cited quotes support a text without citations: they have all of its figures and most of its key
-    /// words. Those of the whole answer, with the claims that cite them, may support its first line; those of a sentence
-    /// its end.
+    /// words. The quotes of the whole answer, with the claims that cite them, may support its first line; those of a
+    /// sentence, its end.
     fn bears_out(&self, uncited: Uncited<'_>, text: &str) -> bool {
         let splitter = WordSplitter::default();
         let (said, citing) = match uncited {
@@ -709,13 +710,14 @@ fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(
     headings
 }
 
-/// Returns the most words of a section, by its quotes or claims and the number of sections.
+/// Returns the maximum number of words of a section, by its quotes or claims and the number of sections.
 fn words_of_section(quotes: usize, sections: usize) -> usize {
     let by_quotes = SECTION_WORDS.start() / 2 + WORDS_PER_QUOTE * quotes;
     by_quotes.min(ALL_WORDS / sections.max(1)).clamp(*SECTION_WORDS.start(), *SECTION_WORDS.end()) / 10 * 10
 }
 
-/// Adds a question unless one in the list asks the same in other words. What differs in its figures is another one.
+/// Adds a question unless one in the list asks the same in other words. Questions with different figures are
+/// different.
 fn add_question(questions: &mut Vec<String>, question: String) {
     let asked = subject_of(&question);
     let repeats = |known: &String| {
@@ -730,7 +732,7 @@ fn add_question(questions: &mut Vec<String>, question: String) {
     }
 }
 
-/// Returns the text of a list item, or a text that is none.
+/// Returns the text of a list item, or the text itself if it is not one.
 fn without_bullet(text: &str) -> String {
     let item = ["- ", "* ", "+ "].iter().find_map(|bullet| text.strip_prefix(bullet));
     let number = text.trim_start_matches(|letter: char| letter.is_ascii_digit());

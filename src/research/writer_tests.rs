@@ -151,7 +151,7 @@ async fn long_answer_is_outlined_and_written_by_section() {
         ),
         ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
         ("write/section/2", json!({"text": "Apple 2 weighs 3 stones [n4e4, n9e9]."})),
-        // Findings are not asked for.
+        // Findings are not requested.
         ("write/answer", json!({"answer": "Apples weigh up to 9 stones [n2e10].", "confidence": 0.7})),
     ])
     .with_input_limit(2_000);

@@ -1,4 +1,4 @@
-//! Recognises what a question asks for by its English wording, and whether a unit suits it.
+//! Recognises the kind of answer a question requests by its English wording, and whether a unit has it.
 
 use std::collections::HashSet;
 
@@ -6,18 +6,19 @@ use super::features::{Weights, share};
 use crate::base::word::{WordSplitter, has_key_word};
 use crate::research::unit::{Unit, UnitKind, compared_by};
 
-/// Openings of a question that only a number answers, in digits or in words.
+/// Openings of questions that only a number answers, in digits or in words.
 const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "what share "];
 
-/// Nouns after "what" or "which" that a number names, up to [`NUMBERED_WITHIN`] words after it: "which TCP ports".
+/// Nouns for which the answer is a number, up to [`NUMBERED_WITHIN`] words after "what" or "which": "which TCP
+/// ports".
 const NUMBERED: &str = "port|ports|percentage|amount|size";
 const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;
 
-/// Words of the longest name of what is counted; a longer text is a clause.
+/// Maximum number of words in a counted noun phrase; a longer text is a clause.
 const MAX_COUNTED_WORDS: usize = 4;
 
-/// Phrases and words of a question for a measure or a limit.
+/// Phrases and words that ask for a measure or a limit.
 const ASKS_FOR_MEASURE: [&str; 11] = [
     "how long ",
     "how far ",
@@ -33,7 +34,7 @@ const ASKS_FOR_MEASURE: [&str; 11] = [
 ];
 const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
-/// Phrases of a question for a length, of time mostly; units that lengths are given in; and words for one without end.
+/// Phrases that ask for a length, mostly of time; units of length; and words for an unlimited one.
 const ASKS_FOR_LENGTH: [&str; 3] = ["how long ", "longest time", "longest a "];
 const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|\
     day|days|night|nights|wk|week|weeks|fortnight|mo|month|months|quarter|quarters|semester|semesters|yr|yrs|year|years|\
@@ -42,7 +43,7 @@ const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min
 const ONE: &str = "a|an|half|each|per|same|whole|full";
 const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight";
 
-/// Openings of a question that only a day, a month or a year answers.
+/// Openings of questions that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
     "what year ",
     "which year ",
@@ -55,7 +56,7 @@ const ASKS_FOR_DAY: [&str; 9] = [
     "when was ",
 ];
 
-/// Openings and words of a question that only an amount of money answers: both must be there.
+/// Openings and words of questions that only an amount of money answers: both must occur.
 const ASKS_FOR_AMOUNT: [&str; 10] = [
     "how much ",
     "what does ",
@@ -71,7 +72,7 @@ const ASKS_FOR_AMOUNT: [&str; 10] = [
 const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|fee|fees|rent|charge|charges|cuesta|cuestan|precio|\
     precios|coûte|coûtent|prix|kostet|kosten|preis|preise|gehalt";
 
-/// Nouns after "what is the" that an amount of money names, and words after them.
+/// Nouns after "what is the" for which the answer is an amount of money, and words after them.
 const PRICES: &str = "price|cost|fee|rent|salary|wage";
 const OF_PRICES: [&str; 5] = ["of", "for", "per", "in", "to"];
 
@@ -90,7 +91,7 @@ const CURRENCY_SIGNS: [char; 6] = ['$', '€', '£', '¥', '₹', '₽'];
 const CURRENCIES: &str = "dollar|dollars|euro|euros|pound|pounds|cent|cents|usd|eur|gbp|chf|pln|jpy|yen|zł|kr";
 const NOTHING: &str = "free|gratis|gratuit|kostenlos|nothing";
 
-/// Words that are numbers. Words such as "single" and "both" are left out: they mostly count nothing.
+/// Number words. "Single", "both" and the like are left out: they rarely count anything.
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
     seventy|eighty|ninety|hundred|thousand|million|billion|dozen|none|unlimited|infinite";
 
@@ -134,14 +135,14 @@ const ASKS_FOR_TIME: [&str; 14] = [
 /// Openings of a question for a pace.
 const ASKS_FOR_PACE: [&str; 4] = ["how often ", "how soon ", "how fast ", "how quickly "];
 
-/// Verbs after the noun of "what statuses can …", by which it is told from the verb of "what separates …".
+/// Verbs that may follow a noun, as in "what statuses can …". They tell it from a verb, as in "what separates …".
 const AUXILIARIES: &str =
     "can|could|are|were|do|does|did|must|should|shall|have|has|had|may|might|will|would|am|is|was";
 
 /// Words that stand after a verb rather than after a noun.
 const AFTER_VERBS: &str = "the|a|an|it|its|my|our|your|their|this|that|to|from|with|at|by";
 
-/// Words for a failure, and words and phrases of a question for what to do about it.
+/// Words for a failure, and words and phrases that ask for a remedy.
 const FAILURES: &str = "error|errors|err|fail|fails|failed|failing|failure|exception|exceptions|warning|crash|crashes|crashed|\
     panics|panicked|breaks|broken|complains|unresolved|denied";
 const REMEDIES: &str = "why|fix|solve|resolve|instead|wrong|missing|equivalent|workaround|means";
@@ -151,11 +152,11 @@ const ASKS_FOR_REMEDY: [&str; 5] = ["how do i ", "how can i ", "how to ", "does 
 const REPORTS_FAILURE: [&str; 5] =
     ["what can i try", "what should i try", "what now", "keep getting ", "keeps failing"];
 
-/// Words of a heading above what to do about a failure.
+/// Words of headings above the remedy for a failure.
 const REMEDY_HEADINGS: &str = "fix|fixes|fixing|solution|solutions|solve|workaround|workarounds|resolution|resolve|resolving|remedy|\
     remedies|cause|causes|do|mitigation|troubleshooting";
 
-/// Words in a question for what tells two things apart.
+/// Words that ask for the difference between two things.
 const TELLS_APART: [&str; 13] = [
     "compare ",
     "compared with ",
@@ -172,7 +173,7 @@ const TELLS_APART: [&str; 13] = [
     "tell apart ",
 ];
 
-/// Openings before the subject of an overview.
+/// Openings that precede the subject of an overview.
 const OVERVIEWS: [&str; 12] = [
     "tell me about ",
     "tell me all about ",
@@ -188,7 +189,8 @@ const OVERVIEWS: [&str; 12] = [
     "what do the notes say about ",
 ];
 
-/// Openings of an order, names of an overview, and words between a name and its subject: "Write a short report about …".
+/// Openings of a request, names for an overview, and words between such a name and its subject: "Write a short report
+/// about …".
 const COURTESIES: [&str; 4] = ["please ", "can you ", "could you ", "would you "];
 const ORDERS: [&str; 18] = [
     "write a ",
@@ -213,18 +215,18 @@ const ORDERS: [&str; 18] = [
 const OVERVIEW_NAMES: &str = "report|overview|summary|introduction|article|essay|briefing";
 const OVERVIEW_LINKS: [&str; 7] = ["about", "about:", "on", "on:", "of", "of:", "to"];
 
-/// Most words between an order and the name of an overview, and words that may not be among them: "Write a letter to the
-/// author of the report on pumps" asks for a letter.
+/// Maximum number of words between a request and the name for an overview, and words that must not be among them:
+/// "Write a letter to the author of the report on pumps" asks for a letter.
 const ADJECTIVES: usize = 6;
 const NO_ADJECTIVES: &str = "the|to|for|who|whom|whose|what|which|when|where|why|how|that|of|on|in|my|our|your|their";
 
-/// Words that open a question of its own, which is no subject: "Tell me about how pumps are oiled".
+/// Words that open an embedded question, which is not a subject: "Tell me about how pumps are oiled".
 const CLAUSES: &str = "who|whom|whose|what|which|when|where|why|how|whether|if";
 
-/// Least share of the question's words in the opening of a paragraph that defines it.
+/// Minimum share of the question's words in the opening of a paragraph that defines its subject.
 const LEAST_DEFINED: f32 = 0.7;
 
-/// Letters of the opening of a text, and words after "is" in one that defines something: "A scan is a way of …".
+/// Length of the opening of a text in letters, and words after "is" in a definition: "A scan is a way of …".
 const OPENING: usize = 80;
 const DEFINING: &str = "a|an|the|one|any|how|what|when|where|part|another|used";
 const ARTICLES: &str = "a|an|the";
@@ -233,10 +235,10 @@ const ARTICLES: &str = "a|an|the";
 const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provides|provide|extends|helps|help|enables|enable|\
     holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
 
-/// Least share of the question's words above a list, table or code that is meant by it.
+/// Minimum share of the question's words above a list, table or code block for it to be the requested one.
 const LEAST_MEANT: f32 = 0.34;
 
-/// The kind of value that a question asks for.
+/// The kind of value a question requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Number,
@@ -246,7 +248,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// Returns the kind of value that a question asks for; `None` if other words may answer it.
+    /// Returns the kind of value a question requests; `None` if other text may answer it.
     pub(super) fn of(question: &str) -> Option<Self> {
         let lower = question.to_lowercase();
         let pays = has_phrase(question, &["how much "]) && has_word(&lower, PAYS) && !has_phrase(question, &NO_MONEY);
@@ -263,7 +265,7 @@ impl Wanted {
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
         let written = text;
-        // No cost is named by it.
+        // "Cost-effective" does not name a cost.
         let text = without_markers(&text.to_lowercase()).replace("cost-effective", "");
         let is_ordinal = |word: &str| {
             let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
@@ -358,8 +360,8 @@ pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter)
     has_article || defines(text, subject, splitter)
 }
 
-/// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number beside
-/// a word for versions counts.
+/// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number
+/// beside a word for versions counts.
 fn names_version(text: &str) -> bool {
     let is_figure = |letter: char| letter.is_ascii_digit();
     let is_dotted = |word: &str| {
@@ -410,14 +412,14 @@ fn asks_for(question: &str, nouns: &str) -> bool {
     (0..words.len()).any(asks)
 }
 
-/// Returns what "how many" counts: the word after it.
+/// Returns the noun counted by "how many": the word after it.
 pub(super) fn counted(question: &str) -> Option<String> {
     let lower = question.to_lowercase();
     let (_, after) = lower.split_once("how many ")?;
     words(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// Returns the words of what "how many" counts, if there are several: "story points".
+/// Returns the words of the noun phrase counted by "how many", if there are several: "story points".
 pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
     let lower = question.to_lowercase();
     let (_, after) = lower.split_once("how many ")?;
@@ -427,7 +429,7 @@ pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
-/// "4 bytes", "five severity levels". Units of data count as each other: "400 KB".
+/// "4 bytes", "five severity levels". Units of data are interchangeable: "400 KB".
 pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
     let text = without_markers(&text.to_lowercase());
     let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
@@ -477,7 +479,7 @@ fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
 }
 
-/// What to do about a failure, as a question asks for it.
+/// The way in which a question asks for the remedy for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// The question is the message: "error: no such pump".
@@ -500,12 +502,12 @@ impl Remedy {
     }
 }
 
-/// Returns whether a heading names the cause of a failure, after which what to do about it may stand.
+/// Returns whether a heading names the cause of a failure, which may be followed by the remedy.
 pub(super) fn names_cause(heading: &str) -> bool {
     has_word(&heading.to_lowercase(), "cause|causes|reason|reasons")
 }
 
-/// Returns whether a heading names what to do about a failure: "How to Fix".
+/// Returns whether a heading announces the remedy for a failure: "How to Fix".
 pub(super) fn names_remedy(heading: &str) -> bool {
     has_word(&heading.to_lowercase(), REMEDY_HEADINGS)
 }
@@ -522,7 +524,7 @@ fn is_contrast(question: &str) -> bool {
 fn asks_for_several(question: &str) -> bool {
     let mut words = words(question).filter(|word| !word.is_empty());
     let opening = words.next();
-    // "Class", "status" and "analysis" are no plurals.
+    // "Class", "status" and "analysis" are not plurals.
     let is_plural =
         |word: &str| word.len() > 3 && word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end));
     let noun: Vec<_> = words.by_ref().take(4).collect();
@@ -541,7 +543,7 @@ fn asks_for_several(question: &str) -> bool {
     }
 }
 
-/// Returns the subject of an overview that is asked for: "Write a report about pumps". `None` for other questions.
+/// Returns the subject of a requested overview: "Write a report about pumps". `None` for other questions.
 pub(crate) fn overview_of(question: &str) -> Option<&str> {
     // ASCII, so that offsets are those of the question.
     let lower = question.to_ascii_lowercase();
@@ -557,7 +559,7 @@ pub(crate) fn overview_of(question: &str) -> Option<&str> {
     is_subject.then_some(subject)
 }
 
-/// Returns what comes after the name of an overview and the word that links it to its subject: "short report about …".
+/// Returns the text after the name for an overview and the word that links it to its subject: "short report about …".
 fn after_name(asked: &str) -> Option<&str> {
     let mut rest = asked;
     for _ in 0..=ADJECTIVES {
@@ -574,7 +576,7 @@ fn after_name(asked: &str) -> Option<&str> {
     None
 }
 
-/// The kind of answer that a question asks for.
+/// The kind of answer a question requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerKind {
     /// Sections on one subject.
@@ -611,7 +613,7 @@ impl AnswerKind {
             () if has(&ASKS_FOR_PACE) => Self::Pace,
             () if starts("when ") || has(&ASKS_FOR_TIME) || has(&ASKS_FOR_DAY) => Self::Time,
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
-            // "What are the default values of …" asks for no list.
+            // "What are the default values of …" does not ask for a list.
             () if has_word(&lower, "default|defaults") => Self::Other,
             () if asks_for_several(&lower)
                 || has(&[
@@ -640,11 +642,10 @@ impl AnswerKind {
         }
     }
 
-    /// Returns whether a unit has the form that the question asks for: the list, the steps, the table of what is
-    /// compared.
+    /// Returns whether a unit has the requested form: the list, the steps, or the table of the compared entities.
     pub(super) fn has_form(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
-        // Any page has lists: one that is meant has a word of the question above its items.
+        // Any page has lists: the requested one has a word of the question above its items.
         let is_meant = || {
             let above = format!("{} {}", unit.headings.join(" "), &text[unit.head()]);
             share(weights, &splitter.stems(&above), &HashSet::new()) >= LEAST_MEANT
@@ -652,7 +653,7 @@ impl AnswerKind {
         match self {
             Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
             Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant(),
-            // The table that names all that is compared.
+            // The table that names all compared entities.
             Self::Comparison => {
                 let words = splitter.stems(&compared_by(own));
                 unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
@@ -662,7 +663,7 @@ impl AnswerKind {
         }
     }
 
-    /// Returns whether a unit contains the kind of answer that the question asks for: a number, a time, a definition.
+    /// Returns whether a unit contains the requested kind of answer: a number, a time, a definition.
     pub(super) fn suits(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
         match self {
@@ -670,7 +671,7 @@ impl AnswerKind {
             Self::Length => names_length(own),
             Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own),
             Self::Pace => has_word(&own.to_lowercase(), PACE),
-            // The paragraph that begins with what is asked for.
+            // The paragraph that begins with the term being defined.
             Self::Definition => {
                 let opening: String = own.chars().take(OPENING).collect();
                 let words = splitter.stems(&opening);

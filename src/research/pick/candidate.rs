@@ -16,10 +16,10 @@ use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind, ends_open, units, units_of_page};
 use crate::source::{Passage, Place, ProperName};
 
-/// Score of a unit beside a hit, relative to that of the hit.
+/// Score of a unit next to a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
 
-/// Titles of notes that list changes. What they mention is explained elsewhere.
+/// Titles of notes that list changes. The subjects they mention are explained elsewhere.
 const HISTORIES: [&str; 7] = [
     "document history",
     "revision history",
@@ -30,17 +30,16 @@ const HISTORIES: [&str; 7] = [
     "what's new",
 ];
 
-/// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one
-/// node.
+/// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
 pub(super) const MAX_COMPARED: usize = 16;
 
-/// Sentences of one unit that are compared by their tokens.
+/// Number of sentences per unit compared token by token.
 pub(super) const MAX_SENTENCES: usize = 48;
 
-/// Longest unit with the one it refers to, in bytes.
+/// Maximum length of a unit together with the one it refers to, in bytes.
 pub(super) const MAX_EXTENDED: usize = 1_500;
 
-/// Openings of a paragraph that is not understood without the one before it.
+/// Openings of a paragraph that makes no sense without the one before it.
 pub(super) const REFERRING: [&str; 23] = [
     "So, ",
     "So ",
@@ -67,7 +66,7 @@ pub(super) const REFERRING: [&str; 23] = [
     "Once ",
 ];
 
-/// Openings of a lead-in that is not understood without the unit before it: "For example:" above a block of code. "These
+/// Openings of a lead-in that makes no sense without the unit before it: "For example:" above a block of code. "These
 /// are:" refers to what follows.
 pub(super) const REFERRING_LEAD_INS: [&str; 5] =
     ["For example", "For instance", "In this case", "Instead", "Otherwise"];
@@ -77,7 +76,7 @@ pub(super) struct UnitCandidate<'a> {
     pub(super) reading: &'a DocumentHits,
     pub(super) rank: usize,
     pub(super) unit: Unit,
-    /// Score of the hit it stands in or beside, relative to the best hit.
+    /// Score of the hit that contains it or is next to it, relative to the best hit.
     hit: f32,
     pub(super) words: HashSet<String>,
     /// Words of the question in its headings.
@@ -85,7 +84,7 @@ pub(super) struct UnitCandidate<'a> {
     /// How well the words of the question match its headings, which are the first part, and its sentences.
     pub(super) matches: Option<Matches>,
     pub(super) features: Features,
-    /// How near to the subject of an overview or a definition it stands, and whether it opens a note or section on it.
+    /// How close it is to the subject of an overview or a definition, and whether it opens a note or section on it.
     pub(super) nearness: Nearness,
     pub(super) is_opening: bool,
 }
@@ -95,8 +94,8 @@ impl UnitCandidate<'_> {
         &self.reading.document.text[self.unit.range.clone()]
     }
 
-    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is about what
-    /// the title names as much as the paragraph right below the title.
+    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is as much
+    /// about the title as the paragraph directly below the title.
     pub(super) fn headings(&self) -> String {
         let title = self.reading.document.place.title();
         let mut names = vec![title];
@@ -105,7 +104,7 @@ impl UnitCandidate<'_> {
         names.join(". ")
     }
 
-    /// Returns whether another unit stands right before or after this one. One that is shown in part does not count.
+    /// Returns whether another unit is directly before or after this one. A unit shown in part does not count.
     pub(super) fn touches(&self, other: &Self) -> bool {
         let is_short = |own: &Self| own.unit.pieces.len() <= MAX_PIECES && lines_in(own.text()) <= MAX_LINES;
         let (a, b) = (&self.unit.range, &other.unit.range);
@@ -144,15 +143,14 @@ pub(super) fn candidates<'a>(
         let mut opened = HashSet::new();
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
         for unit in with_what_they_refer_to(text, found) {
-            // All of a note or section on the subject of an overview, and what opens one on what is to be defined, not
-            // only the sections that were found.
+            // For an overview, the whole note or section; for a definition, its opening. Not only the sections found.
             let nearness = match asked {
                 AnswerKind::Overview | AnswerKind::Definition => Nearness::of(&reading.document, &unit, sought),
                 _ => Nearness::default(),
             };
             let is_opening = nearness.is_on_subject() && can_open(&unit, text) && opened.insert(nearness);
             let wanted = match asked {
-                // It defines the subject, wherever the search has put it.
+                // It defines the subject, whatever its rank in the search.
                 AnswerKind::Definition => is_opening.then_some(best),
                 _ => nearness.is_on_subject().then_some(least),
             };
@@ -214,8 +212,8 @@ pub(super) fn units_in(document: &Passage) -> Vec<Unit> {
 }
 
 /// Returns the share of the question's words in the heading right above a unit, or in the title if it has none; 0 if
-/// that has other words too, or is a single word, as of a chapter. "Load balancer state" is where its states are
-/// listed, "Pre-built container for X" is not where X is explained.
+/// that has other words too, or is a single word, as the heading of a chapter often is. "Load balancer state" is the
+/// heading above the states; "Pre-built container for X" is not the heading that explains X.
 pub(super) fn named(candidate: &UnitCandidate<'_>, weights: &Weights, splitter: &WordSplitter) -> f32 {
     let title = candidate.reading.document.place.title();
     let heading = splitter.key_stems(candidate.unit.headings.last().map_or(title, String::as_str));
@@ -264,7 +262,7 @@ pub(super) fn has(candidate: &UnitCandidate<'_>, code_words: &[CodeWord], splitt
     code_words.iter().map(|word| word.is_in(&text, &words)).collect()
 }
 
-/// Sets which share of the code words of the question each unit lacks, of those that some unit has.
+/// Sets the share of the question's code words that each unit lacks, counting only those that some unit has.
 #[expect(clippy::cast_precision_loss, reason = "a question has few words")]
 pub(super) fn mark_lacking(candidates: &mut [UnitCandidate<'_>], code_words: &[CodeWord], splitter: &WordSplitter) {
     if code_words.is_empty() {
@@ -279,9 +277,9 @@ pub(super) fn mark_lacking(candidates: &mut [UnitCandidate<'_>], code_words: &[C
     }
 }
 
-/// Extends units that refer to the one before them ("So, what is the difference?") to that unit, and the
-/// paragraph after code that is included from another file: such code is no unit, and the paragraph that introduces it
-/// would lead nowhere.
+/// Extends units that refer to the one before them ("So, what is the difference?") by that unit. Does the same for
+/// the paragraph after code that is included from another file: such code is not a unit, and the paragraph that
+/// introduces it would lead nowhere.
 pub(super) fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     let mut extended: Vec<Unit> = Vec::with_capacity(units.len());
     for mut unit in units {
@@ -325,7 +323,7 @@ pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 pub(super) fn rarity(candidates: &[UnitCandidate<'_>], stems: &[String]) -> Weights {
     let weight = |stem: &String| {
         let having = candidates.iter().filter(|candidate| candidate.words.contains(stem)).count();
-        // One is added, so that a word that all units have still counts.
+        // One is added, so that a word in every unit still counts.
         (1.0 + (candidates.len() as f32 + 0.5) / (having as f32 + 0.5)).ln()
     };
     stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()

@@ -1,4 +1,4 @@
-//! Chooses the units that are shown, of those that match best.
+//! Chooses the units to show from those that match best.
 
 use std::collections::HashSet;
 
@@ -9,20 +9,20 @@ use super::sought::{Sought, Value};
 use super::{LONG_PARAGRAPH, MAX_LINES};
 use crate::research::sentence::Sentence;
 
-/// Most texts picked for one question. Consecutive units are one text.
+/// Maximum number of texts picked for one question. Consecutive units are one text.
 pub(super) const MAX_TEXTS: usize = 3;
 
 /// A further unit is left out if its score is lower than the best by more than this: the best is then three times as
-/// likely to answer (scores are log odds). With it 74 of 108 questions on four folders get all of their answer; with
-/// 1.8 it is 78, in an eighth more words, and on the small folders of `tests/answers` a fifth instead of a seventh of
-/// what is shown is beside the point.
+/// likely to answer (scores are log odds). With it, 74 of 108 questions on four folders get their full answer. With
+/// 1.8 it is 78, but with an eighth more words, and on the small folders of `tests/answers` the irrelevant share of
+/// the output rises from a seventh to a fifth.
 pub(super) const MARGIN: f32 = 1.2;
 
-/// Two units that share more than this part of the smaller one's words count as duplicates.
+/// Two units that share more than this fraction of the smaller one's words count as duplicates.
 pub(super) const SAME_WORDS: f32 = 0.7;
 
-/// Returns whether the best unit is mostly enough: one sentence of it has every word of a question that one sentence
-/// may answer, or it has the number that is asked for. A single word may stand in any sentence.
+/// Returns whether the best unit is usually enough: one of its sentences has every word of a question that one
+/// sentence may answer, or it has the requested number. A single word may occur in any sentence.
 pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> bool {
     let is_one = !matches!(sought.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison);
     let has_all = |sentence: &Sentence| {
@@ -33,7 +33,7 @@ pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, we
     candidates.first().is_some_and(|best| best.unit.sentences.iter().any(says))
 }
 
-/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. If the best is mostly
+/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. If the best is usually
 /// enough, the others must be about as good.
 pub(super) fn best(candidates: Vec<UnitCandidate<'_>>, is_said: bool) -> Vec<UnitCandidate<'_>> {
     let margin = if is_said { MARGIN / 6.0 } else { MARGIN };
@@ -51,7 +51,7 @@ pub(super) fn best(candidates: Vec<UnitCandidate<'_>>, is_said: bool) -> Vec<Uni
         let is_same = |better: &UnitCandidate<'_>| {
             let is_one =
                 std::ptr::eq(better.reading, candidate.reading) && overlap(&better.unit.range, &candidate.unit.range);
-            // The same list below two headings of a document says it of two things.
+            // The same list below two headings of a document describes two things.
             let is_about_same =
                 !std::ptr::eq(better.reading, candidate.reading) || candidate.about.is_subset(&better.about);
             is_one || (is_about_same && common(&better.words, &candidate.words) > SAME_WORDS)

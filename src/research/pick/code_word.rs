@@ -1,4 +1,4 @@
-//! Code words in a question: a unit about another one with the same words does not answer it.
+//! Code words in a question. A unit about a different code word does not answer it, even with the same other words.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ pub(super) struct CodeWord {
     /// In lower case.
     text: String,
     stem: String,
-    /// Whether it has a sign within, like `db.m5.large` and `max_tokens`: it is written in no other way.
+    /// Whether it contains a sign, like `db.m5.large` and `max_tokens`: it has no other spelling.
     pub(super) has_sign: bool,
 }
 
@@ -30,7 +30,7 @@ impl CodeWord {
         words.iter().enumerate().filter_map(found).collect()
     }
 
-    /// Returns the name of a document, which is written as it is.
+    /// Returns the name of a document as a code word with a single spelling.
     pub(super) fn of_name(name: &str, splitter: &WordSplitter) -> Self {
         Self { text: name.to_lowercase(), stem: splitter.stem(name), has_sign: true }
     }
@@ -41,7 +41,7 @@ impl CodeWord {
     }
 }
 
-/// Returns a number that is padded with zeros, as debuggers print it, as documentation writes it: `0x3470`.
+/// Returns a number without the leading zeros that debuggers print, as documentation writes it: `0x3470`.
 fn hexadecimal(word: &str) -> Option<String> {
     let padded = word.strip_prefix("0x").unwrap_or(word);
     let digits = padded.trim_start_matches('0').to_lowercase();

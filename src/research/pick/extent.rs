@@ -1,4 +1,4 @@
-//! Sets how far a chosen unit reaches: cut to its answer, or widened to what it is read with.
+//! Sets the extent of a chosen unit: cut to its answer, or widened by its context.
 
 use std::ops::Range;
 
@@ -8,20 +8,20 @@ use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::research::sentence::place_of;
 use crate::research::unit::{Unit, UnitKind, ends_open};
 
-/// Lines of a section that is shown whole where its steps are asked for.
+/// Maximum length, in lines, of a section that is shown whole if its steps are requested.
 pub(super) const SHORT_SECTION: usize = 12;
 
-/// Lines of a procedure, which is read as a whole.
+/// Maximum length, in lines, of a procedure, which makes sense only as a whole.
 pub(super) const MAX_STEP_LINES: usize = 32;
 
-/// Lines up to which the best unit is read on below its heading, and after one about a failure: messages are long, and
-/// what to do about them comes last. With 16 lines 105 of 130 questions on five folders get all of their answer, in a
-/// twentieth more words; 99 do without.
+/// Lines up to which the best unit is extended below its heading, and if it is about a failure: messages are long,
+/// and the remedy comes last. With 16 lines, 105 of 130 questions on five folders get their full answer, with a
+/// twentieth more words; without any, 99 do.
 pub(super) const READ_ON_TO: usize = 16;
 
 pub(super) const READ_ON_AFTER_FAILURE_TO: usize = 38;
 
-/// Phrases of a sentence that leads to what follows it.
+/// Phrases of a sentence that announces the text after it.
 const ANNOUNCEMENTS: [&str; 4] =
     ["the following command", "the following commands", "as follows", "the following example"];
 
@@ -45,7 +45,8 @@ pub(super) const CONTINUING: [&str; 16] = [
     "Also",
 ];
 
-/// Cuts a paragraph of more than `long` lines to at most `most`: the sentences around the one that answers, or its first.
+/// Cuts a paragraph of more than `long` lines to at most `most`: the sentences around the one that answers, or its
+/// first.
 pub(super) fn shorten(candidate: &mut UnitCandidate<'_>, long: usize, most: usize, answer: Option<&str>) {
     let Unit { kind: UnitKind::Paragraph, sentences, range, .. } = &candidate.unit else { return };
     let text = &candidate.reading.document.text;
@@ -90,10 +91,10 @@ pub(super) fn join(kept: &mut Vec<Kept<'_>>) {
     }
 }
 
-/// Lines of a text that is added because the one before announces it.
+/// Maximum length, in lines, of a text added because the one before announces it.
 const ANNOUNCED_LINES: usize = 12;
 
-/// Adds what the last sentence of a text announces without a colon: "Execute the following command."
+/// Adds the text that the last sentence of a unit announces without a colon: "Execute the following command."
 pub(super) fn add_announced(candidate: &mut UnitCandidate<'_>) {
     let text = &candidate.reading.document.text;
     let own = candidate.text().trim_end();
@@ -117,7 +118,8 @@ pub(super) fn add_announced(candidate: &mut UnitCandidate<'_>) {
     }
 }
 
-/// Cuts off the last sentence of a text if it only leads to what is not shown: "You will get an error like this:"
+/// Removes the last sentence of a text if it only announces text that is not shown: "You will get an error like
+/// this:"
 pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     let leads_on = candidate.unit.kind == UnitKind::Paragraph && ends_open(candidate.text());
     let Unit { sentences, range, .. } = &mut candidate.unit;
@@ -129,7 +131,7 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     }
 }
 
-/// Widens units to the procedure they are part of, and drops those that are then shown already. `units` are those of
+/// Widens units to the procedure they are part of, and drops those that are then already shown. `units` are those of
 /// the sections found, each with the rank of its document.
 pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)]) {
     let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
@@ -141,7 +143,7 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)]) {
         let text = &candidate.reading.document.text;
         let is_shown =
             |(rank, range): &(usize, Range<usize>)| *rank == candidate.rank && overlap(range, &candidate.unit.range);
-        // The procedure that was found best is the answer.
+        // The best-ranked procedure is the answer.
         if is_whole || shown.iter().any(is_shown) {
             return false;
         }
@@ -158,9 +160,9 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)]) {
     });
 }
 
-/// Widens the best unit to what follows it below its heading, also below the next heading if that names a remedy and one
-/// is asked for, and drops the others if they no longer fit on the screen. Who reports a failure knows the message; what
-/// to do about it stands after it.
+/// Extends the best unit by the text after it below its heading, and below the next heading if that announces a
+/// remedy and one is requested. Drops the other units if they no longer fit on the screen. A user who reports a
+/// failure knows the message; the remedy comes after it.
 pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
     // A list that is shown in part would be shown whole.
     let is_whole = |candidate: &UnitCandidate<'_>| candidate.unit.pieces.len() <= MAX_PIECES;
@@ -183,7 +185,7 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
         }
         last = next;
     }
-    // What only leads to a text that is not shown is left out.
+    // A unit that only announces text not shown is left out.
     if last.range.end == end || (last.kind == UnitKind::Paragraph && ends_open(&text[last.range.clone()])) {
         return;
     }
@@ -203,8 +205,8 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
 }
 
 /// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps
-/// before it if it continues them, and those after it. A section may have the same for two cases, so of a unit that
-/// says most of what is asked only what completes it is added.
+/// before it if it continues them, and those after it. A section may have the same procedure for two cases, so a unit
+/// that covers the question is only completed.
 pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) -> Range<usize> {
     section.sort_by_key(|unit| (unit.range.start, unit.range.end));
     let (own, text) = (&candidate.unit.range, candidate.reading.document.text.as_str());

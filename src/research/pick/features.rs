@@ -11,13 +11,13 @@ use crate::research::unit::{Unit, UnitKind};
 /// Consecutive sentences that are compared with the question as one.
 const WINDOW: usize = 2;
 
-/// Weight of a word of the question that is not in a unit but in its headings or title.
+/// Weight of a question word that occurs only in a unit's headings or title.
 const ABOUT: f32 = 0.7;
 
-/// Words from which a longer unit no longer counts as saying more.
+/// Number of words above which a longer unit no longer scores higher.
 const FULL_WORDS: f32 = 60.0;
 
-/// Phrases of a sentence that points to a text instead of stating what it says.
+/// Phrases of a sentence that points to a text instead of stating its content.
 const POINTING: [&str; 22] = [
     "you can find",
     "can be found",
@@ -43,7 +43,7 @@ const POINTING: [&str; 22] = [
     " here.",
 ];
 
-/// Openings of a sentence that does nothing else.
+/// Openings of a sentence that only points.
 const ONLY_POINTING: [&str; 9] = [
     "for more information",
     "for further information",
@@ -64,26 +64,26 @@ const COUNT: usize = 17;
 
 /// Weights of the features: a softmax over the units of each question, as `just fit-units` fits them.
 ///
-/// Fitted on 2026-11-25 to 108 questions on four folders (the Rust book, a company's handbook, manuals of PowerShell and
-/// of Windows drivers) and 74 of `tests/answers`, with a strong ridge penalty. A unit counted by the share of the answer
-/// it has, found by patterns. With one set left out and a [`super::MARGIN`] of 1.8, the units shown have all of the
+/// Fitted on 2026-11-25 to 108 questions on four folders (the Rust book, a company's handbook, manuals of PowerShell
+/// and of Windows drivers) and 74 of `tests/answers`, with a strong ridge penalty. A unit counted by its share of the
+/// answer, found by patterns. With one set left out and a [`super::MARGIN`] of 1.8, the units shown contain the full
 /// answer to 149 of the 182. The 74 include the questions held out there; without these no weight moves by more than
 /// 0.24. `open`, `links`, `points` and `lacks` are set by hand, since the sets have few of them.
 pub(super) const WEIGHTS: [f32; COUNT] =
     [1.76, 1.46, 1.22, 1.92, 2.0, 0.84, 2.4, 0.87, 0.61, 2.38, -0.8, -1.5, -0.65, -0.8, -0.5, -0.8, 0.79];
 
-/// The same without an embedder that reads the question: 142 of the 182.
+/// The same without an embedder for the question's language: 142 of the 182.
 const WEIGHTS_BY_WORDS: [f32; COUNT] =
     [2.73, 2.27, 1.29, 0.0, 0.0, 0.0, 0.0, 0.93, 0.79, 2.38, -0.8, -1.55, -0.88, -0.8, -0.5, -0.8, 1.15];
 
 /// Measurements of a unit, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Features {
-    /// Score of the hit it stands in, relative to the best. A neighbour of a hit counts a little less.
+    /// Score of the hit that contains it, relative to the best. A neighbour of a hit counts a little less.
     hit: f32,
     /// Share of the question's words in it, weighted by rarity; words of its headings count less.
     words: f32,
-    /// Share of the question's words in its section: a unit is read with those around it.
+    /// Share of the question's words in its section: a unit needs the units around it.
     pub(super) section: f32,
     /// `MaxSim` of the question in its headings and the best two sentences.
     meaning: f32,
@@ -95,9 +95,9 @@ pub(super) struct Features {
     least: f32,
     /// Length, up to [`FULL_WORDS`].
     fullness: f32,
-    /// Whether it contains the kind of answer that is asked for.
+    /// Whether it contains the requested kind of answer.
     suits: f32,
-    /// Whether it has the form that is asked for.
+    /// Whether it has the requested form.
     form: f32,
     /// Whether it is a paragraph of a few words, or of one sentence that ends with a colon or is a question.
     open: f32,
@@ -109,20 +109,21 @@ pub(super) struct Features {
     links: f32,
     /// Share of its sentences that point elsewhere.
     points: f32,
-    /// Share of the code words of the question that neither it nor its headings have, of those that some unit has.
+    /// Share of the question's code words that neither it nor its headings have, counting only those that some unit
+    /// has.
     pub(super) lacks: f32,
     /// Share of the question's words in the heading right above it, if that has no other words.
     pub(super) named: f32,
 }
 
 impl Features {
-    /// Measures a unit by its words, given their share in it, whether it suits and has the form that is asked for, and
-    /// the score of its hit.
+    /// Measures a unit by its words, given their share in it, whether it has the requested kind of answer and form,
+    /// and the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
     pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, has_form): (bool, bool), hit: f32) -> Self {
         let count = count_words(text);
         let (is_code, is_prose) = (unit.kind == UnitKind::Code, unit.kind == UnitKind::Paragraph);
-        // Of several sentences the first may say it, whatever the last leads into.
+        // Of several sentences, the first may answer, whatever the last announces.
         let leads_on = unit.sentences.len() < 2 && text.trim_end_matches(['*', '_']).ends_with([':', '?']);
         let is_open = is_prose && (leads_on || count < 6);
         let is_bare = unit.sentences.is_empty() || text.lines().count() > MAX_LINES;
@@ -156,7 +157,7 @@ impl Features {
         UnitMatch { whole: self.whole, headings: self.about }
     }
 
-    /// Returns whether it has the form that is asked for.
+    /// Returns whether it has the requested form.
     pub(super) fn has_form(&self) -> bool {
         self.form > 0.0
     }
@@ -166,7 +167,7 @@ impl Features {
         self.words
     }
 
-    /// Returns the score: the logarithm of the odds against the other units, but for a constant.
+    /// Returns the score: the log odds against the other units, up to a constant.
     pub(super) fn score(&self) -> f32 {
         self.values().iter().zip(self.weights()).map(|((_, value), weight)| value * weight).sum()
     }
@@ -229,13 +230,13 @@ pub(super) fn lists_links(text: &str) -> bool {
     items.len() > 1 && items.iter().all(is_link)
 }
 
-/// Returns whether a sentence does nothing but point to a text.
+/// Returns whether a sentence only points to a text.
 pub(super) fn only_points(sentence: &str) -> bool {
     let said = sentence.to_lowercase();
     ONLY_POINTING.iter().any(|opening| said.starts_with(opening))
 }
 
-/// Returns whether a sentence points to a text instead of stating what it says.
+/// Returns whether a sentence points to a text instead of stating its content.
 pub(super) fn points(sentence: &str) -> bool {
     let said = sentence.to_lowercase();
     POINTING.iter().any(|mark| said.contains(mark))

@@ -50,7 +50,7 @@ enum Answers {
     Not,
 }
 
-/// A question with its units: what each is, and its features.
+/// A question with its units and their features.
 #[derive(Serialize, Deserialize)]
 struct Case {
     set: String,
@@ -187,7 +187,7 @@ fn fit(cases: &[&Case]) -> Vec<f64> {
     weights
 }
 
-/// A question measured by `just fit`; the rest of it is kept as it is.
+/// A question measured by `just fit`; the other fields are kept unchanged.
 #[derive(Serialize, Deserialize)]
 struct Judged {
     index: String,
@@ -197,7 +197,7 @@ struct Judged {
     rest: BTreeMap<String, serde_json::Value>,
 }
 
-/// Adds how well the best unit matches to the questions of the file `DR_FIT_CASES`, which `just fit` has measured. The
+/// Adds the match of the best unit to each question of the file `DR_FIT_CASES`, which `just fit` has measured. The
 /// files of an index `F/.dr/index` are read from `F/kb`.
 #[tokio::test]
 #[ignore = "reads what `kb::search::fit::measure` has written"]
@@ -239,7 +239,7 @@ fn print_shares(name: &str, cases: &[&Case], weights: &[f64]) {
     println!("{name}: of {} questions {counts:?} have an answer first, a partial one first, one of three", cases.len());
 }
 
-/// Fits the weights to the file `DR_FIT_CASES`, prints them, and how they do on each set when it is left out.
+/// Fits the weights to the file `DR_FIT_CASES` and prints them, with their results on each set when it is left out.
 #[test]
 #[ignore = "reads what `measure` has written"]
 fn weights() {

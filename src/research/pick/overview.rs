@@ -1,4 +1,4 @@
-//! Picks the units of an overview: the best of each section on its subject, first those of a note that is about it.
+//! Picks the units of an overview: the best of each section on its subject, starting with a note about it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -13,18 +13,18 @@ use crate::base::word::WordSplitter;
 use crate::research::unit::{Unit, UnitKind};
 use crate::source::Passage;
 
-/// Texts of an overview, and those of notes that are about its subject.
+/// Maximum number of texts in an overview, and of those from notes about its subject.
 const OVERVIEW_TEXTS: usize = 10;
 const MAX_OWN_TEXTS: usize = 6;
 
-/// Lines of an overview, and of a paragraph in it.
+/// Maximum number of lines of an overview, and of a paragraph in it.
 const OVERVIEW_LINES: usize = 64;
 const PARAGRAPH_LINES: usize = 6;
 
 /// A further unit is left out if its score is lower than the best by more than this. Each is about something else.
 const OVERVIEW_MARGIN: f32 = 3.0;
 
-/// Words of a paragraph that can open an overview, and further texts of its section.
+/// Minimum number of words of a paragraph that can open an overview, and number of further texts of its section.
 const OPENING_WORDS: usize = 10;
 const OPENING_TEXTS: usize = 2;
 
@@ -53,7 +53,7 @@ pub(super) fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
     !stems.is_empty() && part.chain([heading]).any(names)
 }
 
-/// How near to the subject a unit stands.
+/// How close a unit is to the subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Nearness {
     /// In a note whose title names it.
@@ -83,8 +83,8 @@ pub(super) fn can_open(unit: &Unit, text: &str) -> bool {
     unit.kind == UnitKind::Paragraph && words.count() >= OPENING_WORDS
 }
 
-/// Keeps of each section the best unit, given the best first, and more of one that opens with the subject. Openings
-/// come first.
+/// Keeps the best unit of each section, and more of a section that opens with the subject. Takes the units best
+/// first, and puts openings first.
 pub(super) fn keep_best(candidates: &mut Vec<UnitCandidate<'_>>) {
     let section = |own: &UnitCandidate<'_>| (own.rank, own.unit.section);
     let opened: HashSet<_> = candidates.iter().filter(|own| own.is_opening).map(section).collect();
@@ -100,7 +100,7 @@ pub(super) fn keep_best(candidates: &mut Vec<UnitCandidate<'_>>) {
 }
 
 /// Returns the units of an overview, as far as they fit on two screens: those that name its subject, or whose headings
-/// do. The document with the best is first, each in its own order.
+/// do. The document with the best unit comes first; units keep the order of their document.
 pub(super) fn overview<'a>(
     mut candidates: Vec<UnitCandidate<'a>>,
     sought: &Sought<'_>,
@@ -117,7 +117,7 @@ pub(super) fn overview<'a>(
         let is_near = own.features.score() >= least && (!has_name || names(own));
         (own.nearness.is_on_subject() || is_near) && !is_stub(own)
     });
-    // Stable: the better one of two as near stays first.
+    // A stable sort: of two units at the same distance, the better one stays first.
     candidates.sort_by_key(|own| match (own.nearness, own.is_opening) {
         (Nearness::Note, true) => 0,
         (Nearness::Note, false) => 1,

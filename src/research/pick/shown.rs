@@ -1,4 +1,4 @@
-//! What of a unit is shown: the sentence that decides, and the pieces of a long list or table.
+//! Selects the parts of a unit to show: the best sentence, and the relevant items of a long list or table.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,24 +11,25 @@ use super::{MAX_LINES, MAX_PIECES};
 use crate::research::sentence::{Sentence, is_label};
 use crate::research::unit::{UnitKind, items};
 
-/// Lines of a list and rows of a table above which they are cut to the items that bear on a question for one value.
+/// Number of lines or rows above which a list or table is cut to the items relevant to a question for a single value.
 const VALUE_LINES: usize = 10;
 const VALUE_ROWS: usize = 5;
 
-/// How much worse than the best a sentence beside it may be that answers with it. In 189 units of ten folders, the best
-/// sentence alone has the answer in 65 of 100, and with the one beside it in 71; every fifth has one.
+/// Maximum score gap at which a sentence next to the best one is emphasised with it. In 189 units of ten folders, the
+/// best sentence alone has the answer in 65 %, and together with the one next to it in 71 %; every fifth unit has
+/// such a neighbour.
 const NEAR: f32 = 0.15;
 
-/// Weight of how well a sentence matches the question, beside its share of the question's words.
+/// Weight of a sentence's match with the question, relative to its share of the question's words.
 const MEANING: f32 = 2.0;
 
-/// What a number adds to a sentence where a measure is asked for, which words may answer as well.
+/// Score bonus for a number if the question asks for a measure. Not required: words can answer too.
 const MEASURE: f32 = 0.3;
 
-/// Returns the sentence of a unit that answers best, of those in the ranges `shown`, without Markdown. In a paragraph,
-/// one beside it that is nearly as good belongs to it.
+/// Returns the sentence of a unit that answers best, among those in the ranges `shown`, without Markdown. In a
+/// paragraph, an adjacent sentence that is nearly as good is included.
 ///
-/// A list that is asked for answers as a whole: the sentence that leads into it does not prefer one of its items.
+/// A requested list answers as a whole: its lead-in is returned, which does not prefer one of its items.
 pub(super) fn deciding(
     candidate: &UnitCandidate<'_>,
     shown: &[Range<usize>],
@@ -44,7 +45,7 @@ pub(super) fn deciding(
         return lead.plain.clone();
     }
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
-    // Part 0 of the matches is the headings. What they say counts for every sentence: one that names the subject again
+    // Part 0 of the matches is the headings. They count for every sentence: one that repeats the subject
     // answers no better than one that calls it "it".
     let parts: Vec<_> = (1..)
         .zip(&candidate.unit.sentences)
@@ -63,7 +64,7 @@ pub(super) fn deciding(
     let is_mute = |sentence: &Sentence| is_open(sentence) || is_label(sentence) || points(&sentence.plain);
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |sentence: &Sentence| sought.value_in(sentence);
-    // A row says nothing of what another row is about.
+    // A row says nothing about the subject of another row.
     let has_rows = candidate.unit.kind == UnitKind::Table && !sought.code_words.is_empty();
     let is_row_of = |sentence: &Sentence| {
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
@@ -71,7 +72,7 @@ pub(super) fn deciding(
     };
     let rank = |own: &(usize, &Sentence)| (!is_mute(own.1), has_rows && is_row_of(own.1), value(own.1), score(*own));
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
-    // Of equals the first.
+    // The first among equals.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
         return candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned();
     };
@@ -82,11 +83,11 @@ pub(super) fn deciding(
     }
 }
 
-/// How well a sentence answers: whether it says something, stands in a row on what is asked, and has the value that is
-/// asked for, then its score.
+/// How well a sentence answers: whether it is a statement, is in a matching row, has the requested value; then its
+/// score.
 type Rank = (bool, bool, Value, f32);
 
-/// Returns the sentence of a paragraph beside the best one that is nearly as good; the better one of two.
+/// Returns the sentence of a paragraph next to the best one if it is nearly as good; the better of two.
 fn beside(candidate: &UnitCandidate<'_>, parts: &[(usize, &Sentence)], ranks: &[Rank], best: usize) -> Option<usize> {
     let text = &candidate.reading.document.text;
     let goes_on = |first: usize| {
@@ -103,8 +104,8 @@ fn beside(candidate: &UnitCandidate<'_>, parts: &[(usize, &Sentence)], ranks: &[
     near.filter(|_| candidate.unit.kind == UnitKind::Paragraph).reduce(better)
 }
 
-/// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear
-/// on the question.
+/// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and its relevant
+/// pieces.
 pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> Vec<Range<usize>> {
     let asked = sought.asked;
     let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
@@ -126,7 +127,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         let matches = candidate.matches.as_ref().filter(|_| is_nested);
         matches.map_or(0.0, |matches| own.map(|(part, _)| matches.max_sim(part..=part)).fold(0.0, f32::max))
     };
-    // What only leads into its own items is shown with them.
+    // An item that only introduces nested items is shown with them.
     let leads_on = |piece: &Range<usize>| is_nested && text[piece.clone()].trim_end().ends_with(':');
     let bears = |piece: &Range<usize>| {
         if leads_on(piece) {
@@ -141,7 +142,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     };
     let mut best: Vec<_> = pieces.iter().enumerate().map(|(at, (_, piece))| (bears(piece), at)).collect();
     best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    // `MaxSim` of any two texts has much in common.
+    // `MaxSim` is high even for unrelated texts.
     let part = if is_nested { 0.85 } else { 0.6 };
     let least = best.first().map_or(0.0, |(score, _)| score * part);
     let mut kept: Vec<usize> =

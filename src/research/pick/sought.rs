@@ -1,4 +1,4 @@
-//! What one question asks for, worked out once for all units and sentences.
+//! The request of one question, derived once for all units and sentences.
 
 use std::collections::HashSet;
 
@@ -8,17 +8,17 @@ use crate::base::thesaurus::Related;
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 
-/// Whether a sentence has the value that a question asks for.
+/// Whether a sentence has the requested value.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Value {
     No,
     /// A value of that kind.
     Any,
-    /// A number right before what is counted, or the abbreviation that is asked about after its words.
+    /// A number directly before the counted noun, or the requested abbreviation directly after its expansion.
     Exact,
 }
 
-/// A question with its words and what it asks for.
+/// A question with its words and the answer it requests.
 pub(super) struct Sought<'a> {
     pub(super) question: &'a str,
     pub(super) splitter: &'a WordSplitter,
@@ -27,11 +27,11 @@ pub(super) struct Sought<'a> {
     related: Related,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
-    /// Whether a measure or a limit is asked for, which mostly is a number: "how long", "the maximum".
+    /// Whether a measure or a limit is requested, usually a number: "how long", "the maximum".
     is_measured: bool,
     /// The stem of the noun after "how many".
     counted: Option<String>,
-    /// Abbreviations whose meaning is asked for.
+    /// Abbreviations whose meaning is requested.
     abbreviations: Vec<String>,
     pub(super) code_words: Vec<CodeWord>,
 }
@@ -43,7 +43,7 @@ impl<'a> Sought<'a> {
         let code_words = CodeWord::all(question, splitter);
         let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
         stems.extend(symbols(question));
-        // Of a question that is about nothing else.
+        // Only if the question is about nothing else.
         let mut abbreviations = abbreviations(question);
         let is_short = |stem: &String| abbreviations.iter().any(|short| splitter.stem(short) == *stem);
         if asked != AnswerKind::Definition || !stems.iter().all(|stem| is_short(stem) || stem == "stand") {
@@ -54,7 +54,7 @@ impl<'a> Sought<'a> {
         Self { question, splitter, stems, related, asked, wanted, is_measured, counted, abbreviations, code_words }
     }
 
-    /// Returns whether a number, a date or the like is asked for.
+    /// Returns whether a number, a date or the like is requested.
     pub(super) fn asks_for_value(&self) -> bool {
         self.wanted.is_some() || self.is_measured
     }
@@ -71,7 +71,7 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Returns whether a sentence has the measure that a question asks for.
+    /// Returns whether a sentence has the requested measure.
     pub(super) fn measures(&self, sentence: &Sentence) -> bool {
         match self.asked {
             AnswerKind::Length => names_length(&sentence.plain),
@@ -79,8 +79,8 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Returns the stems of a text, with the symbols of the question that stand in it, and the words of the question that
-    /// another word in it may stand for.
+    /// Returns the stems of a text, the symbols of the question that occur in it, and the question's words that it
+    /// has a synonym for.
     pub(super) fn words_in(&self, text: &str) -> HashSet<String> {
         let joins = |letter: Option<char>| letter.is_some_and(|letter| "=<>!&|+-*/%^~.:?@#$".contains(letter));
         let is_whole = |at: usize, sign: &str| {

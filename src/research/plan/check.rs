@@ -18,8 +18,9 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
-    /// `is_reworded` returns whether the task of a new node on the web is worded from its aspects instead of its question; of
-    /// a finished one, whether it was, and its worker was shown all that a new one would be shown.
+    /// `is_reworded` returns whether the task of a new node on the web is worded from its aspects instead of its
+    /// question; for a finished one, whether it was, and whether its worker was shown everything a new one would be
+    /// shown.
     ///
     /// # Errors
     ///
@@ -156,8 +157,8 @@ impl<'a> DraftCheck<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Refuses a node whose worker on the web would get the task of another new node or of a finished one, whatever the two
-    /// ask. Both would be paid for: the prompts of their later steps differ in the ids of evidence.
+    /// Refuses a node whose worker on the web would get the same task as another new node or a finished one, however
+    /// the two are worded. Both would be paid for: the prompts of their later steps differ in the ids of evidence.
     fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
         let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
         let told = |node: &NodeDraft| {
@@ -285,7 +286,7 @@ impl<'a> DraftCheck<'a> {
     }
 
     fn node(&mut self, at: usize, draft: &NodeDraft, depth: u32, round: u32) -> Option<Node> {
-        // All parts are checked before a missing question ends this, so that every complaint is made.
+        // All parts are checked before a missing question ends the check, so that every complaint is reported.
         let question = self.question(&draft.id, &draft.question);
         let aspects = self.aspects(draft);
         let output_schema = self.output_schema(draft);
@@ -372,7 +373,7 @@ impl<'a> DraftCheck<'a> {
             } else if let Some(by) = self.needed_by(draft, &node.id) {
                 self.complaints.push(format!("`{id}` cannot be dropped: `{by}` needs it"));
             }
-            // Also after a complaint, since there is no plan then.
+            // Added even after a complaint, which rejects the whole plan.
             let UpdateDraft { priority, source_hint, drop, .. } = *draft;
             updates.push(Update { id: node.id.clone(), question, priority, source_hint, drop });
         }
@@ -387,7 +388,7 @@ impl<'a> DraftCheck<'a> {
     }
 }
 
-/// Returns the tools of a node that a draft gives these.
+/// Returns the tools of a node whose draft names these.
 fn tools(given: &[Tool]) -> Vec<Tool> {
     if given.is_empty() { vec![Tool::Search, Tool::Open] } else { without_repeats(given.iter().copied()) }
 }
@@ -424,7 +425,7 @@ fn schema(text: &str) -> Result<Value, String> {
     if !value.is_object() {
         return Err("it must be an object".to_owned());
     }
-    // Compiled now, so that a schema which cannot be used costs no research.
+    // Compiled now, so that an unusable schema is rejected before any research is paid for.
     compile(&value).map_err(|error| error.to_string())?;
     Ok(value)
 }

@@ -6,10 +6,10 @@
 
 use crate::base::word::{WordSplitter, has_key_word};
 
-/// Most parts of a question; one with more is plain, since a brief takes no more aspects.
+/// Maximum number of parts of a question; one with more is plain, since a brief takes no more aspects.
 const MAX_PARTS: usize = 8;
 
-/// Most words in the name of an entity; a longer text is a clause.
+/// Maximum number of words in the name of an entity; a longer text is a clause.
 const MAX_NAME_WORDS: usize = 6;
 
 const QUESTION_WORDS: &str = "how what why when where who which whose whom";
@@ -17,14 +17,14 @@ const PREPOSITIONS: &str = "by on in at to for from with within until till since
 const ORDER_WORDS: &str = "compare explain describe list summarise summarize outline discuss recommend evaluate";
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
 
-/// Words of a question for a value, which name no topic.
+/// Words that ask for a value and name no topic.
 const UNITS: &str =
     "day days week weeks month months year years hour hours minute minutes date dates time times number amount long";
 
 /// Words that refer to entities named before.
 const BACK_WORDS: &str = "it they them these those each either one ones both which";
 
-/// Words that compare with what was named before: "packets that are bigger".
+/// Words that compare with something named before: "packets that are bigger".
 const COMPARATIVES: &str = "bigger larger smaller longer shorter higher lower faster slower older newer earlier later cheaper \
     more less fewer";
 
@@ -177,7 +177,7 @@ fn parts<'a>(span: MaskedText<'a>) -> Vec<MaskedText<'a>> {
 fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
     let is_whole = |part: MaskedText<'_>| {
         let last = part.words().last().unwrap_or_default();
-        // Two words, as in "when async", lean on the verb of the other half.
+        // Two words, as in "when async", share the verb of the other half.
         part.words().count() > 2 && !is_in(last, QUESTION_WORDS) && has_key_word(part.text)
     };
     let halves = |(at, joint): (usize, &'static str)| {
@@ -220,7 +220,7 @@ fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
     let count = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).count();
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
     let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal;
-    // "How many when I use the other one" leaves out what is counted.
+    // "How many when I use the other one" omits the counted noun.
     let leaves_out = |rest: &[&str]| rest.first().is_some_and(|word| is_in(word, "when if in on by at from"));
     let is_elliptical = matches!(words.as_slice(), ["how", "many" | "much", rest @ ..] if leaves_out(rest));
     // A pronoun after a name in the same part refers to that name.
@@ -277,7 +277,7 @@ fn comparison(span: MaskedText<'_>) -> Option<Vec<QuestionPart>> {
     span.split_once(" vs | versus ").and_then(|_| listed(span, "", ""))
 }
 
-/// Splits a list of entities, and the criteria that may follow it. Each part is a name with what is compared, in the
+/// Splits a list of entities, and the criteria that may follow it. Each part is a name with the criterion, in the
 /// user's words: `Leeds: offices`, `Vec for queues`.
 fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<QuestionPart>> {
     let list = list.split_once(CLAUSES).map_or(list, |(list, _)| list).trim();
@@ -300,7 +300,7 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
     let part = |name: &&str| {
         let aspect = said(&[&said(&[&said(&[name, shared], " "), &criteria], ": "), &conditions], " ");
-        // Without a criterion, what a thing is tells it from the other.
+        // Without a criterion, entities are told apart by their definitions.
         let is_plain = criteria.is_empty() && (conditions.is_empty() || is_place);
         let verb = if name.ends_with('s') && !name.ends_with("ss") { "are" } else { "is" };
         let question = if is_plain { format!("What {verb} {aspect}?") } else { aspect.clone() };
@@ -309,7 +309,7 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
 }
 
-/// Cuts the ending that belongs to all names off the last of them: “Rust and Go performance”.
+/// Removes the ending shared by all names from the last one: “Rust and Go performance”.
 fn shared_ending<'a>(names: &mut [&'a str]) -> Option<&'a str> {
     let (last, others) = names.split_last_mut()?;
     let (name, ending) = last.split_once(' ')?;
