@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-/// Sentences by collection and folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About(BTreeMap<String, BTreeMap<String, String>>);
 
 impl About {
-    /// Returns the sentences of collections by their folders or files, relative to the root; `.` is all of a
-    /// collection.
+    /// Takes the sentences of each collection by folder or file, relative to the root; `.` is the whole collection.
     pub(crate) fn new<'a>(sentences: impl Iterator<Item = (&'a String, &'a BTreeMap<String, String>)>) -> Self {
         let of_collection = |folders: &BTreeMap<String, String>| {
             let folder = |path: &str| match path.trim_start_matches("./").trim_matches('/') {

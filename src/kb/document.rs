@@ -21,14 +21,14 @@ pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 /// Larger front matter is stripped from the body but not parsed.
 const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
 
-/// Most nodes of front matter that are parsed.
+/// Maximum number of front matter nodes that are parsed.
 const MAX_YAML_NODES: usize = 20_000;
 
 /// Limits on each title, tag and alias, and on how many tags or aliases are kept.
 const MAX_NAME_CHARS: usize = 200;
 const MAX_NAMES: usize = 256;
 
-/// Bytes at the beginning of a document whose words tell its language.
+/// Number of bytes at the beginning of a document from which its language is detected.
 const READ_FOR_LANGUAGE: usize = 8 * 1024;
 
 const BOM: char = '\u{feff}';
@@ -39,7 +39,7 @@ pub(crate) struct Document {
     /// Path relative to the collection's root, with `/` between components.
     pub(crate) path: String,
     /// The whole file as stored, including byte order mark, line endings and front matter. For an [`Extractable`]
-    /// format the text that was extracted from it.
+    /// format, the text extracted from it.
     pub(crate) text: String,
     /// Byte range of [`Self::text`] after byte order mark and front matter.
     pub(crate) body: Range<usize>,
@@ -104,7 +104,7 @@ pub(crate) enum FrontMatterWarning {
 }
 
 impl SkipReason {
-    /// Returns whether the file may be readable at another time, so that its text stays in the index.
+    /// Returns whether the file may be readable later, so that its text stays in the index.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreadable { .. } | Self::IgnoreFile { .. } => true,
@@ -124,7 +124,7 @@ impl Document {
     pub(crate) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
         let Some(format) = Extractable::of(path) else { return Self::parse(path, bytes) };
         let text = extract(format, &bytes)?.into_markdown();
-        // The hash of the file, not of the text: whether a file has changed is then known without extracting it.
+        // The hash of the file, not of the text, so that a change is detected without extracting the text.
         Ok(Self { content_hash: ContentHash::of(&bytes), ..Self::parse(path, text.into_bytes())? })
     }
 
@@ -169,7 +169,7 @@ impl Document {
         self.has_own_title.then_some(self.title.as_str())
     }
 
-    /// Returns the language of the front matter (`lang: de`), else the one the text is in, else English.
+    /// Returns the language in the front matter (`lang: de`), else the detected language of the text, else English.
     pub(crate) fn language(&self) -> &'static Language {
         let read = || beginning(&self.text[self.body.clone()], READ_FOR_LANGUAGE);
         self.own_language.or_else(|| language_of_document(read())).unwrap_or_else(Language::english)
@@ -214,7 +214,7 @@ impl Document {
         }
         self.aliases = find(&["aliases", "alias"]).map(|(_, value)| names(value, &[','])).unwrap_or_default();
         self.tags = find(&["tags", "tag", "keywords"])
-            // A keyword may be several words, a tag has no spaces.
+            // A keyword may consist of several words; a tag has no spaces.
             .map(|(key, value)| names(value, if key.eq_ignore_ascii_case("keywords") { &[','] } else { &[',', ' '] }))
             .unwrap_or_default();
         for tag in &mut self.tags {
@@ -240,15 +240,15 @@ impl Document {
         self.has_own_title = false;
     }
 
-    /// Returns the first heading of level 1 that is not part of a quote, a list or a footnote. A heading below names a
-    /// section: a note that has no other is titled by its file name.
+    /// Returns the first heading of level 1 that is not part of a quote, a list or a footnote. A lower heading names
+    /// a section: a note without a heading of level 1 is titled by its file name.
     fn first_heading(&self) -> Option<String> {
         if self.is_plain_text() {
             return None;
         }
         let mut text = HeadingText::default();
         let mut inside = false;
-        // Open elements. A heading below one, such as a quote, is not that of the document.
+        // Open elements. A heading inside one, such as a quote, is not the document's.
         let mut depth = 0_usize;
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             if inside {
@@ -277,7 +277,7 @@ impl Document {
     }
 }
 
-/// Front matter fields that hold a date, in order of precedence. A time of change comes before one of creation.
+/// Front matter fields that hold a date, in order of precedence. Modification takes precedence over creation.
 const DATE_FIELDS: [&str; 11] = [
     "date",
     "updated",
@@ -296,7 +296,7 @@ fn read_text(bytes: Vec<u8>) -> Result<String, SkipReason> {
     if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
         return Err(SkipReason::TooLarge { bytes: bytes.len() as u64, limit: MAX_DOCUMENT_BYTES });
     }
-    // Before NUL bytes are looked for: UTF-16 text is full of them, and is not binary.
+    // Before the check for NUL bytes: UTF-16 text is full of them, but is not binary.
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(SkipReason::Utf16);
     }
@@ -344,7 +344,7 @@ impl Fence {
     /// Parses the fields; the error is one line.
     fn read(self, content: &str) -> Result<Map<String, Value>, String> {
         let fields = match self {
-            // Empty YAML is null, and not a map.
+            // Empty YAML is null, not a map.
             Self::Yaml if content.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) => Ok(Map::new()),
             Self::Yaml => serde_saphyr::from_str_with_options(content, yaml_options(MAX_YAML_NODES))
                 .map_err(|error| yaml_reason(&error.to_string())),
@@ -410,8 +410,8 @@ fn looks_like_keys(line: &str) -> bool {
         && key.split_whitespace().count() <= 2
 }
 
-/// Finds the title in invalid front matter. The usual cause is an unquoted title with a colon, and template
-/// placeholders are no titles.
+/// Finds the title in invalid front matter. The usual cause is an unquoted title with a colon. Template placeholders
+/// are not titles.
 fn salvaged_title(content: &str) -> Map<String, Value> {
     let title = content.lines().find_map(|line| {
         let (key, value) = line.split_once([':', '='])?;
@@ -476,7 +476,7 @@ pub(super) fn markdown_events(text: &str) -> impl Iterator<Item = (Event<'_>, Ra
     Parser::new_ext(text, options).into_offset_iter()
 }
 
-/// The visible text of a heading. The names of its images, such as badges, count only if it has nothing else.
+/// The visible text of a heading. The names of its images, such as badges, count only if it has no other text.
 #[derive(Default)]
 pub(crate) struct HeadingText {
     text: String,

@@ -1,4 +1,5 @@
-//! Estimates the work, time and cost of indexing. Reads the folders and the index, writes nothing, and asks no server.
+//! Estimates the work, time and cost of indexing. Reads the folders and the index, writes nothing, and contacts no
+//! server.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::ingest::{
 use crate::base::id::DocumentId;
 use crate::base::money::dollars;
 
-/// Passages that are embedded on this machine to measure how long it takes.
+/// Number of passages embedded on this machine to measure the speed.
 const SAMPLE: usize = 24;
 
-/// Assumed duration of a request to a server, in seconds. The true one depends on the server, which is not asked.
+/// Assumed duration of a request to a server, in seconds. The true one depends on the server, which is not contacted.
 const SECONDS_PER_REQUEST: f64 = 2.0;
 
 /// Work, time and cost of indexing.
@@ -27,7 +28,7 @@ const SECONDS_PER_REQUEST: f64 = 2.0;
 pub(crate) struct IndexEstimate {
     /// Files that would be read: new ones, and those whose size or time has changed.
     pub(crate) files: usize,
-    /// Files that would not.
+    /// Files that would not be read.
     pub(crate) unchanged: usize,
     /// Files that cannot be indexed.
     pub(crate) skipped: usize,
@@ -35,13 +36,13 @@ pub(crate) struct IndexEstimate {
     pub(crate) removed: usize,
     /// Chunks that would be written.
     pub(crate) chunks: usize,
-    /// Chunks that would be embedded, those included that wait for it since an earlier run.
+    /// Chunks that would be embedded, including those left over from an earlier run.
     pub(crate) to_embed: usize,
     /// Chunks that would be written and keep the vector of an earlier run.
     pub(crate) kept: usize,
-    /// Tokens that would be embedded, at most.
+    /// Upper bound on the tokens to embed.
     pub(crate) tokens: u64,
-    /// How long embedding would take, about, in seconds.
+    /// Approximate duration of embedding, in seconds.
     pub(crate) seconds: f64,
     /// Requests to a server, and their cost; `None` if this machine embeds.
     pub(crate) server: Option<ServerEstimate>,
@@ -54,9 +55,9 @@ pub(crate) struct ServerEstimate {
     pub(crate) address: String,
     /// Number of requests for everything to embed.
     pub(crate) requests: usize,
-    /// Seconds that a request is taken to last.
+    /// Assumed duration of a request, in seconds.
     pub(crate) seconds_per_request: f64,
-    /// Upper bound on the cost of the tokens in US dollars; `None` if their price is not known.
+    /// Upper bound on the cost of the tokens in US dollars; `None` if the price is unknown.
     pub(crate) cost_usd: Option<f64>,
     /// The limit in US dollars; `None` for no limit.
     pub(crate) max_cost_usd: Option<f64>,
@@ -67,7 +68,7 @@ pub(crate) struct ServerEstimate {
 ///
 /// # Errors
 ///
-/// Returns the error that it would begin with.
+/// Returns the error that ingest would begin with.
 pub(crate) async fn estimate(
     location: &IndexLocation,
     embedder: &Arc<dyn Embedder>,
@@ -77,7 +78,7 @@ pub(crate) async fn estimate(
 ) -> Result<IndexEstimate, IngestError> {
     let wanted = manifest(embedder, choice);
     let index = match options.rebuild {
-        // It starts from the files, and opens nothing that may be damaged.
+        // A full rebuild starts from the files, and opens nothing that may be damaged.
         Rebuild::All => None,
         Rebuild::No | Rebuild::Text | Rebuild::Embedder => match Index::open(location).await {
             Ok(index) => Some(index),
@@ -89,7 +90,7 @@ pub(crate) async fn estimate(
     if let Some(stored) = stored.as_ref().filter(|_| options.rebuild == Rebuild::No) {
         check_same(stored, &wanted)?;
     }
-    // For its errors alone.
+    // Called only for its errors.
     with_sources(location, stored.unwrap_or(wanted), options)?;
     let mut estimator = Estimator { embedder, options, index, estimate: IndexEstimate::default(), sample: Vec::new() };
     let mut read_again = HashSet::new();
@@ -109,10 +110,10 @@ pub(crate) async fn estimate(
 struct Estimator<'a> {
     embedder: &'a Arc<dyn Embedder>,
     options: &'a IngestOptions,
-    /// The index as it is; `None` if it is not used.
+    /// The current index; `None` if it is not used.
     index: Option<Index>,
     estimate: IndexEstimate,
-    /// Some of the texts to embed.
+    /// A sample of the texts to embed.
     sample: Vec<String>,
 }
 
@@ -138,7 +139,7 @@ impl Estimator<'_> {
         Ok(replaced)
     }
 
-    /// Returns the keys of vectors that chunks of the files to read may keep.
+    /// Returns the keys of vectors that chunks of the files to read may reuse.
     async fn keys_kept(
         &self,
         indexed: &[DocumentRow],
@@ -147,7 +148,7 @@ impl Estimator<'_> {
     ) -> Result<HashSet<String>, IngestError> {
         let Some(index) = &self.index else { return Ok(HashSet::new()) };
         let donors: Vec<_> = match self.options.rebuild {
-            // Vectors of another embedder, and those of an index that may be damaged, are not kept.
+            // Vectors of another embedder, and those of an index that may be damaged, are not reused.
             Rebuild::Embedder | Rebuild::All => Vec::new(),
             Rebuild::Text => indexed.iter().map(|row| row.id.clone()).collect(),
             Rebuild::No => {
@@ -176,7 +177,7 @@ impl Estimator<'_> {
         while let Some(read) = reads.next().await {
             for read in read.map_err(IngestError::Task)? {
                 match read {
-                    // Size or time has changed, and the content has not.
+                    // Size or time has changed, but not the content.
                     Read::Same(_) => {
                         self.estimate.files -= 1;
                         self.estimate.unchanged += 1;
@@ -209,9 +210,9 @@ impl Estimator<'_> {
         Ok(())
     }
 
-    /// Adds chunks that wait for their vector since an earlier run.
+    /// Adds chunks that an earlier run left without a vector.
     async fn add_waiting(&mut self, read_again: &HashSet<DocumentId>) -> Result<(), IngestError> {
-        // A rebuild writes every chunk anew, so that none is left waiting.
+        // A rebuild writes every chunk again, so none is left over.
         let Some(index) = self.index.as_ref().filter(|_| self.options.rebuild == Rebuild::No) else { return Ok(()) };
         for (document, tokens) in index.missing_tokens(&Filter::default()).await? {
             if !read_again.contains(&document) {

@@ -45,11 +45,11 @@ const FILES_PER_TASK: usize = 16;
 /// Vectors per commit, the most that a kill loses.
 const VECTORS_PER_COMMIT: usize = 2_048;
 
-/// Time after which the vectors that were made are committed, however few: with a large model, [`VECTORS_PER_COMMIT`]
-/// are the work of many minutes, which a kill would lose.
+/// Time after which finished vectors are committed, however few: with a large model, [`VECTORS_PER_COMMIT`] take many
+/// minutes, which a kill would lose.
 const COMMIT_AFTER: Duration = Duration::from_mins(1);
 
-/// Vectors per commit if a server makes them. Those that a kill loses may be paid for.
+/// Vectors per commit if a server computes them. Vectors lost in a kill may have been paid for.
 const VECTORS_PER_COMMIT_OF_SERVER: usize = 512;
 
 /// Age from which a modification time is trusted. Some file systems have a resolution of two seconds, so a file may
@@ -63,7 +63,7 @@ pub struct CollectionSource {
     pub name: String,
     /// Absolute path of its folder.
     pub root: PathBuf,
-    /// Formats that are read beside Markdown and plain text. The index remembers them.
+    /// Formats that are read besides Markdown and plain text. The index stores them.
     pub include: Include,
 }
 
@@ -78,27 +78,27 @@ pub struct IngestOptions {
     pub prune: bool,
     /// Whether to compare content even if size and modification time are unchanged.
     pub verify: bool,
-    /// The parts of the index that are built again.
+    /// The parts of the index to rebuild.
     pub rebuild: Rebuild,
-    /// Once triggered, embedding ends after the next commit of vectors, and what is missing waits for the next run.
+    /// Once triggered, embedding ends after the next commit of vectors, and the rest is left to the next run.
     pub pause: CancellationToken,
 }
 
-/// How much of an index is built again. Readers use the old one until the new one is complete.
+/// How much of an index is rebuilt. Readers use the old one until the new one is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rebuild {
-    /// Nothing but what changed.
+    /// Only changed files are read.
     #[default]
     No,
     /// Everything is read and split again; the vectors of unchanged chunks are kept.
     Text,
-    /// Everything is read, split and embedded again, by another embedder.
+    /// Everything is read, split and embedded again, with another embedder.
     Embedder,
-    /// Everything is read, split and embedded again, and nothing of the old index is looked at.
+    /// Everything is read, split and embedded again, and the old index is not read.
     All,
 }
 
-/// Progress of [`ingest`]. A batch that is committed is searchable; `Embedded` counts all chunks so far.
+/// Progress of [`ingest`]. A committed batch is searchable; `Embedded` counts all chunks so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestEvent {
     Downloading(Downloading),
@@ -111,13 +111,13 @@ pub enum IngestEvent {
     IndexingVectors,
 }
 
-/// Tokens that a server is to embed, and their cost.
+/// Tokens to be embedded by a server, and their cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToSend {
     pub(crate) address: String,
-    /// Tokens at most.
+    /// Upper bound on the tokens.
     pub(crate) tokens: u64,
-    /// Upper bound on their cost in billionths of a dollar; `None` if the price is not known.
+    /// Upper bound on their cost in billionths of a dollar; `None` if the price is unknown.
     pub(crate) cost_nanos: Option<u64>,
 }
 
@@ -154,7 +154,7 @@ pub struct IngestSummary {
     pub embedded: usize,
     /// Chunks still to be embedded.
     pub vectors_missing: usize,
-    /// Chunks that were embedded without their end, because the model reads no longer ones.
+    /// Chunks truncated to the model's input limit before embedding.
     #[serde(skip_serializing_if = "is_zero")]
     pub shortened: usize,
     /// Cost of embedding in US dollars, if a server embeds and its price is known.
@@ -245,7 +245,7 @@ pub async fn ingest(
         Rebuild::No | Rebuild::All => None,
     };
     let languages = BTreeMap::new();
-    // The embedder of a process that serves has counted earlier operations.
+    // In a server process, the embedder's count includes earlier operations.
     let sent_before = embedder.sent();
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
     // Its future is large, and that of every caller contains it.
@@ -267,7 +267,7 @@ async fn open_writer(
     let mut writer = match options.rebuild {
         Rebuild::No => IndexWriter::open(location, &wanted, &named).await?,
         Rebuild::Text | Rebuild::Embedder | Rebuild::All => {
-            // Also if the index is damaged, so that its folders need not be named again.
+            // Works even if the index is damaged, so that its folders need not be named again.
             let wanted = match Index::known(location).await? {
                 Some(Manifest { collections, includes, .. }) => Manifest { collections, includes, ..wanted.clone() },
                 None => wanted.clone(),
@@ -297,8 +297,8 @@ async fn prepare(
     }
     // Before anything is removed: a folder may be refused.
     with_sources(location, writer.index().manifest().clone(), options)?;
-    // Before the manifest: text of a collection that it does not name would stay searchable, and the rules of the
-    // collection, such as `local_only`, would not be looked up for it.
+    // Before the manifest: text of a collection that it does not name would stay searchable, without the rules of the
+    // collection, such as `local_only`.
     for name in &options.forget {
         let rows = writer.index().documents(Some(name)).await?;
         let gone: Vec<_> = rows.into_iter().map(|row| row.id).collect();
@@ -313,7 +313,7 @@ async fn prepare(
     Ok(())
 }
 
-/// Adds the collections to index to a manifest with what they include, and removes those to forget.
+/// Adds the collections to index and their formats to a manifest, and removes those to forget.
 pub(super) fn with_sources(
     location: &IndexLocation,
     mut manifest: Manifest,
@@ -345,7 +345,7 @@ pub(super) fn with_sources(
     Ok(manifest)
 }
 
-/// Changes the manifest: at once, or when the index that is built again is published.
+/// Changes the manifest: at once, or when the rebuilt index is published.
 async fn change_manifest(
     writer: &mut IndexWriter,
     rebuild: Rebuild,
@@ -410,7 +410,7 @@ fn is_earlier(stored: &Manifest) -> bool {
     chunker && text_index.is_some() && text_index <= text_index_number(TEXT_INDEX_VERSION)
 }
 
-/// Returns what a new version of `dr` has to build again in an index with vectors of the same embedder.
+/// Returns what a new version of `dr` has to rebuild in an index with vectors of the same embedder.
 pub(crate) fn upgrade(stored: &Manifest, embedder: &Arc<dyn Embedder>) -> Rebuild {
     let wanted = manifest(embedder, &stored.embedder.choice);
     // An index of a later version is left alone: `check_same` refuses it.
@@ -422,7 +422,7 @@ pub(crate) fn upgrade(stored: &Manifest, embedder: &Arc<dyn Embedder>) -> Rebuil
 /// The state of one run.
 struct Run<'a> {
     writer: IndexWriter,
-    /// The index that is built again, whose vectors are kept.
+    /// The index being rebuilt, whose vectors are kept.
     donor: Option<Index>,
     /// Documents read in each language that the manifest does not count yet, by code.
     languages: BTreeMap<&'static str, u32>,
@@ -439,7 +439,7 @@ pub(super) struct Differences {
     pub(super) to_read: Vec<ToRead>,
     /// Indexed documents whose file no longer exists.
     pub(super) gone: Vec<DocumentRow>,
-    /// New paths that have the content of a gone document, whose vectors are reused.
+    /// New paths with the content of a removed document, whose vectors are reused.
     pub(super) renamed: HashMap<String, DocumentId>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) unchanged: usize,
@@ -482,7 +482,7 @@ impl Run<'_> {
             }
             self.writer.finish_text_index().await?;
         }
-        // Before vectors are made, which takes longest: text is searched by the new tables meanwhile.
+        // Before embedding, which takes longest: meanwhile the new tables serve text searches.
         if self.options.rebuild != Rebuild::No && !self.cancel.is_cancelled() {
             self.writer.publish().await?;
         }
@@ -508,8 +508,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Removes what killed runs left behind: chunks without a document, and documents of collections that the manifest
-    /// does not name, which earlier versions left when they were killed while they forgot one.
+    /// Removes leftovers of killed runs: chunks without a document, and documents of collections that the manifest
+    /// does not name (left by earlier versions killed while forgetting a collection).
     async fn remove_strays(&mut self) -> Result<(), IngestError> {
         let index = self.writer.index();
         let documents = index.documents(None).await?;
@@ -536,7 +536,7 @@ impl Run<'_> {
         // Removed after the commits, which take vectors of renamed files from the documents that are gone.
         let mut gone: Vec<_> = comparison.gone.iter().map(|row| row.id.clone()).collect();
         gone.extend(self.read_and_commit(source, &comparison).await?);
-        // After a stop, renamed files that were not read still need the vectors of documents that are gone.
+        // After a stop, renamed files that were not read still need the vectors of removed documents.
         if !self.cancel.is_cancelled() {
             self.writer.remove(&gone).await?;
             self.summary.removed += gone.len() - comparison.renamed.len();
@@ -554,8 +554,8 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// Reads the files of a comparison and commits them in batches. Returns indexed documents that cannot be indexed
-    /// any more and are to be removed.
+    /// Reads the files of a comparison and commits them in batches. Returns indexed documents that can no longer be
+    /// indexed and are to be removed.
     async fn read_and_commit(
         &mut self,
         source: &CollectionSource,
@@ -658,7 +658,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns the vectors that chunks of a batch may keep, by key.
+    /// Returns the vectors that chunks of a batch may reuse, by key.
     async fn vectors_of(
         &self,
         replacements: &[Replacement],
@@ -690,7 +690,7 @@ impl Run<'_> {
         self.save_languages().await
     }
 
-    /// Adds the languages that were counted to the manifest.
+    /// Adds the counted languages to the manifest.
     async fn save_languages(&mut self) -> Result<(), IngestError> {
         let counts = std::mem::take(&mut self.languages);
         let add = |mut manifest: Manifest| {
@@ -704,7 +704,7 @@ impl Run<'_> {
     }
 
     async fn embed_missing(&mut self) -> Result<(), IngestError> {
-        // Those of other writers are embedded by them.
+        // Other writers embed their own chunks.
         let own = self.writer.own();
         let total = self.writer.index().count_missing(&own).await?;
         if total == 0 {
@@ -727,14 +727,14 @@ impl Run<'_> {
         let per_commit = if is_sent { VECTORS_PER_COMMIT_OF_SERVER } else { VECTORS_PER_COMMIT };
         let mut pruned = Instant::now();
         while !self.cancel.is_cancelled() {
-            // Some at a time, which bounds the memory.
+            // A limited number at a time, which bounds the memory.
             let rows = self.writer.index().missing_vectors(&own, per_commit).await?;
             if rows.is_empty() {
                 (self.listener)(IngestEvent::IndexingVectors);
                 break;
             }
             let (vectors, error) = self.embed(rows).await?;
-            // Before the error is returned: the vectors may be paid for.
+            // Before the error is returned: the vectors may have been paid for.
             if !vectors.is_empty() {
                 self.writer.set_vectors(&vectors).await?;
             }
@@ -742,12 +742,12 @@ impl Run<'_> {
             if let Some(error) = error {
                 return Err(error.into());
             }
-            // Embedding may take hours, in which each commit leaves a version.
+            // Embedding may take hours, and each commit leaves a version.
             if pruned.elapsed() >= KEPT_VERSIONS {
                 self.writer.prune().await?;
                 pruned = Instant::now();
             }
-            // After some vectors, so that changes that never end do not prevent embedding.
+            // After some vectors, so that endless changes do not prevent embedding.
             if self.options.pause.is_cancelled() {
                 break;
             }
@@ -758,7 +758,7 @@ impl Run<'_> {
     /// Embeds `rows` in order of length until done, cancelled or failed, or for [`COMMIT_AFTER`]. Returns the vectors
     /// so far, and the error, if one occurred.
     async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<(Made, Option<EmbedError>), IngestError> {
-        // Texts of similar length are padded little when they are batched.
+        // Texts of similar length need little padding in a batch.
         rows.sort_by(|a, b| a.tokens.cmp(&b.tokens).then_with(|| a.id.cmp(&b.id)));
         let mut made = Vec::with_capacity(rows.len());
         let at_once = self.embedder.at_once().max(1);
@@ -784,7 +784,7 @@ impl Run<'_> {
     }
 }
 
-/// Vectors and the chunks that they are of.
+/// Vectors with the ids of their chunks.
 type Made = Vec<(ChunkId, Vec<f32>)>;
 
 /// The contents of one commit.
@@ -827,7 +827,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Divides files into blocking tasks. A file that is read by a process of its own is a task of its own.
+/// Divides files into blocking tasks. A file that is read by a child process is a separate task.
 pub(super) fn tasks(files: &[ToRead]) -> Vec<Vec<ToRead>> {
     let is_own = |file: &ToRead| Extractable::of(&file.file.path).is_some();
     let (own, quick): (Vec<_>, Vec<_>) = files.iter().cloned().partition(is_own);
@@ -835,12 +835,12 @@ pub(super) fn tasks(files: &[ToRead]) -> Vec<Vec<ToRead>> {
     own.chain(quick.chunks(FILES_PER_TASK).map(<[_]>::to_vec)).collect()
 }
 
-/// Compares a folder with the documents that are known of it.
+/// Compares a folder with its indexed documents.
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::WouldRemove`] if more than half of them would be removed without being asked for, also from
-/// the index `donor` that is built again.
+/// Returns [`IngestError::WouldRemove`] if more than half of them would be removed unintentionally, including from
+/// the index `donor` being rebuilt.
 pub(super) async fn differences(
     source: &CollectionSource,
     known: Vec<DocumentRow>,
@@ -851,7 +851,7 @@ pub(super) async fn differences(
     let listing = tokio::task::spawn_blocking(move || walk(&root, &include)).await.map_err(IngestError::Task)?;
     let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
     let known_count = known.len();
-    // Not found, and not gone: their text stays in the index until they can be read.
+    // Unreadable, not removed: their text stays in the index until they can be read.
     let passing = listing.skipped.iter().filter(|skipped| skipped.reason.is_passing());
     let unread = passing.map(|skipped| Path::new(&skipped.path)).collect();
     known.retain(|path, _| !is_unread(path, &unread));
@@ -867,10 +867,10 @@ pub(super) async fn differences(
         }
     }
     let mut gone: Vec<_> = known.into_values().collect();
-    // The map has no order, and equal files are paired in this one.
+    // The map has no order, and equal files are paired in order.
     gone.sort_by(|a, b| a.path.cmp(&b.path));
     let renamed = find_renamed(&source.root, &to_read, &gone).await?;
-    // Files of a format that the collection does not include any more are removed on purpose.
+    // Files of a format that the collection no longer includes are removed on purpose.
     let is_lost = |row: &&DocumentRow| is_text_or(Path::new(&row.path), &source.include);
     let lost = gone.iter().filter(is_lost).count().saturating_sub(renamed.len());
     let would_remove = |gone, known| IngestError::WouldRemove {
@@ -879,7 +879,7 @@ pub(super) async fn differences(
         gone,
         known,
     };
-    // New tables have no documents yet, so the guard compares with those of the old ones.
+    // New tables have no documents yet, so the guard compares with the old ones.
     if let Some(donor) = donor.filter(|_| !options.prune) {
         let known = donor.documents(Some(&source.name)).await?;
         let found: HashSet<&str> = to_read.iter().map(|file| file.file.path.as_str()).collect();
@@ -894,12 +894,12 @@ pub(super) async fn differences(
     Ok(Differences { collection: source.name.clone(), to_read, gone, renamed, skipped: listing.skipped, unchanged })
 }
 
-/// Returns whether a file or a folder that it is in could not be read. The path of the root is empty.
+/// Returns whether a file or one of its folders could not be read. The path of the root is empty.
 fn is_unread(path: &str, unread: &HashSet<&Path>) -> bool {
     !unread.is_empty() && Path::new(path).ancestors().any(|above| unread.contains(above))
 }
 
-/// Finds new files with the content of gone documents. Reads only files whose size equals that of a gone document.
+/// Finds new files with the content of removed documents. Reads only files with the size of a removed document.
 async fn find_renamed(
     root: &Path,
     to_read: &[ToRead],
@@ -982,7 +982,7 @@ fn chunk_rows(
     let mut seen: HashMap<(String, String), usize> = HashMap::new();
     let cut = chunk(document, embedder.tokens(), &chunk_options(embedder));
     let rows = cut.into_iter().map(|chunk| {
-        // Otherwise a passage that a section repeats would have the id of the first one.
+        // Otherwise a repeated passage of a section would have the id of the first one.
         let ordinal = seen.entry((chunk.heading_path.join("\n"), chunk.text.clone())).or_default();
         let chunk_id = ChunkId::new(&id, &chunk.heading_path.join("\n"), &chunk.text, *ordinal);
         *ordinal += 1;
@@ -1045,11 +1045,11 @@ pub(super) fn text_to_embed(row: &ChunkRow) -> String {
     embed_text(title, &row.heading_path, row.context.as_deref(), &row.text)
 }
 
-/// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is
-/// near to those of all such texts, see `kb/decisions/languages.md`.
+/// Minimum readability of a chunk for it to be embedded. Texts that an embedder cannot read have similar vectors, see
+/// `kb/decisions/languages.md`.
 const LEAST_READ: f32 = 0.1;
 
-/// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which
+/// Returns the key under which a vector is reused, or `None` for a chunk without readable words, which
 /// is not embedded.
 fn embed_key(embedder: &dyn Embedder, row: &ChunkRow, language: &Language) -> Option<String> {
     let has_words = row.text.chars().any(char::is_alphanumeric);

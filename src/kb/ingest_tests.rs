@@ -110,7 +110,7 @@ impl World {
         self.write(2, "f.md", &note("f.md", "first"));
     }
 
-    /// Runs an ingest of the notes and `options.sources`, whose roots are relative, of at most `steps` steps; `None`
+    /// Runs an ingest of the notes and `options.sources`, whose roots are relative, for at most `steps` steps; `None`
     /// for no limit.
     async fn ingest(&self, options: &IngestOptions, steps: Option<usize>) -> Result<IngestSummary, IngestError> {
         let source = CollectionSource { name: "notes".into(), root: self.notes(), include: Include::default() };
@@ -200,7 +200,7 @@ fn note(name: &str, time: &str) -> String {
     format!("# Note {name}\n\nThe opening. {beginning}\n\n## More\n\n[[The {time} link]] {end}\n\nThe closing.\n")
 }
 
-/// Changes to the world before the run that is killed.
+/// Changes to the world before the killed run.
 type Preparation = fn(&World);
 
 /// Kills a run at its first step, its second, and so on until one completes. Returns the number of steps.
@@ -378,7 +378,7 @@ async fn links_follow_what_happens_to_their_files() {
     let first = ["a.md The first link", "b.md The first link", "c.md The first link", "sub/d.md The first link"];
     assert_eq!(links().await, first);
 
-    // The same content with another time: the row is written again, its links are not read again.
+    // The same content with another time: the row is rewritten, but its links are not read again.
     for name in ["a.md", "b.md"] {
         world.write(3, name, &note(name, "first"));
     }

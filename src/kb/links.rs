@@ -1,7 +1,7 @@
-//! Which note each link leads to, and which notes link to a note.
+//! Resolves links between notes, in both directions.
 //!
 //! Links are resolved against the documents that are in the index now, within the collection of the linking note. A
-//! target is only ever compared with names of documents; it opens nothing, and a path that leads out of the
+//! target is only compared with names of documents; no file is opened, and a path that leads out of the
 //! collection's root is [`Resolved::Outside`].
 
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ const FOLDER_NOTES: [&str; 3] = ["readme", "index", "_index"];
 pub(crate) struct LinkMap {
     notes: Vec<LinkedNote>,
     by_id: HashMap<DocumentId, usize>,
-    /// For each link of each note, where it leads.
+    /// The target of each link of each note.
     resolved: Vec<Vec<Resolved>>,
-    /// For each note, the links that lead to it from other notes.
+    /// The links to each note from other notes.
     incoming: Vec<Vec<IncomingLink>>,
 }
 
@@ -34,14 +34,15 @@ pub(crate) struct LinkedNote {
     pub(crate) structure: Structure,
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolved {
-    /// To a note, by its position in the map.
+    /// A note, by its position in the map.
     Note(usize),
-    /// Out of the root of the collection.
+    /// A path outside the root of the collection.
     Outside,
-    /// To no document of the index. `path` is the path it names, relative to the collection's root; `None` for a name.
+    /// A document that is not in the index. `path` is the path it names, relative to the collection's root; `None`
+    /// for a name.
     Missing { path: Option<String> },
 }
 
@@ -106,7 +107,7 @@ impl LinkMap {
         self.incoming.iter().any(|incoming| !incoming.is_empty())
     }
 
-    /// Returns all notes, by collection and then those with the shortest path first.
+    /// Returns all notes, sorted by collection, then by path length.
     pub(crate) fn notes(&self) -> &[LinkedNote] {
         &self.notes
     }
@@ -115,7 +116,7 @@ impl LinkMap {
         self.by_id.get(document).copied()
     }
 
-    /// Returns the links of a note, in order, and where they lead.
+    /// Returns the links of a note in order, with their targets.
     pub(crate) fn outgoing(&self, at: usize) -> impl Iterator<Item = (&Link, &Resolved)> {
         self.notes[at].structure.links.iter().zip(&self.resolved[at])
     }
@@ -197,18 +198,18 @@ impl Names {
 
     /// Finds the note at a path, whose extension may be left out, or the note of a folder.
     fn at(&self, notes: &[LinkedNote], path: &str) -> Option<usize> {
-        // Folded once: most broken links name none of the paths that are tried, and folding takes the most time.
+        // Folded once: most broken links match none of the candidate paths, and folding takes the most time.
         let whole = folded(path);
         let find = |cut: &str, end: String| {
             let found = self.paths.get(&format!("{}{end}", whole.strip_suffix(cut)?))?;
-            // On a case-sensitive file system, two files may differ in nothing else.
+            // On a case-sensitive file system, two files may differ only in case.
             let is_exact = |at: &&usize| {
                 let written = path.strip_suffix(cut).and_then(|path| notes[**at].row.path.strip_prefix(path));
                 written == Some(end.as_str())
             };
             found.iter().find(is_exact).or(found.first()).copied()
         };
-        // Pages of a book are linked by the name they are published under.
+        // Pages of a book are linked by their published names.
         let page = [".html", ".htm"].into_iter().find(|page| path.ends_with(page));
         let ends = || std::iter::once(String::new()).chain(EXTENSIONS.map(|extension| format!(".{extension}")));
         let files = [Some(""), page].into_iter().flatten().flat_map(|cut| ends().map(move |end| (cut, end)));
@@ -230,7 +231,7 @@ impl Names {
             found.iter().find(|at| ends_in(at, wanted)).copied()
         };
         let first = |names: &HashMap<String, Vec<usize>>| names.get(&wanted)?.first().copied();
-        // `[[Notes.md]]` may name `Notes.md.md`, but hardly does.
+        // `[[Notes.md]]` could name `Notes.md.md`, but rarely does.
         first(&self.paths).or_else(|| file(stem(&wanted))).or_else(|| file(&wanted)).or_else(|| first(&self.titles))
     }
 }
@@ -252,7 +253,7 @@ fn components(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !matches!(*part, "" | "."))
 }
 
-/// Returns a name as names are compared: ignoring letter case, and how accents are encoded.
+/// Returns a name in the form in which names are compared: ignoring letter case and the encoding of accents.
 fn folded(name: &str) -> String {
     if name.is_ascii() { name.to_ascii_lowercase() } else { name.nfc().collect::<String>().to_lowercase() }
 }
@@ -262,7 +263,7 @@ fn stem(path: &str) -> &str {
     path.rsplit_once('.').filter(|(_, extension)| EXTENSIONS.contains(extension)).map_or(path, |(stem, _)| stem)
 }
 
-/// Returns the letters and digits of a heading, in which its text and the fragments made of it agree.
+/// Returns the letters and digits of a heading, which are the same in its text and in the fragments made from it.
 fn key(heading: &str) -> String {
     heading.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
@@ -292,7 +293,7 @@ mod tests {
         LinkMap::new(notes.iter().map(|(path, text)| note("kb", path, text)).collect())
     }
 
-    /// Returns where the links of a note lead: a path, `outside`, or `missing`.
+    /// Returns the targets of the links of a note: a path, `outside`, or `missing`.
     fn leads(map: &LinkMap, path: &str) -> Vec<String> {
         let at = map.position(&DocumentId::new("kb", path)).unwrap();
         let shown = |resolved: &Resolved| match resolved {
@@ -303,7 +304,7 @@ mod tests {
         map.outgoing(at).map(|(_, resolved)| shown(resolved)).collect()
     }
 
-    /// Returns where links in `from` lead among notes that have no links.
+    /// Returns the targets of links in `from` among notes without links.
     fn resolved(from: &str, links: &str, others: &[&str]) -> Vec<String> {
         let notes: Vec<_> = others.iter().map(|path| (*path, "Text")).chain([(from, links)]).collect();
         leads(&map(&notes), from)

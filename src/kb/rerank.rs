@@ -1,8 +1,8 @@
 //! Reranks the first hits of a search with a model that reads query and passage together: on this machine, or behind a
 //! `/rerank` route. `model = "llm"` leaves it to the language model of a run, which only the run itself can ask.
 //!
-//! Of servers, Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One
-//! attempt is made for each search: its user waits for it, and the fused order is a good answer.
+//! Cohere, Jina, vLLM and llama.cpp accept the same request; Text Embeddings Inference has its own. Each search makes
+//! one attempt: the user is waiting, and the fused order is good enough.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,20 +22,20 @@ use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, 
 use crate::base::line::{shortened, with_causes};
 use crate::kb::embed::{CrossEncoder, CrossEncoderChoice, CrossEncoderError, UnknownCrossEncoder};
 
-/// Hits that are reranked, unless the settings say otherwise.
+/// Default number of hits that are reranked.
 const CANDIDATES: usize = 20;
 
-/// Time-out of one request, unless the settings say otherwise.
+/// Default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Value of `model` for the language model of a run.
 const OF_RUN: &str = "llm";
 
-/// Time-out of a language model, and of a model on this machine, which is loaded for the first search.
+/// Timeout of a language model, and of a model on this machine, which is loaded for the first search.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest reply read, in bytes. The scores of 100 candidates take a few thousand; the rest is for servers that repeat
-/// the passages.
+/// Longest reply read, in bytes. The scores of 100 candidates take a few thousand; the rest allows for servers that
+/// echo the passages.
 const MAX_REPLY_BYTES: usize = 1 << 20;
 
 /// The table `[rerank]`.
@@ -44,14 +44,14 @@ const MAX_REPLY_BYTES: usize = 1 << 20;
 pub(crate) struct RerankOptions {
     /// Address to which `/rerank` is appended.
     pub(crate) base_url: Option<String>,
-    /// A model on this machine, [`OF_RUN`], or the name of one at the server; `None` if that has only one.
+    /// A model on this machine, [`OF_RUN`], or the name of a model on the server; `None` if the server has only one.
     pub(crate) model: Option<String>,
     #[serde(default)]
     pub(crate) api: RerankApi,
     /// The variable that holds the key; `None` for a server without one.
     pub(crate) key_env: Option<String>,
     pub(crate) candidates: Option<usize>,
-    /// Seconds one request may take.
+    /// Timeout of a request in seconds.
     pub(crate) timeout_seconds: Option<u64>,
     /// Whether the server is the user's own, although it is not on this machine.
     pub(crate) local: Option<bool>,
@@ -119,7 +119,7 @@ pub(crate) enum RerankError {
     TooSlow(Duration),
     #[error("{}", with_causes(.0))]
     Here(#[from] CrossEncoderError),
-    /// Only a run asks its language model.
+    /// Only a run can call its language model.
     #[error("only a run with a language model uses it")]
     OfRun,
     #[error("reranking task panicked")]
@@ -130,7 +130,7 @@ pub(crate) enum RerankError {
 }
 
 impl Guarded for RerankError {
-    /// Every failure counts: a search that waits for a time-out first is not worth its order.
+    /// Every failure counts: waiting for a timeout in each search costs more than a better order is worth.
     fn health(&self) -> Health {
         if matches!(self, Self::Open(_) | Self::OfRun) { Health::Unknown } else { Health::Down }
     }
@@ -139,7 +139,6 @@ impl Guarded for RerankError {
 /// A model that reranks.
 pub(crate) struct Reranker {
     backend: Backend,
-    /// Time-out of one request.
     pub(crate) timeout: Duration,
     pub(crate) candidates: usize,
     clock: Arc<dyn Clock>,
@@ -150,7 +149,7 @@ pub(crate) struct Reranker {
 enum Backend {
     Here(Arc<CrossEncoder>),
     Server(Box<RerankServer>),
-    /// In calls of a run, which makes them itself.
+    /// In calls made by the run itself.
     Run,
 }
 
@@ -160,7 +159,7 @@ struct RerankServer {
     model: Option<String>,
     api: RerankApi,
     key: Option<Secret>,
-    /// Whether it is on this machine, or the user says that it is theirs.
+    /// Whether it is on this machine, or declared as the user's own.
     is_local: bool,
     client: Client,
 }
@@ -190,14 +189,14 @@ pub(crate) enum Rerank {
     /// No reranker is configured.
     #[default]
     Off,
-    /// By this one.
+    /// Hits are reranked by this one.
     By(Arc<Reranker>),
-    /// One is configured and may not be asked, for this reason.
+    /// One is configured but may not be used, for this reason.
     Withheld(String),
 }
 
 impl RerankOptions {
-    /// Resolves the settings; `None` if nothing is reranked. `here` makes a model of this machine.
+    /// Resolves the settings; `None` if nothing is reranked. `here` creates a model on this machine.
     ///
     /// # Errors
     ///
@@ -208,8 +207,8 @@ impl RerankOptions {
         clock: Arc<dyn Clock>,
         here: impl FnOnce(CrossEncoderChoice) -> CrossEncoder,
     ) -> Result<Option<Reranker>, RerankSettingsError> {
-        // Only an empty table turns nothing on. One that sets anything but a model is an error below, since it would
-        // have no effect.
+        // Only an empty table is allowed to enable nothing. One that sets anything but a model is an error below,
+        // since it would have no effect.
         if *self == Self::default() {
             return Ok(None);
         }
@@ -247,12 +246,12 @@ impl RerankOptions {
 }
 
 impl Reranker {
-    /// Returns whether what it reads stays on machines of the user.
+    /// Returns whether the text it reads stays on the user's machines.
     pub(crate) fn is_local(&self) -> bool {
         match &self.backend {
             Backend::Here(_) => true,
             Backend::Server(server) => server.is_local,
-            // The engine checks the models of each run.
+            // The engine checks each run's models itself.
             Backend::Run => false,
         }
     }
@@ -262,12 +261,12 @@ impl Reranker {
         matches!(self.backend, Backend::Server(_))
     }
 
-    /// Returns whether it is the language model of a run, which the run asks in calls of its own.
+    /// Returns whether it is the language model of a run, which the run calls itself.
     pub(crate) fn is_of_run(&self) -> bool {
         matches!(self.backend, Backend::Run)
     }
 
-    /// Returns whether it can be asked: a model of this machine may not be downloaded yet.
+    /// Returns whether it is available: a model on this machine may not be downloaded yet.
     pub(crate) fn is_here(&self) -> bool {
         match &self.backend {
             Backend::Here(model) => model.is_here(),
@@ -279,7 +278,7 @@ impl Reranker {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no usable reply in time, and at once for a while after that happened twice.
+    /// Returns an error if there is no usable reply in time. After two such failures, fails at once for a while.
     pub(crate) async fn scores(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
         let asked = async {
             match &self.backend {
@@ -315,7 +314,7 @@ impl RerankServer {
         let mut body = match self.api {
             // `top_n`, because a server that returns only the best leaves passages without a score.
             RerankApi::Cohere => json!({"query": query, "documents": texts, "top_n": texts.len()}),
-            // Without `truncate`, it refuses a passage that is longer than its model reads.
+            // Without `truncate`, it refuses a passage longer than the model's input limit.
             RerankApi::Tei => json!({"query": query, "texts": texts, "truncate": true}),
         };
         if let Some(model) = &self.model {
@@ -323,7 +322,7 @@ impl RerankServer {
         }
         let request = self.client.post(self.address.with_path("/rerank")).json(&body);
         let request = authorized(request, self.key.as_ref());
-        // A server may repeat the key in its error, which is printed.
+        // A server may echo the key in its error, which is printed.
         let scrubbed =
             |text: &str| shortened(&self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text)));
         let reply = exchange(request, MAX_REPLY_BYTES, deadline).await;

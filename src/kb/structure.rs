@@ -14,15 +14,14 @@ use super::chunk::headings;
 use super::document::{Document, extension, markdown_events};
 use super::extract::Extractable;
 
-/// Most links and headings that are stored of a document. More come from generated files.
+/// Maximum number of links and headings stored per document. Only generated files have more.
 const MAX_LINKS: usize = 10_000;
 const MAX_HEADINGS: usize = 2_000;
 
-/// Longest target that is stored, in bytes; file systems have no longer paths.
+/// Longest target that is stored, in bytes; file systems do not allow longer paths.
 const MAX_TARGET_BYTES: usize = 4_096;
 
-/// Extensions of relative links that can lead to a note. Pages of a book are linked by the name they are published
-/// under.
+/// Extensions of relative links that can lead to a note. Pages of a book are linked by their published names.
 const NOTE_EXTENSIONS: [&str; 6] = ["md", "markdown", "mdx", "txt", "html", "htm"];
 
 /// Extensions of attachments. A wikilink often leaves `.md` out, so any other end of a name belongs to the name.
@@ -98,11 +97,11 @@ impl Structure {
         let mut line = LineCount::new(&document.text);
         let found = headings(document).filter(|(_, _, text)| !text.is_empty()).take(MAX_HEADINGS);
         structure.headings = found.map(|(start, level, text)| Heading { line: line.at(start), level, text }).collect();
-        // `x[[i]]` in a paper is not written as a link.
+        // `x[[i]]` in a paper is not a link.
         if Extractable::of(&document.path).is_some() {
             return structure;
         }
-        // Anew, since links begin at the top again.
+        // A new counter, since links start from the top again.
         let mut line = LineCount::new(&document.text);
         let links = markdown_events(&document.text[document.body.clone()]).filter_map(|(event, range)| {
             let (kind, target, fragment) = link(&event)?;
@@ -141,7 +140,7 @@ fn link(event: &Event<'_>) -> Option<(LinkKind, String, Option<String>)> {
     Some((kind, target, fragment.filter(|fragment| !fragment.is_empty())))
 }
 
-/// Returns the path of a link that is no address, template, attachment or place in the same document.
+/// Returns the path of a link, unless it is an address, a template, an attachment or a place in the same document.
 fn path(target: &str) -> Option<String> {
     let target = target.split('?').next().unwrap_or_default();
     let is_template = target.contains("{{") || target.contains("{%");
@@ -160,11 +159,11 @@ fn path(target: &str) -> Option<String> {
     is_note.then_some(target)
 }
 
-/// Returns the name in a wikilink that is no attachment and no place in the same document.
+/// Returns the name in a wikilink, unless it is an attachment or a place in the same document.
 fn name(target: &str) -> Option<String> {
     let target = target.trim();
     let is_attachment = extension(target).is_some_and(|extension| is_any(extension, &ATTACHMENT_EXTENSIONS));
-    // A name may be an address all the same: `[[https://example.org]]`.
+    // A name may still be an address: `[[https://example.org]]`.
     (!target.is_empty() && !is_attachment && !target.contains("://")).then(|| target.to_owned())
 }
 

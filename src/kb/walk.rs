@@ -17,11 +17,11 @@ const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 /// Files with patterns of paths to leave out.
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", DR_IGNORE];
 
-/// The one among them that is for `dr` alone.
+/// The one for `dr` alone.
 const DR_IGNORE: &str = ".drignore";
 
-/// Files of a git repository that the walk reads: where a worktree has its repository, and patterns that are not
-/// committed.
+/// Files of a git repository that the walk reads: the path from a worktree to its repository, and patterns that are
+/// not committed.
 const GIT_FILES: [&str; 2] = [".git", ".git/info/exclude"];
 
 /// Size of the largest file with patterns that is read; all of it is compiled in memory.
@@ -58,8 +58,8 @@ pub(crate) struct Listing {
 /// Lists the files under `root` of Markdown, plain text and the formats in `include`.
 ///
 /// Hidden and ignored files are left out silently. A symbolic link to a file inside the root is followed; one that
-/// leads out of the root is skipped with a reason. Links to folders are never followed, so there are no loops. A folder
-/// whose ignore files cannot be read is skipped: what they leave out is not known.
+/// leads out of the root is skipped with a reason. Links to folders are never followed, so there are no loops. A
+/// folder whose ignore files cannot be read is skipped, because their exclusions are unknown.
 pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
     let listing = Mutex::new(Listing::default());
     let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
@@ -92,15 +92,16 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
     listing
 }
 
-/// Returns a walk that enters no folder whose ignore files cannot be read, and notes these; `None` if `root` is one.
+/// Returns a walk that records folders whose ignore files cannot be read instead of entering them; `None` if `root`
+/// is one.
 fn walker(root: &Path, refused: &RefusedFolders) -> Option<WalkBuilder> {
-    // The walk reads the ignore files of the root and of all folders above it, and asks its filter about none of them.
+    // The walk reads the ignore files of the root and of all folders above it without consulting its filter.
     let resolved = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
     if !refused.may_enter(root) || !resolved.ancestors().skip(1).all(|above| refused.may_enter(above)) {
         return None;
     }
     let mut walker = WalkBuilder::new(root);
-    // Otherwise `.gitignore` would count only in a git repository.
+    // Otherwise `.gitignore` would apply only in a git repository.
     walker.follow_links(false).require_git(false).add_custom_ignore_filename(DR_IGNORE);
     let refused = refused.clone();
     walker.filter_entry(move |entry| {
@@ -109,16 +110,16 @@ fn walker(root: &Path, refused: &RefusedFolders) -> Option<WalkBuilder> {
     Some(walker)
 }
 
-/// Folders that are not entered because of one of their ignore files, with its path in the folder.
+/// Folders that are not entered because of one of their ignore files, with the path of that file in the folder.
 #[derive(Clone, Debug, Default)]
 struct RefusedFolders(Arc<Mutex<Vec<(PathBuf, &'static str)>>>);
 
 impl RefusedFolders {
     /// Returns whether each ignore file of a folder is a regular file, or a link to one, that fits in memory. The
-    /// walk would read a device without end, and wait for a pipe.
+    /// walk would read a device forever, and block on a pipe.
     fn may_enter(&self, folder: &Path) -> bool {
         let is_sound = |name: &&str| {
-            // A file that is missing has no patterns, and one that cannot be opened is named by the walk.
+            // A missing file has no patterns, and the walk reports one that cannot be opened.
             let found = folder.join(name).metadata();
             found.map_or(true, |found| found.is_dir() || found.is_file() && found.len() <= MAX_IGNORE_BYTES)
         };
@@ -132,7 +133,7 @@ impl RefusedFolders {
         std::mem::take(&mut *locked(&self.0))
     }
 
-    /// Returns the folders as left out. One above the root keeps the whole root from being read, whose path is empty.
+    /// Returns the folders as skipped entries. One above the root excludes the whole root, whose path is empty.
     fn skipped(&self, root: &Path) -> Vec<Skipped> {
         let skipped = |(folder, name): (PathBuf, &str)| {
             let (path, name) = match folder.strip_prefix(root) {
@@ -147,7 +148,7 @@ impl RefusedFolders {
     }
 }
 
-/// Returns the folders that [`walk`] lists files of, `root` included, each before it is read, and then those that it
+/// Returns the folders whose files [`walk`] lists, `root` included, each before it is read, and then those it
 /// refuses to enter: a change of their ignore files may open them.
 pub(crate) fn folders(root: &Path) -> impl Iterator<Item = PathBuf> {
     let refused = RefusedFolders::default();
@@ -156,7 +157,7 @@ pub(crate) fn folders(root: &Path) -> impl Iterator<Item = PathBuf> {
     entered.chain(std::iter::once_with(move || refused.taken()).flatten().map(|(folder, _)| folder))
 }
 
-/// Returns whether a file may be among those that [`walk`] lists, or decide which ones are, judged by its name.
+/// Returns whether, judging by its name, a file may be listed by [`walk`] or decide which files are.
 pub(crate) fn is_listed(path: &Path, include: &Include) -> bool {
     let decides = path.file_name().is_some_and(|name| IGNORE_FILES.iter().any(|known| name == *known));
     decides || is_text_or(path, include) && !is_hidden(path)
@@ -182,7 +183,7 @@ fn consider(
     }
     let shown = relative(root, path);
     let skip = |reason| Some(Err(Skipped { path: shown.to_string_lossy().replace('\\', "/"), reason }));
-    // Before anything else is asked of the file, which would follow the link.
+    // Before any other access to the file, which would follow the link.
     if kind.is_symlink() && file_inside(canonical_root, path).is_err() {
         return skip(SkipReason::LinkOutside);
     }
@@ -215,24 +216,24 @@ pub(crate) fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     // Checked again, because a file may have become a link since the folder was listed.
     let file = file_inside(&root.canonicalize()?, &root.join(path))?;
     let (mut bytes, limit) = (Vec::new(), max_bytes(path));
-    // Not by its length, since it may grow.
+    // Bounded here rather than by its length, since the file may grow.
     std::fs::File::open(&file)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { refused("file is too large") } else { Ok(bytes) }
 }
 
-/// Returns whether a file or folder of a collection is there. Nothing outside of `root` is looked at.
+/// Returns whether a file or folder of a collection exists. Nothing outside of `root` is accessed.
 pub(crate) fn is_inside(root: &Path, path: &str) -> bool {
     let is_normal = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     let resolved = || Some(root.join(path).canonicalize().ok()?.starts_with(root.canonicalize().ok()?));
     is_normal && resolved().unwrap_or(false)
 }
 
-/// Returns whether a file has text of its own, or is of a format in `include`.
+/// Returns whether a file is a text file, or of a format in `include`.
 pub(crate) fn is_text_or(path: &Path, include: &Include) -> bool {
     has_known_extension(path) || path.to_str().and_then(Extractable::of).is_some_and(|format| include.has(format))
 }
 
-/// Returns the size of the largest file that is read at a path.
+/// Returns the maximum size of a file at a path.
 fn max_bytes(path: &str) -> u64 {
     Extractable::of(path).map_or(MAX_DOCUMENT_BYTES, Extractable::max_bytes)
 }

@@ -1,11 +1,11 @@
-//! Notices changes of folders, and says when they have settled.
+//! Watches folders for changes, and reports when these have settled.
 //!
 //! ```text
 //! system ─▶ may it change what is indexed? ─▶ first and last change ─▶ settled
 //! ```
 //!
 //! The changes themselves are not kept, because indexing compares the folders with the index anyway. However many
-//! changes there are, they take two points in time, and those during an indexing make one more of it.
+//! changes there are, only two points in time are kept, and changes during an indexing cause one more run.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,14 +25,14 @@ use crate::base::mutex::locked;
 /// a row, with some milliseconds in between.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Longest wait for changes that do not settle, such as a file that is appended to all the time.
+/// Longest wait for changes that do not settle, such as constant appends to a file.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Interval of looking at folders if the system cannot tell of changes.
+/// Interval of polling folders if the system cannot report changes.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// On Linux, each folder is watched by itself, so that ignored ones, which may have more folders than the notes, count
-/// nothing against the limit of the system. Elsewhere a folder is watched together with everything in it, at no cost.
+/// On Linux, each folder is watched separately, so that ignored ones, which may have more folders than the notes, do
+/// not count against the system's limit. Elsewhere a folder is watched recursively, at no cost.
 const WATCHES_EACH: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 const WATCH_LIMIT: &str =
@@ -73,9 +73,9 @@ impl WatchError {
 pub(crate) struct FolderWatch {
     /// Absolute, without symbolic links.
     roots: Vec<PathBuf>,
-    /// Formats of which files are watched beside Markdown and plain text.
+    /// Formats that are watched besides Markdown and plain text.
     include: Include,
-    /// A folder inside that is written by indexing.
+    /// A folder inside the roots that indexing writes to.
     except: Option<PathBuf>,
     by: By,
     changes: Arc<Changes>,
@@ -85,7 +85,7 @@ pub(crate) struct FolderWatch {
 enum By {
     /// The system reports them; `None` before the first [`FolderWatch::begin`].
     System(Option<RecommendedWatcher>),
-    /// The files are listed at an interval, and compared with those at the beginning.
+    /// The files are listed at an interval, and compared with the first listing.
     Looking { every: Duration, seen: u64 },
 }
 
@@ -127,16 +127,15 @@ impl FolderWatch {
         Self { roots, include, except, by, changes: Arc::default() }
     }
 
-    /// Begins to notice changes from now on. To be called again before each time the folders are read: folders that
-    /// were made since, which includes those watched, are noticed only then.
+    /// Starts to watch for changes. Must be called again before each time the folders are read: folders created since
+    /// then, including the roots, are noticed only by that.
     ///
-    /// Returns why the system cannot tell of changes, if it cannot. The folders are then looked at, every
-    /// [`LOOK_INTERVAL`].
+    /// Returns the reason if the system cannot report changes. The folders are then polled every [`LOOK_INTERVAL`].
     pub(crate) async fn begin(&mut self) -> Option<WatchError> {
         *locked(&self.changes.pending) = Pending::default();
         let mut failed = None;
         if let By::System(watcher) = &mut self.by {
-            // Each watch takes one of the few that a user may have at a time.
+            // Each watcher uses one of the few instances allowed per user.
             drop(watcher.take());
             let (roots, include) = (self.roots.clone(), self.include.clone());
             let (except, changes) = (self.except.clone(), Arc::clone(&self.changes));
@@ -166,7 +165,7 @@ impl FolderWatch {
                 match due {
                     None => noted.await,
                     Some(due) if due <= Instant::now() => break,
-                    // In either case there is something to compare anew.
+                    // In either case, there is something to compare again.
                     Some(due) => drop(tokio::time::timeout_at(due.into(), noted).await),
                 }
             },
@@ -189,11 +188,11 @@ async fn look(roots: Vec<PathBuf>, include: Include) -> u64 {
         }
         hasher.finish()
     };
-    // A look that panicked found something else than the one before, and indexing says what is wrong.
+    // A panic counts as a change; indexing then reports the problem.
     tokio::task::spawn_blocking(look).await.unwrap_or_default()
 }
 
-/// Has the system tell of changes until the watcher is dropped.
+/// Makes the system report changes until the watcher is dropped.
 fn listen(
     roots: &[PathBuf],
     include: Include,
@@ -211,18 +210,18 @@ fn listen(
     })?;
     let mut add = |folder: &Path, mode| match watcher.watch(folder, mode) {
         Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => Err(WatchError::Limit),
-        // A folder that has just been removed, or may not be read: indexing finds that out, too.
+        // The folder was just removed, or may not be read: indexing finds that out too.
         Ok(()) | Err(_) => Ok(()),
     };
     for root in roots {
-        // That a folder itself is removed or made is an event of the one around it.
+        // Removing or creating a folder is an event of its parent.
         if let Some(around) = root.ancestors().skip(1).find(|folder| folder.is_dir()) {
             add(around, RecursiveMode::NonRecursive)?;
         }
         if !WATCHES_EACH && root.is_dir() {
             add(root, RecursiveMode::Recursive)?;
         }
-        // The walk yields a folder before it lists it, so one that is made meanwhile is either listed or an event.
+        // The walk yields a folder before it lists it, so a folder created meanwhile is either listed or reported.
         for folder in folders(root).filter(|folder| except.is_none_or(|except| !folder.starts_with(except))) {
             if WATCHES_EACH {
                 add(&folder, RecursiveMode::NonRecursive)?;
@@ -261,7 +260,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns when indexings start that take `length` each, for changes at `times`, in milliseconds since the start.
+    /// Returns the start times of indexing runs that take `length` each, for changes at `times`, in milliseconds
+    /// since the start.
     fn indexings(times: &[u64], length: u64) -> Vec<u64> {
         let start = Instant::now();
         let at = |time: u64| start + Duration::from_millis(time);

@@ -211,7 +211,7 @@ fn merged_path(group: &HeadingSpan, next: &HeadingSpan, longest: usize) -> Vec<S
 
 /// Returns the headings above a line, counted from 1; a heading is above its own line.
 ///
-/// More precise than [`Chunk::heading_path`], which a chunk of several small sections has only one of.
+/// More precise than [`Chunk::heading_path`], of which a chunk of several small sections has only one.
 pub(crate) fn headings_above(document: &Document, line: u32) -> Vec<String> {
     let before = (line as usize).saturating_sub(1);
     let line_ends = document.text.match_indices('\n').map(|(at, _)| at + 1);

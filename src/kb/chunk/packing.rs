@@ -49,7 +49,7 @@ impl<'a> Packer<'a> {
             let room = target.saturating_sub(self.context_cost(&units[first]));
             let next = best_cut(&units, first, remaining, room);
             let next = self.push_fitting(&mut units, first..next, end);
-            // A unit that had to be divided has other costs than at the beginning.
+            // Dividing a unit changes the costs.
             remaining = remaining.saturating_sub(units[first..next].iter().map(|unit| unit.cost).sum());
             first = next;
         }

@@ -295,7 +295,7 @@ fn markdown() -> impl Strategy<Value = String> {
     })
 }
 
-/// Checks that a text that was extracted from a file can be put together from its chunks.
+/// Checks that a text extracted from a file can be reassembled from its chunks.
 fn check_put_together(text: &str) {
     let text = Extracted { text: text.to_owned(), ..Extracted::default() }.into_markdown();
     let chunks = chunks(&text);

@@ -40,7 +40,7 @@ pub(super) struct ChunkUnit {
 
 /// Returns the cost of a text: its tokens or its share by length, whichever is more, and at least one.
 ///
-/// A text whose length alone exceeds `limit` has to be cut in any case, so its tokens are not counted.
+/// A text whose length alone exceeds `limit` must be cut anyway, so its tokens are not counted.
 pub(super) fn cost(counter: &dyn CountTokens, text: &str, limit: usize) -> usize {
     let by_length = (text.len() / BYTES_PER_TOKEN).max(1);
     if by_length > limit { by_length } else { by_length.max(counter.count(text)) }
@@ -85,7 +85,7 @@ impl UnitCutter<'_> {
             self.cut_leaf(leaf, cut, units);
         } else {
             let next_cut = if depth == 1 { Cut::Item } else { Cut::NestedBlock };
-            // At `MAX_DEPTH` every leaf becomes a part of its own, which ends the recursion.
+            // At `MAX_DEPTH` every leaf becomes a separate part, which ends the recursion.
             let same = |next: &CostedLeaf<'_>| next.leaf.depth > depth;
             for (index, part) in leaves.chunk_by(|_, next| same(next)).enumerate() {
                 self.cut_block(part, depth + 1, if index == 0 { cut } else { next_cut }, units);
@@ -233,7 +233,7 @@ fn sentence_len(text: &str) -> usize {
 fn is_abbreviation(text: &str) -> bool {
     const ABBREVIATIONS: [&str; 16] =
         ["e.g", "i.e", "vs", "cf", "etc", "mr", "mrs", "ms", "dr", "prof", "st", "fig", "figs", "no", "al", "approx"];
-    // No known abbreviation is longer, and a long text is not searched anew at each full stop.
+    // No known abbreviation is longer, and searching a long text again at each full stop would be slow.
     let tail = &text[text.floor_char_boundary(text.len().saturating_sub(16))..];
     let word = tail.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
     let is_initial = word.chars().count() == 1 && word.chars().all(char::is_alphanumeric);

@@ -2,8 +2,8 @@
 //! [`super::fastembed`].
 //!
 //! A model pads every text of a batch to the longest one. Batches therefore hold texts of similar length, and are
-//! limited by cost (`rows × longest` tokens) rather than by number of texts. A limit of one token gives every text a
-//! batch of its own.
+//! limited by cost (`rows × longest` tokens) rather than by number of texts. A limit of one token puts every text
+//! into a separate batch.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,7 +69,7 @@ where
         let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || take_jobs(worker))).collect();
         let mut done = Vec::with_capacity(jobs);
         for thread in threads {
-            // A panic of a job becomes one of the caller, as without threads.
+            // A panic in a job is propagated to the caller, as it would be without threads.
             done.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic))?);
         }
         Ok(done)
@@ -78,8 +78,8 @@ where
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Scales a vector to length one. Returns `None` if it is zero or not finite: such a vector would silently spoil the
-/// ranking.
+/// Scales a vector to length one. Returns `None` if it is zero or not finite: such a vector would silently distort
+/// the ranking.
 pub(super) fn normalised(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     if !length.is_normal() {

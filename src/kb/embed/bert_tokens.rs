@@ -10,7 +10,7 @@ use tokenizers::Tokenizer;
 
 use crate::base::token::CountTokens;
 
-/// Size of the word cache: a few times the vocabulary of a large folder.
+/// Capacity of the word cache: a few times the vocabulary of a large folder.
 const MAX_REMEMBERED_WORDS: usize = 200_000;
 
 /// Longer words are not cached: they rarely occur twice.
@@ -52,7 +52,7 @@ impl BertTokens {
     fn learn(&self, unknown: &[&str]) -> usize {
         let mut total = 0;
         for word in unknown {
-            // A word that occurs several times in a text is learnt by its first occurrence.
+            // A word that occurs several times in a text is cached at its first occurrence.
             let known = self.words.read().unwrap_or_else(PoisonError::into_inner).get(*word).copied();
             total += known.map_or_else(|| self.learn_word(word), usize::from);
         }
@@ -85,7 +85,7 @@ impl CountTokens for BertTokens {
                 }
             }
         }
-        // Only now, because the read lock is released and a lock for reading cannot become one for writing.
+        // Only now, because the read lock is released: a read lock cannot be upgraded to a write lock.
         total + self.learn(&unknown)
     }
 }

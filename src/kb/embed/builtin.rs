@@ -1,8 +1,8 @@
 //! all-MiniLM-L6-v2 inside the binary: no download, network or native library.
 //!
-//! The weights are int8, and activations are quantised at run time to the range of the whole batch. In a batch the
-//! vector of a text would depend on the other texts (cosines down to 0.96 were measured for short ones), so every text
-//! runs by itself. That costs no speed: threads work on different texts, and nothing is padded.
+//! The weights are int8, and activations are quantised at run time to the range of the whole batch. In a batch, the
+//! vector of a text would depend on the other texts (cosines as low as 0.96 were measured for short ones), so every
+//! text runs alone. That costs no speed: threads work on different texts, and nothing is padded.
 //!
 //! Vectors differ a little between processors: on x86 without AVX-512 VNNI, the int8 kernel adds products in pairs that
 //! saturate at 16 bits. The cosine to the vectors of the unquantised model is 0.992 with VNNI and 0.990 without it
@@ -55,7 +55,7 @@ const MAX_WORKERS: usize = 16;
 pub(super) struct Builtin {
     threads: usize,
     tokens: Tokens,
-    /// For the first text, which is the only one of many processes.
+    /// For the first text, which is the only one in many processes.
     in_place: Slot,
     /// For all others.
     packed: Slot,
@@ -65,10 +65,10 @@ pub(super) struct Builtin {
 /// How the weights of the model lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WeightLayout {
-    /// As in the binary. Every pass arranges them anew for the processor.
+    /// As in the binary. Every pass rearranges them for the processor.
     InPlace,
-    /// Arranged for the processor once: 20 ms and 13 MB, for 9 ms less in each pass of one thread (which takes 11 ms
-    /// for a question of 12 tokens, and 28 ms for a passage of 120).
+    /// Arranged for the processor once. Costs 20 ms and 13 MB, and saves 9 ms in each pass of one thread (which takes
+    /// 11 ms for a question of 12 tokens, and 28 ms for a passage of 120).
     Packed,
 }
 
@@ -76,7 +76,7 @@ enum WeightLayout {
 #[derive(Default)]
 struct Slot {
     model: OnceLock<MiniLm>,
-    /// Held during loading, so that the model is loaded once.
+    /// Held while loading, so that the model is loaded only once.
     loading: Mutex<()>,
 }
 
@@ -123,7 +123,7 @@ impl Builtin {
         })
     }
 
-    /// Returns the model for a number of texts that are embedded now.
+    /// Returns the model for embedding this number of texts.
     fn model_for(&self, texts: usize) -> Result<&MiniLm, EmbedError> {
         // Relaxed: of two texts at the same time, either may count as the first.
         let was_used = self.is_used.swap(true, Ordering::Relaxed);
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn vectors_are_the_published_ones_but_for_rounding() {
-        // The first components of what sentence-transformers computes from the published float weights.
+        // The first components of the vectors that sentence-transformers computes from the published float weights.
         let published = [
             0.0677, 0.0635, 0.0487, 0.0793, 0.0374, 0.0027, 0.0394, -0.0071, 0.0594, 0.0315, 0.0601, -0.0529, 0.0406,
             -0.0259, 0.0298, 0.0011, 0.0735, -0.0504, -0.1224, 0.0237, 0.0297, 0.0425, 0.0256, 0.0020, -0.0569,

@@ -7,7 +7,7 @@ use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding, TextRerank};
 
 use super::store::ModelSource;
 
-/// A model that makes vectors.
+/// A model that computes vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct CatalogueModel {
     /// Short name, such as `BGESmallENV15`.
@@ -27,7 +27,6 @@ impl CatalogueModel {
         self.info.dim
     }
 
-    /// Returns where its files are.
     pub(crate) fn source(&self) -> ModelSource {
         let info = &self.info;
         ModelSource::new(&info.model_code, &info.model_file, &info.additional_files)
@@ -42,7 +41,7 @@ pub(crate) struct CatalogueReranker {
     pub(crate) source: ModelSource,
 }
 
-/// Returns all models of the catalogue that make vectors, sorted by name.
+/// Returns all embedding models of the catalogue, sorted by name.
 pub(crate) fn catalogue() -> Vec<CatalogueModel> {
     let models = TextEmbedding::list_supported_models().into_iter();
     let mut models: Vec<_> = models.map(|info| CatalogueModel { name: format!("{:?}", info.model), info }).collect();

@@ -1,4 +1,4 @@
-//! Cross-encoders on this machine: a query and a passage are read together, by fastembed on ONNX Runtime.
+//! Cross-encoders on this machine: models that read a query and a passage together, run by fastembed on ONNX Runtime.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -97,12 +97,12 @@ impl fmt::Display for CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Loads nothing yet.
+    /// Creates the cross-encoder without loading it.
     pub(crate) fn new(choice: CrossEncoderChoice, store: ModelStore, data: PathBuf, threads: Option<usize>) -> Self {
         Self { choice, store, data, threads, model: Mutex::new(None) }
     }
 
-    /// Returns whether its files are on this machine.
+    /// Returns whether the model's files are on this machine.
     pub(crate) fn is_here(&self) -> bool {
         self.files().is_ok()
     }
@@ -127,8 +127,8 @@ impl CrossEncoder {
             Some(model) => model,
             None => model.insert(self.load()?),
         };
-        // One by one: a pair is long enough to keep all threads busy, a batch would be padded, and a model that
-        // quantises as it runs would score a text by its neighbours.
+        // One by one: a pair is long enough to keep all threads busy, a batch would be padded, and in a model that
+        // quantises at run time the score of a text would depend on its neighbours.
         let score = |text: &String| {
             if stop.is_cancelled() {
                 return Err(CrossEncoderError::Stopped);
@@ -136,7 +136,7 @@ impl CrossEncoder {
             let scored = model.rerank(query, [text.as_str()], false, None);
             let logit = scored.map_err(|source| CrossEncoderError::Run(source.into()))?.first().map(|one| one.score);
             match logit.filter(|logit| logit.is_finite()) {
-                // Fastembed returns the output of the model as it is.
+                // Fastembed returns the raw output of the model.
                 Some(logit) => Ok(1.0 / (1.0 + (-logit).exp())),
                 None => Err(CrossEncoderError::Run("no score".into())),
             }
@@ -157,7 +157,7 @@ impl CrossEncoder {
     fn load(&self) -> Result<TextRerank, CrossEncoderError> {
         let files = self.files()?;
         let environment = onnx_runtime::environment(Some(&self.data))?;
-        // From its file, so that weights beside the graph are found.
+        // From its file, so that weights stored next to the graph are found.
         let model = UserDefinedRerankingModel::new(files.graph().to_owned(), files.tokenizer_files()?);
         let mut options =
             RerankInitOptionsUserDefined::new().with_environment(environment).with_max_length(Family::WINDOW);

@@ -1,9 +1,9 @@
 //! Downloads the files of a model from a hub: Hugging Face, or a mirror of it.
 //!
-//! The hub says what a file is before it sends it: the commit in `x-repo-commit`, and its hash in `x-linked-etag` (the
-//! SHA-256 of a large file, which usually lies on another host) or in `etag` (the name git gives a small one). A file
-//! is written to a name that is its hash, so a download that broke off continues where it stopped, and moved to its
-//! place when the hash is right.
+//! The hub describes a file before it sends it: the commit is in `x-repo-commit`, the hash in `x-linked-etag` (the
+//! SHA-256 of a large file, which is usually on another host) or in `etag` (the git object id of a small one). A file
+//! is written under its hash as name, so an interrupted download continues where it stopped, and is moved into place
+//! once the hash is verified.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -24,24 +24,24 @@ use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, authorize
 /// The hub, unless [`ADDRESS`] names a mirror.
 const HUB: &str = "https://huggingface.co";
 
-/// Variable with the address of a mirror. Programs of Hugging Face read it too.
+/// Variable with the address of a mirror. Hugging Face's own programs read it too.
 const ADDRESS: &str = "HF_ENDPOINT";
 
-/// Variable with the key of the hub or mirror, if it wants one.
+/// Variable with the key of the hub or mirror, if it requires one.
 const KEY: &str = "HF_TOKEN";
 
-/// Replies read for one file: redirects, and one more to ask for the rest of it. Bounds loops of redirects.
+/// Maximum number of replies per file: redirects, and one for the remaining bytes. Bounds redirect loops.
 const MAX_REPLIES: usize = 8;
 
-/// Attempts for one file. Each continues where the one before broke off.
+/// Number of attempts per file. Each continues where the previous one stopped.
 const ATTEMPTS: usize = 3;
 
-/// Bytes read at once from a file that is there in part.
+/// Bytes read at once from a partial file.
 const BLOCK: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 struct DownloadLimits {
-    /// How long the hub may be silent.
+    /// Maximum time without a byte from the hub.
     silence: Duration,
     /// Bytes of one file.
     bytes: u64,
@@ -50,13 +50,13 @@ struct DownloadLimits {
 /// The largest model of the catalogue has 2.3 GB.
 const LIMITS: DownloadLimits = DownloadLimits { silence: Duration::from_secs(30), bytes: 4_000_000_000 };
 
-/// How far a download is.
+/// Progress of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Downloading {
     pub(crate) model: String,
     /// The file, relative to its repository.
     pub(crate) file: String,
-    /// Bytes that are here.
+    /// Bytes received so far.
     pub(crate) done: u64,
     /// Bytes of the file; `None` if the hub does not say.
     pub(crate) size: Option<u64>,
@@ -126,13 +126,12 @@ impl DownloadError {
         })
     }
 
-    /// Returns whether another attempt may go further.
+    /// Returns whether another attempt may get further.
     fn may_pass(&self) -> bool {
         matches!(self, Self::NoReply { .. } | Self::Silent { .. } | Self::Broken { .. })
     }
 }
 
-/// Where models are downloaded from.
 pub(crate) struct Hub {
     address: BaseUrl,
     key: Option<Secret>,
@@ -140,7 +139,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Returns the hub that the variables name.
+    /// Returns the hub named by the environment variables.
     pub(crate) fn of(environment: &Environment) -> Result<Self, DownloadError> {
         let address = environment.get(ADDRESS).unwrap_or(HUB).parse()?;
         let key = environment.get(KEY).map(|_| environment.key(KEY)).transpose()?;
@@ -155,8 +154,8 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// Returns an error if the hub does not send a file as it describes it. What has come is kept for the next time,
-    /// except for a file whose hash is wrong.
+    /// Returns an error if the hub does not send a file as it describes it. Received bytes are kept for the next
+    /// attempt, except for a file with a wrong hash.
     pub(crate) async fn download(
         &self,
         store: &ModelStore,
@@ -165,7 +164,7 @@ impl Hub {
         fetching: &Fetching<'_>,
     ) -> Result<(), DownloadError> {
         let incoming = store.incoming()?;
-        // Two models of one repository share a commit, so that both stay in use.
+        // Two models of one repository share a commit, so that both stay usable.
         let mut commit = store.commit(source);
         for file in source.files() {
             if commit.as_ref().is_some_and(|commit| store.place(source, commit, file).is_file()) {
@@ -173,7 +172,7 @@ impl Hub {
             }
             let transfer = Transfer { hub: self, model, file, folder: &incoming.folder, fetching };
             let is_placed = |commit: &str| store.place(source, commit, file).is_file();
-            // By the commit of the first file: the branch may move between two files.
+            // At the commit of the first file: the branch may move between two files.
             let (from, path) = transfer.run(&self.url(source, commit.as_deref(), file), &is_placed).await?;
             if commit.as_ref().is_some_and(|commit| *commit != from) {
                 return Err(DownloadError::Unidentified { address: self.address.to_string() });
@@ -192,7 +191,7 @@ impl Hub {
         self.address.with_segments(&segments)
     }
 
-    /// Returns whether an address is that of the hub itself, whose word counts.
+    /// Returns whether an address is on the hub itself, whose headers are trusted.
     fn is_of(&self, url: &Url) -> bool {
         let same_host = url.host_str() == Some(self.address.host());
         same_host
@@ -205,7 +204,7 @@ impl Hub {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileHash {
     Sha256([u8; 32]),
-    /// The name of the content in git: the SHA-1 of its length and itself.
+    /// The git object id: the SHA-1 of the length and the content.
     Git([u8; 20]),
 }
 
@@ -224,7 +223,7 @@ impl FileHash {
         }
     }
 
-    /// Returns the name of a file in its place.
+    /// Computes the hash of a local file, of the same kind as this one.
     fn of_same_kind(self, path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
         match self {
@@ -275,18 +274,18 @@ impl FileFacts {
     }
 }
 
-/// A file that is being sent.
+/// A file being received.
 struct Sending {
     commit: String,
     name: FileHash,
     size: Option<u64>,
-    /// Bytes that were here before.
+    /// Bytes received by earlier attempts.
     start: u64,
-    /// `None` if all were.
+    /// `None` if the file was already complete.
     body: Option<Response>,
 }
 
-/// Tells whether the file of a commit is in its place.
+/// Returns whether the file of a commit is in place.
 type IsPlaced<'a> = dyn Fn(&str) -> bool + Sync + 'a;
 
 /// The download of one file.
@@ -300,7 +299,7 @@ struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// Downloads the file. Returns its commit, and where it is; `None` if it is in its place already.
+    /// Downloads the file. Returns its commit and its path; `None` if it is already in place.
     async fn run(&self, url: &str, is_placed: &IsPlaced<'_>) -> Result<(String, Option<PathBuf>), DownloadError> {
         let mut attempts = 0;
         loop {
@@ -325,18 +324,18 @@ impl Transfer<'_> {
         self.tell(done, size);
         if let Some(mut body) = body {
             let mut file = OpenOptions::new().create(true).append(start > 0).write(true).open(&path).map_err(failed)?;
-            // A server may send the whole file although a part of it is here.
+            // A server may send the whole file even if only the rest was requested.
             if start == 0 {
                 file.set_len(0).map_err(failed)?;
             }
             while let Some(bytes) = self.next(&mut body, done).await? {
                 done += bytes.len() as u64;
-                // The hub may send more than it has said.
+                // The hub may send more than it announced.
                 self.check_size(done)?;
                 file.write_all(&bytes).map_err(failed)?;
                 self.tell(done, size);
             }
-            // Before it is moved to its place, where it counts as complete.
+            // Before it is moved into place, where it counts as complete.
             file.sync_all().map_err(failed)?;
         }
         if size.is_some_and(|size| done < size) {
@@ -346,7 +345,7 @@ impl Transfer<'_> {
         let found = tokio::task::spawn_blocking(move || name.of_same_kind(&hashed)).await;
         let found = found.map_err(std::io::Error::other).flatten().map_err(failed)?;
         if found != name {
-            // Kept, it would count as the beginning of the file the next time.
+            // If kept, it would count as the beginning of the file on the next attempt.
             fs::remove_file(&path).map_err(failed)?;
             let (expected, found) = (name.to_string(), found.to_string());
             return Err(DownloadError::Hash { file: self.file.to_owned(), expected, found });
@@ -354,7 +353,7 @@ impl Transfer<'_> {
         Ok((commit, Some(path)))
     }
 
-    /// Asks for the file, or for the rest of it once its name is known.
+    /// Requests the file, or the rest of it once its hash is known.
     async fn open(&self, url: &str) -> Result<Sending, DownloadError> {
         let nowhere = || DownloadError::Redirects { address: url.to_owned() };
         let mut at = Url::parse(url).map_err(|_| nowhere())?;
@@ -371,7 +370,7 @@ impl Transfer<'_> {
                 continue;
             }
             let here = said.name.map_or(0, |name| self.here(name));
-            // More is here than the file has.
+            // The partial file is longer than the file.
             if status == StatusCode::RANGE_NOT_SATISFIABLE && here > 0 {
                 let path = said.name.map(|name| self.path(name)).unwrap_or_default();
                 fs::remove_file(&path).map_err(|source| DownloadError::Write { path, source })?;
@@ -390,7 +389,7 @@ impl Transfer<'_> {
             if Some(here) == size {
                 return Ok(Sending { commit, name, size, start: here, body: None });
             }
-            // The name became known with this reply, so the whole file was asked for.
+            // The hash became known only with this reply, so the whole file was requested.
             if here > 0 && asked == 0 {
                 continue;
             }
@@ -399,7 +398,7 @@ impl Transfer<'_> {
         Err(nowhere())
     }
 
-    /// Returns where a redirect leads: never from an encrypted connection to one that is not.
+    /// Returns the target of a redirect: never from an encrypted connection to an unencrypted one.
     fn redirected(&self, from: &Url, reply: &Response) -> Option<Url> {
         let to = from.join(reply.headers().get(LOCATION)?.to_str().ok()?).ok()?;
         (to.scheme() == "https" || (to.scheme() == "http" && self.hub.address.is_plain())).then_some(to)
@@ -410,10 +409,10 @@ impl Transfer<'_> {
         if start > 0 {
             request = request.header(RANGE, format!("bytes={start}-"));
         }
-        // A key is only for the hub, and not for the host that a redirect leads to.
+        // The key is only for the hub, not for the target of a redirect.
         let request = authorized(request, self.hub.key.as_ref().filter(|_| self.hub.is_of(url)));
         let reply = self.in_time(&shown(url), request.send()).await?;
-        // The address that a redirect leads to may have a key in its query.
+        // The target of a redirect may have a key in its query.
         reply.map_err(|source| DownloadError::NoReply { address: shown(url), source: source.without_url() })
     }
 
@@ -423,7 +422,7 @@ impl Transfer<'_> {
         Ok(next.map(Vec::from))
     }
 
-    /// Waits for the hub, unless it is silent for too long or the user has enough.
+    /// Waits for the hub, unless it is silent for too long or the user cancels.
     async fn in_time<T>(&self, what: &str, reply: impl Future<Output = T>) -> Result<T, DownloadError> {
         tokio::select! {
             () = self.fetching.cancel.cancelled() => Err(DownloadError::Cancelled),
@@ -443,7 +442,7 @@ impl Transfer<'_> {
         self.folder.join(name.to_string())
     }
 
-    /// Returns how many bytes of a file are here.
+    /// Returns how many bytes of a file have been received.
     fn here(&self, name: FileHash) -> u64 {
         self.path(name).metadata().map_or(0, |file| file.len())
     }
@@ -454,7 +453,7 @@ impl Transfer<'_> {
     }
 }
 
-/// Returns an address without its query, which may be a key for a while.
+/// Returns an address without its query, which may contain a temporary key.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);

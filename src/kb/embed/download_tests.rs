@@ -12,10 +12,10 @@ fn sha256(bytes: &[u8]) -> String {
     FileHash::Sha256(sha2::Sha256::digest(bytes).into()).to_string()
 }
 
-/// What git calls `{}`.
+/// The git object id of `{}`.
 const GIT_NAME: &str = "9e26dfeeb6e641a33dae4961196235bdb965b21b";
 
-/// Sends a file, or the rest of it that is asked for.
+/// Sends a file, or the requested rest of it.
 fn sent(request: &Request, bytes: &[u8]) -> Response {
     let range = request.headers.get("range").map(|range| range.trim_start_matches("bytes=").trim_end_matches('-'));
     let start: usize = range.map_or(0, |start| start.parse().unwrap());
@@ -79,7 +79,7 @@ impl Machine {
         self.store().find(&self.source).is_some()
     }
 
-    /// Bytes that wait for the rest of their file.
+    /// Returns the number of bytes in partial files.
     fn waiting(&self) -> u64 {
         let entries = fs::read_dir(self.folder.path().join("incoming")).unwrap().map(Result::unwrap);
         entries.filter(|entry| entry.file_name() != "lock").map(|entry| entry.metadata().unwrap().len()).sum()
@@ -179,7 +179,7 @@ async fn silent_hub_and_a_file_that_is_too_large_are_given_up() {
     let limits = DownloadLimits { silence: Duration::from_millis(20), ..LIMITS };
     let result = machine.download(&Hub { limits, ..at(&silent) }).await;
     assert!(matches!(result, Err(DownloadError::Silent { .. })), "{result:?}");
-    // A request that is given up before the server has read it is not counted there.
+    // The server does not count a request that is abandoned before it has read it.
     assert!(silent.count() <= ATTEMPTS);
 
     let elsewhere = ModelServer::start(|request| sent(request, GRAPH));

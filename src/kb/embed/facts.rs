@@ -1,7 +1,7 @@
-//! Published facts about the models of the catalogue: languages, licence, size, and how well they search.
+//! Published facts about the models of the catalogue: languages, licence, size and search quality.
 //!
-//! Sizes are those of the weights, as published or by the number of parameters. Figures are given only for weights they
-//! were measured with, and only where the model's card or the benchmark states them.
+//! Sizes are those of the weights, as published or by the number of parameters. Figures are given only for the
+//! weights they were measured with, and only if the model card or the benchmark states them.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub(crate) struct Facts {
     pub(crate) languages: &'static str,
     /// SPDX identifier, or the name of a licence that has none.
     pub(crate) licence: &'static str,
-    /// Megabytes, about.
+    /// Approximate size in megabytes.
     pub(crate) megabytes: u32,
     pub(crate) ndcg: Option<Published>,
 }

@@ -1,6 +1,6 @@
-//! Fastembed on ONNX Runtime: runs models of its catalogue and models in a folder of the user.
+//! Fastembed on ONNX Runtime: runs models of its catalogue, and models in the user's own folders.
 //!
-//! A model of the catalogue is read from the [store](super::store) like a folder of the user, by code without network
+//! A model of the catalogue is read from the [store](super::store) like a user's folder, by code without network
 //! access. Fastembed neither sorts by length nor adds prefixes, so both happen here, and
 //! each `embed()` call gets one micro-batch.
 
@@ -38,7 +38,7 @@ pub(super) struct Fastembed {
     /// Tokens of the window that remain for a passage, after special tokens and prefix.
     max_tokens: usize,
     tokens: Box<dyn CountTokens>,
-    /// Whether the vocabulary is that of the English BERT.
+    /// Whether it uses the vocabulary of the English BERT.
     is_english: bool,
     files: ModelFiles,
     traits: Traits,
@@ -83,7 +83,7 @@ impl Fastembed {
         let environment = onnx_runtime::environment(options.data_dir.as_deref())?;
         let traits = Traits::of_folder(&files)?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        // Not the name of the folder, so that a model that is moved or renamed keeps its vectors.
+        // Not the name of the folder, so that a moved or renamed model keeps its vectors.
         Self::new(&name, "folder", files, traits, environment, options.threads)
     }
 
@@ -117,7 +117,7 @@ impl Fastembed {
             Some(session) => session,
             None => session.insert(self.load_session()?),
         };
-        // Fastembed cuts longer texts, so they cost no more than the window.
+        // Fastembed truncates longer texts, so they cost no more than the window.
         let length = |text: &String| self.tokens.count(text).min(self.traits.max_length);
         let lengths: Vec<usize> = texts.iter().map(length).collect();
         let plan = batch::plan(&lengths, session.max_batch_tokens);
@@ -299,7 +299,7 @@ struct Vocabulary {
 
 fn vocabulary(tokenizer_json: &[u8]) -> Result<Vocabulary, Cause> {
     let mut tokenizer = Tokenizer::from_bytes(tokenizer_json)?;
-    // A count of padded or cut text would not tell how long the text is.
+    // The count of a padded or truncated text would not be its length.
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None)?;
     let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));

@@ -49,8 +49,8 @@ impl Matches {
         Self { words: (0..question.ends.len()).map(|word| question.part(word).map(of_token).collect()).collect() }
     }
 
-    /// Compares the vector of a question of `words` words with those of the parts of a text, for a model that gives one
-    /// vector a text: every word is found where the question is.
+    /// Compares the vector of a question of `words` words with those of the parts of a text, for a model that yields
+    /// one vector per text: every word gets the cosine of the whole question.
     pub(super) fn of_texts(words: usize, question: &[f32], parts: &[Vec<f32>]) -> Self {
         let found: Vec<f32> = parts.iter().map(|part| cosine(question, part).max(0.0)).collect();
         Self { words: vec![vec![found]; words] }

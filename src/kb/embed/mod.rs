@@ -1,7 +1,7 @@
 //! Embedders: texts in, unit vectors out.
 //!
 //! [`load`] creates the [`Embedder`] for an [`EmbedderChoice`]. The built-in one needs no download, network or native
-//! library. Others run in fastembed, on an ONNX Runtime that is loaded at run time, or on a server.
+//! library. Others run in fastembed, on an ONNX Runtime loaded at run time, or on a server.
 //!
 //! Every vector has length one, so the cosine of two vectors is their dot product. Vectors of embedders with different
 //! fingerprints must never be compared.
@@ -11,9 +11,9 @@
 //! - [`builtin`] is the model in the binary, [`fastembed`] every other model on this machine; both use [`batch`].
 //!   [`endpoint`] asks a server.
 //! - [`word_piece`] tokenizes for the built-in model; [`bert_tokens`] counts tokens for every BERT tokenizer.
-//! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] has published figures of them. [`store`] has those
-//!   that are on this machine, and [`download`] gets others.
-//! - [`model_files`] reads the files of a model, and [`family`] has the facts that those files leave out. [`recipe`]
+//! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] has published figures of them. [`store`] manages
+//!   those on this machine, and [`download`] fetches others.
+//! - [`model_files`] reads the files of a model, and [`family`] has the facts that those files omit. [`recipe`]
 //!   computes the fingerprint.
 //! - [`cross_encoder`] reads a query and a passage together, on the same ONNX Runtime.
 //! - [`onnx_runtime`] finds the native library.
@@ -86,8 +86,8 @@ pub trait Embedder: Send + Sync {
     /// Returns the token counter of this embedder's model.
     fn tokens(&self) -> &dyn CountTokens;
 
-    /// Returns whether the vocabulary of the model is English. It then reads other scripts letter by letter, which
-    /// yields no meaning, and other languages in Latin letters piece by piece, which yields some.
+    /// Returns whether the vocabulary of the model is English. It then tokenizes other scripts letter by letter,
+    /// which yields no meaning, and other languages in Latin script in pieces, which yields some.
     fn is_english(&self) -> bool {
         false
     }
@@ -110,9 +110,9 @@ pub trait Embedder: Send + Sync {
     }
 
     /// Compares the words of a question with the parts of each text, such as its sentences: by token vectors if the
-    /// model gives any, else by the vectors of the question and of each part.
+    /// model provides them, else by the vectors of the question and of each part.
     fn compare(&self, question: &[&str], texts: &[Vec<&str>]) -> Result<Vec<Matches>, EmbedError> {
-        // One vector for the whole question, since this embedder gives none of its tokens.
+        // One vector for the whole question, since this embedder provides no token vectors.
         let asked = self.embed_query(&question.join(" "))?;
         let of_text = |parts: &Vec<&str>| {
             self.embed_passages(parts).map(|parts| Matches::of_texts(question.len(), &asked, &parts))
@@ -125,24 +125,24 @@ pub trait Embedder: Send + Sync {
     /// Errors are dropped here: the next embedding call returns them.
     fn warm_up(&self) {}
 
-    /// Returns the server that makes the vectors; `None` if they are made on this machine.
+    /// Returns the server that computes the vectors; `None` if they are computed on this machine.
     fn server(&self) -> Option<&EmbeddingServer> {
         None
     }
 
-    /// Returns the embedder for texts that are not compared with vectors of the index, if that is another one: a server
-    /// is sent no more than it has to be.
+    /// Returns the embedder for texts that are not compared with vectors of the index, if it is a different one: a
+    /// server receives no more text than necessary.
     fn companion(&self) -> Option<Arc<dyn Embedder>> {
         None
     }
 
-    /// Returns a copy that spends no more than a limit in billionths of a dollar, and counts what it spends from zero;
-    /// `None` if embedding costs nothing.
+    /// Returns a copy that spends no more than a limit in billionths of a dollar, with its spending counted from
+    /// zero; `None` if embedding costs nothing.
     fn within(&self, _limit_nanos: Option<u64>) -> Option<Arc<dyn Embedder>> {
         None
     }
 
-    /// Returns the tokens that are charged at most for passages of `tokens` tokens, prefixes included.
+    /// Returns the maximum number of tokens charged for passages of `tokens` tokens, prefixes included.
     fn tokens_of(&self, tokens: u64, _texts: usize) -> u64 {
         tokens
     }
@@ -161,17 +161,17 @@ pub trait Embedder: Send + Sync {
         Sent::default()
     }
 
-    /// Returns how many passages [`Self::embed_until`] is best given.
+    /// Returns the best number of passages per call of [`Self::embed_until`].
     fn at_once(&self) -> usize {
         TEXTS_AT_ONCE
     }
 
-    /// Embeds passages as far as possible: until all have a vector, one fails, or `stop` is cancelled. Vectors that
-    /// were made before a failure may be paid for, so they are returned with it.
+    /// Embeds passages as far as possible: until all have a vector, one fails, or `stop` is cancelled. Vectors
+    /// computed before a failure may have been paid for, so they are returned with it.
     fn embed_until(&self, texts: &[&str], _stop: &CancellationToken) -> Embedded {
         match self.embed_passages(texts) {
             Ok(vectors) => Embedded { vectors: vectors.into_iter().map(Some).collect(), error: None },
-            // `embed_passages` returns all vectors or none, and those of this machine cost nothing.
+            // `embed_passages` returns all vectors or none, and vectors computed on this machine cost nothing.
             Err(error) => Embedded { vectors: vec![None; texts.len()], error: Some(error) },
         }
     }
@@ -180,13 +180,13 @@ pub trait Embedder: Send + Sync {
 /// Passages embedded on this machine between two checks for cancellation.
 const TEXTS_AT_ONCE: usize = 32;
 
-/// A server that makes vectors.
+/// A server that computes vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddingServer {
     pub(crate) address: BaseUrl,
-    /// Whether it is on this machine, or the user says that it is theirs.
+    /// Whether it is on this machine, or declared as the user's own.
     pub(crate) is_local: bool,
-    /// Price of a million tokens in billionths of a dollar; `None` if it is not known.
+    /// Price of a million tokens in billionths of a dollar; `None` if unknown.
     pub(crate) price: Option<u64>,
     /// Texts of one request.
     pub(crate) batch: usize,
@@ -195,7 +195,7 @@ pub struct EmbeddingServer {
 }
 
 impl EmbeddingServer {
-    /// Returns the cost of tokens in billionths of a dollar, rounded up; `None` if the price is not known.
+    /// Returns the cost of tokens in billionths of a dollar, rounded up; `None` if the price is unknown.
     pub(crate) fn cost_nanos(&self, tokens: u64) -> Option<u64> {
         self.price.map(|price| endpoint::cost_nanos(price, tokens))
     }
@@ -209,32 +209,32 @@ impl EmbeddingServer {
 /// Tokens sent to a server, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Tokens that are charged, as far as known.
+    /// Tokens charged, as far as known.
     pub(crate) tokens: u64,
-    /// Upper bound on their cost in billionths of a dollar; `None` if the price is not known.
+    /// Upper bound on their cost in billionths of a dollar; `None` if the price is unknown.
     pub(crate) cost_nanos: Option<u64>,
-    /// Passages that were cut because the model reads no longer ones.
+    /// Number of passages truncated to the model's input limit.
     pub(crate) shortened: usize,
 }
 
-/// Vectors of passages, as far as they were made.
+/// Vectors of passages, as far as they were computed.
 #[derive(Debug)]
 pub struct Embedded {
     /// The unit vector of each passage, in the order of the passages; `None` for those that have none yet.
     pub(crate) vectors: Vec<Option<Vec<f32>>>,
-    /// The error that ended the work, if one did.
+    /// The error that ended the work, if any.
     pub(crate) error: Option<EmbedError>,
 }
 
-/// Returns whether a word is a common English one: the vocabulary of the built-in model has it whole.
+/// Returns whether a word is a common English one: it is a single token of the built-in model's vocabulary.
 pub(crate) fn is_english(word: &str) -> bool {
     // The list is searched from the beginning, because a search asks for a few words at most.
     let word = word.to_lowercase();
     builtin::VOCABULARY.lines().any(|own| own == word)
 }
 
-/// How well an English model reads another language in Latin letters, relative to English. With this weight the vector
-/// leg helped in German and Romanian and cost little in Turkish, see `kb/decisions/languages.md`.
+/// How well an English model reads another language in Latin script, relative to English. With this weight, the
+/// vector leg helped in German and Romanian and cost little in Turkish, see `kb/decisions/languages.md`.
 const OTHER_LATIN: f32 = 0.4;
 
 /// Returns how well an embedder reads a text, from 0 to 1, given the language of the text or the likeliest one.
@@ -243,7 +243,7 @@ pub(crate) fn readable(embedder: &dyn Embedder, text: &str, language: &Language)
         return 1.0;
     }
     match language {
-        // Other scripts are read letter by letter, which yields no meaning.
+        // Other scripts are tokenized letter by letter, which yields no meaning.
         language if language.is_english() => share_of(text, Script::Latin),
         // The tokenizer drops the accents, and with them the difference between the words.
         language if language.has_tones() => 0.0,
@@ -265,7 +265,7 @@ pub enum EmbedderChoice {
     Builtin,
     /// The name of a model in fastembed's catalogue, or a folder with an ONNX model and its tokenizer.
     Fastembed(String),
-    /// A model at the server of the settings.
+    /// A model on the configured server.
     Endpoint(String),
 }
 
@@ -305,7 +305,7 @@ as_text!(EmbedderChoice);
 pub struct EmbedderOptions {
     pub choice: EmbedderChoice,
     pub offline: bool,
-    /// Models of the catalogue that are on this machine.
+    /// Models of the catalogue on this machine.
     pub store: ModelStore,
     /// Data folder of `dr`, one of the places searched for an ONNX Runtime.
     pub data_dir: Option<PathBuf>,
@@ -331,9 +331,9 @@ impl EmbedderOptions {
 
 /// Returns the configured embedder.
 ///
-/// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime and
-/// hashes the files of the model for the fingerprint. The model itself is loaded on the first text. Nothing is
-/// downloaded, and a server is sent nothing yet.
+/// The built-in one costs nothing until it is used. For those of fastembed, this finds and loads the ONNX Runtime and
+/// hashes the model's files for the fingerprint. The model itself is loaded on the first text. Nothing is downloaded
+/// or sent to a server yet.
 ///
 /// # Errors
 ///

@@ -115,7 +115,7 @@ impl ModelFiles {
         read(&self.model)
     }
 
-    /// Reads the weights beside the graph, with the file names by which the graph refers to them.
+    /// Reads the weights stored next to the graph, with the file names by which the graph refers to them.
     pub(super) fn external_bytes(&self) -> impl Iterator<Item = Result<(String, Vec<u8>), ModelFilesError>> {
         self.external.iter().map(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -128,12 +128,12 @@ impl ModelFiles {
         read(&self.folder.join("tokenizer.json"))
     }
 
-    /// Reads the tokenizer files for fastembed and fills in fields that it requires and that a folder may lack.
+    /// Reads the tokenizer files for fastembed and fills in required fields that a folder may lack.
     pub(super) fn tokenizer_files(&self) -> Result<TokenizerFiles, ModelFilesError> {
         let tokenizer_file = self.tokenizer_bytes()?;
         let mut config = self.json("tokenizer_config.json")?;
         if config["model_max_length"].as_f64().is_none() {
-            // Fastembed takes the smaller one of this and the window that it is given.
+            // Fastembed uses the smaller of this value and the window passed to it.
             config["model_max_length"] = json!(f64::MAX);
         }
         if config["pad_token"].is_null() {
@@ -209,7 +209,7 @@ impl ModelFiles {
     }
 }
 
-/// Files that every model of the catalogue has beside its graph.
+/// Files that every model of the catalogue has next to its graph.
 pub(super) const TOKENIZER_FILES: [&str; 4] =
     ["tokenizer.json", "config.json", "special_tokens_map.json", "tokenizer_config.json"];
 

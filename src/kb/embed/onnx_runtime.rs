@@ -69,14 +69,14 @@ pub(crate) fn find_runtime(data_dir: Option<&Path>) -> Result<PathBuf, RuntimeEr
 
 /// Returns the environment that all sessions of this process share. Telemetry is off.
 pub(super) fn environment(data_dir: Option<&Path>) -> Result<Environment, RuntimeError> {
-    // One for all: fastembed refuses to work beside an environment that it was not given.
+    // A single one: fastembed refuses to work if another environment exists.
     static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
     let path = find_runtime(data_dir)?;
     let mut shared = locked(&ENVIRONMENT);
     if let Some(environment) = shared.as_ref() {
         return Ok(environment.clone());
     }
-    // Builds for Windows report their use unless they are told not to.
+    // Windows builds send usage telemetry unless it is turned off.
     let environment =
         ort::init().with_telemetry(false).build().map_err(|source| RuntimeError::Start { path, source })?;
     *shared = Some(environment.clone());
@@ -155,7 +155,7 @@ fn libraries_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether a file name is that of the library itself, and not of one of its execution providers.
+/// Returns whether a file name is that of the library itself, not of one of its execution providers.
 fn is_library_name(name: &str) -> bool {
     let extension = |extension| Path::new(name).extension().is_some_and(|found| found == extension);
     name == "onnxruntime.dll"
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// A file tree, and the places searched in it.
+    /// A file tree, and the paths searched in it.
     fn world(files: &[&str]) -> (tempfile::TempDir, LibraryPaths) {
         let files: Vec<_> = files.iter().map(|&file| (file, "")).collect();
         let folder = crate::kb::walk::tests::folder(&files);
@@ -256,7 +256,7 @@ mod tests {
         assert!(error.hint().contains("ORT_DYLIB_PATH"));
     }
 
-    /// A process loads one library for good, so a file that fails to load is tried in a process of its own.
+    /// A process loads one library for good, so a file that fails to load is tried in a separate process.
     #[test]
     fn file_that_is_not_a_library_is_an_error_and_no_panic() {
         let folder = tempfile::tempdir().unwrap();

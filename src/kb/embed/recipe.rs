@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How an embedder computes its vectors.
 ///
 /// Vectors of embedders whose recipes differ in any field must not be compared. Changing the fields of this struct
-/// changes every fingerprint and makes every user embed again.
+/// changes every fingerprint, so every user has to embed again.
 #[derive(Debug, Serialize)]
 pub(super) struct Recipe<'a> {
     /// Name in the catalogue, or `folder` for a model of the user, which its hashes identify.

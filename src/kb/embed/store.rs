@@ -1,8 +1,8 @@
-//! Models of the catalogue on this machine: where they are looked for, and how their files come there.
+//! Models of the catalogue on this machine: where they are searched, and how their files are installed.
 //!
 //! The layout is that of the Hugging Face hub: a folder per repository, in it one per commit, and `refs/main` with the
-//! commit that is used. A file is moved to its place when it is complete and checked, so every file that is there can
-//! be used.
+//! commit that is used. A file is moved into place once it is complete and verified, so every file in place is
+//! usable.
 
 use std::env;
 use std::fs;
@@ -75,20 +75,20 @@ impl ModelSource {
 /// The folders with models of the catalogue.
 #[derive(Clone, Debug)]
 pub struct ModelStore {
-    /// That of `dr`, the only one that is written.
+    /// `dr`'s own, the only one that is written to.
     own: PathBuf,
-    /// Those of earlier versions of `dr`, and of other programs.
+    /// Folders of earlier versions of `dr`, and of other programs.
     others: Vec<PathBuf>,
 }
 
-/// The folder for files that are not complete yet. One process at a time has it.
+/// The folder for files that are not complete yet. One process at a time holds it.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) folder: PathBuf,
     _lock: FileLock,
 }
 
-/// A copy that [`ModelStore::take`] made.
+/// A copy made by [`ModelStore::take`].
 #[derive(Debug)]
 pub(crate) struct Taken {
     commit: String,
@@ -119,12 +119,12 @@ impl ModelStore {
         [&self.own].into_iter().chain(&self.others).find_map(|folder| in_hub_layout(folder, source))
     }
 
-    /// Copies the files of a model from a folder: of the repository, or one in the layout of a hub's cache. If the path
-    /// is a file, it is the graph, and the rest is beside it or in the folder above.
+    /// Copies the files of a model from a folder: of the repository, or one in the layout of a hub's cache. If the
+    /// path is a file, it is the graph, and the rest is next to it or in the folder above.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file is missing, or cannot be copied. Nothing is changed then.
+    /// Returns an error if a file is missing, or cannot be copied. Nothing is changed in that case.
     pub(crate) fn take(&self, source: &ModelSource, given: &Path) -> Result<Taken, ModelStoreError> {
         let incoming = self.incoming()?;
         let files = files_in(source, given)?;
@@ -132,7 +132,7 @@ impl ModelStore {
             let path = path.to_owned();
             move |error| ModelStoreError::Write { path, source: error }
         };
-        // Below the models, since a rename works within a file system.
+        // Below the models, since a rename works only within a file system.
         let copy = tempfile::tempdir_in(&incoming.folder).map_err(failed(&incoming.folder))?;
         let mut hasher = blake3::Hasher::new();
         for (file, from) in &files {
@@ -142,7 +142,7 @@ impl ModelStore {
             let read = fs::File::open(&to).and_then(|copied| hasher.update_reader(copied).map(drop));
             read.map_err(failed(&to))?;
         }
-        // Not the form of a commit, so that a later download does not ask the hub for it.
+        // Not in the form of a commit, so that a later download does not request it from the hub.
         let commit = format!("copied-{}", &hasher.finalize().to_hex()[..32]);
         let snapshot = self.snapshot(source, &commit);
         if !snapshot.exists() {
@@ -156,8 +156,7 @@ impl ModelStore {
         Ok(Taken { commit, before })
     }
 
-    /// Removes a copy that cannot be used, since it would stand in the way of a download. The commit that was used
-    /// before is used again.
+    /// Removes an unusable copy, which would prevent a download, and restores the previous commit.
     pub(crate) fn undo(&self, source: &ModelSource, taken: &Taken) -> Result<(), ModelStoreError> {
         let _incoming = self.incoming()?;
         let (snapshot, reference) = (self.snapshot(source, &taken.commit), reference_in(&self.own, source));
@@ -199,7 +198,7 @@ impl ModelStore {
         put.map_err(|source| ModelStoreError::Write { path: to, source })
     }
 
-    /// Notes the commit that is used from now on. All its files are in place.
+    /// Records the commit to use from now on. All its files must be in place.
     pub(super) fn publish(&self, source: &ModelSource, commit: &str) -> Result<(), ModelStoreError> {
         let path = reference_in(&self.own, source);
         let written =
@@ -221,12 +220,12 @@ fn repository_in(folder: &Path, source: &ModelSource) -> PathBuf {
     folder.join(format!("models--{}", source.repository.replace('/', "--")))
 }
 
-/// Returns the file with the commit that is used.
+/// Returns the path of the file that holds the commit in use.
 fn reference_in(folder: &Path, source: &ModelSource) -> PathBuf {
     repository_in(folder, source).join("refs/main")
 }
 
-/// Finds a model in a folder of the layout of a hub: in the commit that is used, else in any that has all its files,
+/// Finds a model in a folder of the layout of a hub: in the commit in use, else in any commit with all its files,
 /// since two models of one repository may be of different commits.
 fn in_hub_layout(folder: &Path, source: &ModelSource) -> Option<ModelFiles> {
     let repository = repository_in(folder, source);
@@ -240,14 +239,14 @@ fn in_hub_layout(folder: &Path, source: &ModelSource) -> Option<ModelFiles> {
     used.into_iter().chain(others).find_map(|snapshot| source.in_folder(snapshot))
 }
 
-/// Returns the files of a model as they are named in its repository, and where each is.
+/// Returns the files of a model by their names in the repository, with their paths.
 fn files_in<'a>(source: &'a ModelSource, given: &Path) -> Result<Vec<(&'a str, PathBuf)>, ModelStoreError> {
     if let Some(files) = in_hub_layout(given, source) {
         return Ok(source.files().map(|file| (file, files.folder().join(file))).collect());
     }
     let (folder, graph) = match given.parent() {
         Some(parent) if given.is_file() => {
-            // Repositories have the tokenizer beside `onnx/`, the folder of the graph.
+            // Repositories have the tokenizer next to `onnx/`, the folder of the graph.
             let above = parent.parent().filter(|_| !parent.join(TOKENIZER_FILES[0]).is_file());
             (above.unwrap_or(parent), Some(given.to_owned()))
         }

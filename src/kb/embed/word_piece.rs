@@ -19,9 +19,9 @@ const CONTINUATION: &str = "##";
 /// Longer words are encoded as [`UNKNOWN`], as in `tokenizer.json`. It also bounds the matching, which is quadratic.
 const MAX_WORD_CHARS: usize = 100;
 
-/// A vocabulary of whole words and of pieces that other words are spelled with.
+/// A vocabulary of whole words, and of pieces that other words consist of.
 pub(super) struct WordPiece {
-    // The vocabulary is part of the program, so that a hash that resists made-up keys would only cost its time.
+    // The vocabulary is part of the program, so a hash that resists crafted keys would only cost time.
     starts: FxHashMap<&'static [u8], u32>,
     continuations: FxHashMap<&'static [u8], u32>,
     unknown: u32,
@@ -32,7 +32,7 @@ impl WordPiece {
     pub(super) fn new(vocabulary: &'static str) -> Self {
         let map = |capacity| FxHashMap::with_capacity_and_hasher(capacity, FxBuildHasher);
         let (mut starts, mut continuations) = (map(vocabulary.len() / 8), map(vocabulary.len() / 32));
-        // Bytes, since a search for a character finds the ends of short lines slowly.
+        // Bytes, since searching for a character is slow on short lines.
         let lines = vocabulary.trim_end().as_bytes().split(|byte| *byte == b'\n');
         for (token, id) in lines.zip(0..) {
             match token.strip_prefix(CONTINUATION.as_bytes()) {

@@ -1,8 +1,8 @@
 //! The child process, as seen by its parent.
 //!
-//! The child is this program, started again with a hidden command. It is sent the length of the file and the file, and
-//! answers with one JSON document. Its input stays open until it has answered: the end of its input is the end of the
-//! child, so a parent that is killed leaves none behind.
+//! The child is this program, started again with a hidden command. It receives the length of the file and the file,
+//! and answers with one JSON document. Its input stays open until it has answered: the child exits when its input
+//! ends, so a killed parent leaves no child behind.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ use std::time::Duration;
 use super::{ExtractError, Extractable, Extracted, Refusal};
 use crate::base::mutex::locked;
 
-/// Most children at a time, however many threads there are. Each may need [`ChildLimits::memory`].
+/// Maximum number of children at a time, however many threads there are. Each may need [`ChildLimits::memory`].
 const MAX_CHILDREN: usize = 8;
 
-/// Most bytes that are read of a child's stderr.
+/// Maximum number of bytes read from a child's stderr.
 const MAX_STDERR_BYTES: u64 = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildLimits {
-    /// Bytes of memory beside those of the program itself.
+    /// Bytes of memory in addition to the program itself.
     pub memory: u64,
     /// Seconds of processor time.
     pub cpu: u64,
@@ -102,13 +102,13 @@ struct EndedChild {
 /// know.
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
-/// Says that this program has the hidden command.
+/// Records that this program has the hidden command.
 pub(crate) fn answers() {
     ANSWERS.store(true, Ordering::Relaxed);
 }
 
 impl Child {
-    /// Returns children of the running program.
+    /// Returns a [`Child`] that starts the running program.
     ///
     /// # Errors
     ///
@@ -117,17 +117,17 @@ impl Child {
         if !ANSWERS.load(Ordering::Relaxed) {
             return Err(io::Error::other("this program is not `dr`"));
         }
-        // The path would be that of another version after an update.
+        // After an update, the path would lead to another version.
         let running = PathBuf::from("/proc/self/exe");
         let program = if cfg!(target_os = "linux") && running.exists() { running } else { std::env::current_exe()? };
         Ok(Self { program, limits: ChildLimits::default() })
     }
 
-    /// Starts a child and waits for its answer. Waits for its turn if many are running.
+    /// Starts a child and waits for its answer. If [`MAX_CHILDREN`] are running, waits for one to end.
     ///
     /// # Errors
     ///
-    /// Returns why there is no text. The child has ended in any case.
+    /// Returns the reason why there is no text. The child has ended in either case.
     pub fn run(&self, task: ChildTask, input: &[u8]) -> Result<Extracted, ExtractError> {
         let _turn = ChildPermit::take();
         let limits = self.limits;
@@ -151,11 +151,11 @@ impl Child {
         let mut command = Command::new(&self.program);
         let ChildLimits { memory, cpu, time, output } = self.limits;
         command.arg("extract-document").arg(task.word()).args([memory.to_string(), cpu.to_string()]);
-        // Without environment, and so without keys: the parser works on a file that may be hostile.
+        // Without environment variables, and so without keys: the file may be hostile to the parser.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_clear();
-        // An arena for each thread of glibc would take 64 MB of address space.
+        // Otherwise glibc's arena for each thread would take 64 MB of address space.
         command.env("MALLOC_ARENA_MAX", "1");
-        // Windows starts no program without it.
+        // Windows cannot start a program without it.
         command.envs(std::env::var_os("SystemRoot").map(|root| ("SystemRoot", root)));
         apart(&mut command);
         let mut child = command.spawn().map_err(ExtractError::Start)?;
@@ -167,16 +167,16 @@ impl Child {
         #[cfg(windows)]
         let _job = job::confine(&child, memory).map_err(ExtractError::Start).inspect_err(|_| drop(child.kill()))?;
         let (answered, has_ended) = (channel(), channel::<()>());
-        // A thread for each pipe: while one of them was full, the child would wait, and its parent for another one.
+        // A thread for each pipe: otherwise the child could block on a full pipe while its parent waits on another.
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // A child that dies does not read to the end. Its status says why.
+                // A child that dies does not read all of its input. Its exit status tells why.
                 let sent = stdin.write_all(&(input.len() as u64).to_le_bytes()).and_then(|()| stdin.write_all(input));
                 drop(sent.and_then(|()| stdin.flush()));
                 let _ = has_ended.1.recv();
             });
             scope.spawn(move || {
-                // One byte more tells an answer that is too long from one that just fits.
+                // One more byte, to tell an answer that is too long from one that just fits.
                 let _ = answered.0.send(read_up_to(stdout, output.saturating_add(1)));
             });
             let said = scope.spawn(move || read_up_to(stderr, MAX_STDERR_BYTES));
@@ -184,10 +184,10 @@ impl Child {
             let is_complete = matches!(&received, Ok(bytes) if bytes.len() as u64 <= output);
             // A child with a complete answer is left to end by itself, since its exit status counts.
             if !is_complete {
-                // Fails if it has ended meanwhile.
+                // Fails if the child has ended meanwhile.
                 drop(child.kill());
             }
-            // Lets the thread of its input end, which the scope waits for.
+            // Ends the input thread, which the scope waits for.
             drop(has_ended.0);
             let status = child.wait().map_err(ExtractError::Start)?;
             let stderr = said.join().unwrap_or_default();
@@ -218,10 +218,10 @@ fn wait(output: &std::sync::mpsc::Receiver<Vec<u8>>, id: u32, limits: ChildLimit
     }
 }
 
-/// Whether the parent has to look at the memory of a child, since the system enforces no limit.
+/// Whether the parent has to watch the memory of a child, because the system enforces no limit.
 const WATCHES_MEMORY: bool = cfg!(target_vendor = "apple");
 
-/// Returns the resident memory of a process in bytes, where it has to be watched.
+/// Returns the resident memory of a process in bytes, if it has to be watched.
 fn resident(id: u32) -> Option<u64> {
     if !WATCHES_MEMORY {
         return None;
@@ -232,13 +232,13 @@ fn resident(id: u32) -> Option<u64> {
 
 fn read_up_to(from: impl Read, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // An error loses only the rest of the text: the status says what happened.
+    // An error loses only the rest of the text; the exit status tells what happened.
     drop(from.take(most).read_to_end(&mut bytes));
     bytes
 }
 
-/// Puts a child into a group of its own: an interrupt of the terminal would end it, and its file would count as
-/// damaged.
+/// Puts a child into a separate process group: otherwise an interrupt from the terminal would end it, and its file
+/// would count as damaged.
 #[cfg(unix)]
 fn apart(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -272,8 +272,8 @@ mod job {
     /// `JOB_OBJECT_LIMIT_ACTIVE_PROCESS`, `JOB_OBJECT_LIMIT_PROCESS_MEMORY` and `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`.
     const FLAGS: u32 = 0x0000_0008 | 0x0000_0100 | 0x0000_2000;
 
-    /// Puts a process, which waits for its input, into a job: it may commit so much memory and start no process, and
-    /// ends when the job is dropped.
+    /// Puts a process, which waits for its input, into a job: its memory is limited, it cannot start a process, and
+    /// it ends when the job is dropped.
     pub(super) fn confine(child: &std::process::Child, memory: u64) -> io::Result<Job> {
         let job = Job::create().map_err(io::Error::other)?;
         let mut info = job.query_extended_limit_info().map_err(io::Error::other)?;
@@ -286,7 +286,7 @@ mod job {
     }
 }
 
-/// The right to have a child running.
+/// The right to run a child.
 struct ChildPermit;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());

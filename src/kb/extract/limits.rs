@@ -1,4 +1,4 @@
-//! Limits of a child: it computes for a while in a limited amount of memory, and writes to the pipes it was given.
+//! Limits of a child: it can only compute, for a limited time in limited memory, and write to its pipes.
 //!
 //! On Linux and other Unix systems the child sets the limits itself, before it reads a byte of the file. They cannot be
 //! raised again. On Windows its parent puts it into a job object before it sends a byte.
@@ -17,14 +17,14 @@ pub(crate) struct Limited {
 /// Applies limits to this process, for good.
 ///
 /// Processor time is limited. No file or socket can be opened, since every descriptor that may exist does, and no file
-/// can grow. On Linux, memory is limited too, and no process or thread can be started (except by root, to whom that
-/// limit does not apply). On other Unix systems the parent watches the memory, and nothing prevents a new process.
+/// can grow. On Linux, memory is limited too, and no process or thread can be started (root is exempt from that
+/// limit). On other Unix systems the parent watches the memory, and nothing prevents a new process.
 #[cfg(unix)]
 pub(crate) fn confine(limited: Limited) -> io::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
 
     let set = |resource, limit| setrlimit(resource, limit, limit).map_err(io::Error::from);
-    // At the first limit the reason is in the signal; the second one cannot be survived.
+    // At the first limit, the signal tells the reason; the second one cannot be survived.
     setrlimit(Resource::RLIMIT_CPU, limited.cpu, limited.cpu.saturating_add(1))?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     set(Resource::RLIMIT_AS, mapped()?.saturating_add(limited.memory))?;
@@ -32,7 +32,7 @@ pub(crate) fn confine(limited: Limited) -> io::Result<()> {
     set(Resource::RLIMIT_CORE, 0)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     set(Resource::RLIMIT_NPROC, 0)?;
-    // Last, because the others may be read from a file. Standard input, output and error are open.
+    // Last, because setting the others may need to read a file. Standard input, output and error are open.
     set(Resource::RLIMIT_NOFILE, 3)
 }
 

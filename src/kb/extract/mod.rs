@@ -1,16 +1,17 @@
-//! Reads the text of PDF and HTML files, in a child process that may do nothing else.
+//! Reads the text of PDF and HTML files, in a child process that can do nothing else.
 //!
 //! ```text
 //! bytes ─▶ child (`dr extract-document`, under limits) ─▶ Extracted ─▶ Markdown ─▶ Document
 //!            pdf: glyphs ─▶ lines ─▶ pages
 //! ```
 //!
-//! Parsers of these formats blow up on hostile files: 5 KB can make one allocate gigabytes. If a child exceeds its
-//! memory or time, or crashes, its file is skipped and indexing continues. Its reply is text of a limited size.
+//! Parsers of these formats are vulnerable to hostile files: 5 KB can make one allocate gigabytes. If a child exceeds
+//! its memory or time, or crashes, its file is skipped and indexing continues. Its reply is text of a limited size.
 //!
 //! The text is Markdown: the title as heading of level 1 and, for a PDF, a heading `Page 7` above the text of each
-//! page. Chunks, sections and quotes thereby have their page without knowing of pages. It is a function of the bytes of
-//! the file and of [`CHUNKER_VERSION`](super::chunk::CHUNKER_VERSION), which is to be increased when it changes.
+//! page. This gives chunks, sections and quotes their page without any code for pages. The text is a function of the
+//! bytes of the file and of [`CHUNKER_VERSION`](super::chunk::CHUNKER_VERSION), which must be increased when that
+//! function changes.
 
 mod child;
 mod limits;
@@ -66,7 +67,7 @@ impl Extractable {
     /// Returns the size of the largest file that is read, in bytes.
     pub(crate) fn max_bytes(self) -> u64 {
         match self {
-            // Figures make up most of a large paper, and are not read.
+            // Most of a large paper is figures, which are not read.
             Self::Pdf => 64 * 1024 * 1024,
             Self::Html => 16 * 1024 * 1024,
         }
@@ -82,7 +83,7 @@ impl FromStr for Extractable {
     }
 }
 
-/// The formats that a collection includes beside Markdown and plain text; none by default.
+/// The formats that a collection includes besides Markdown and plain text; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Include(BTreeSet<Extractable>);
 
@@ -92,7 +93,6 @@ impl Include {
         Self(Extractable::ALL.into())
     }
 
-    /// Returns whether nothing is included.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -102,7 +102,7 @@ impl Include {
         self.0.contains(&format)
     }
 
-    /// Returns the formats of either.
+    /// Returns the union of both.
     #[must_use]
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self(self.0.union(&other.0).copied().collect())
@@ -112,7 +112,7 @@ impl Include {
 impl FromStr for Include {
     type Err = ParseIncludeError;
 
-    /// Parses names with commas between them, or `none`.
+    /// Parses names separated by commas, or `none`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.trim().eq_ignore_ascii_case("none") {
             return Ok(Self::default());
@@ -153,8 +153,8 @@ impl Extracted {
     }
 }
 
-/// Removes white space at ends of lines, repeated blank lines, and other white space than spaces. What a gap between
-/// two chunks consists of is then known from its length and their lines, which [`as_extracted`] relies on.
+/// Removes white space at ends of lines, repeated blank lines, and other white space than spaces. The content of a
+/// gap between two chunks then follows from its length and the line numbers, which [`as_extracted`] relies on.
 fn canonical(text: &str) -> String {
     let (mut canonical, mut blank) = (String::with_capacity(text.len()), true);
     for line in text.lines().map(str::trim_end) {
@@ -178,7 +178,7 @@ pub(crate) struct Part<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Puts a text together from its chunks, in order. Chunks leave out only white space.
+/// Reassembles a text from its chunks, in order. Chunks omit only white space.
 pub(crate) fn as_extracted<'a>(parts: impl Iterator<Item = Part<'a>>) -> String {
     let (mut text, mut line) = (String::new(), 1);
     for part in parts {
@@ -261,11 +261,11 @@ impl ExtractError {
     }
 }
 
-/// Extracts the text of a file in a child process. Blocks; at most as many children run at a time as there are threads.
+/// Extracts the text of a file in a child process. Blocks; at most one child per hardware thread runs at a time.
 ///
 /// # Errors
 ///
-/// Returns the reason why the file has no text.
+/// Returns the reason why no text could be extracted.
 pub(crate) fn extract(format: Extractable, bytes: &[u8]) -> Result<Extracted, ExtractError> {
     Child::of_this_program().map_err(ExtractError::Start)?.run(ChildTask::Read(format), bytes)
 }

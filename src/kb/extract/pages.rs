@@ -1,39 +1,40 @@
 //! Writes the lines of pages as Markdown.
 //!
-//! Headers and footers, which pages repeat, are left out, and words that a line divides are put together. A line stays
-//! a line otherwise: where paragraphs end, a blank line follows, as far as the layout shows it.
+//! Headers and footers, which pages repeat, are left out, and hyphenated words are rejoined. Line breaks are
+//! otherwise kept, with a blank line after each paragraph as far as the layout shows its end.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::Extracted;
 use crate::base::line::{cut, one_line};
 
-/// Lines at the top and at the bottom of a page that may be repeated on other pages.
+/// Number of lines at the top and at the bottom of a page that may be repeated on other pages.
 const EDGE_LINES: usize = 2;
 
-/// A line is a header or footer if at least this many pages have it, and at least such a part of all. Pages on the left
-/// often have another one than pages on the right, and the first ones of chapters none.
+/// A line is a header or footer if at least this many pages have it, and at least this fraction of all pages. Left
+/// and right pages often have different ones, and the first page of a chapter has none.
 const MIN_REPEATED: usize = 3;
 const REPEATED_PART: usize = 4;
 
 /// Longest title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
-/// Distances between paragraphs, in ordinary distances of lines, and indentation of their first lines, in ems.
+/// Distance between paragraphs, as a multiple of the ordinary line distance, and indentation of their first lines, in
+/// ems.
 const PARAGRAPH_GAP: f64 = 1.3;
 const INDENT: f64 = 0.8;
 
-/// Least distance of lines, in ems.
+/// Minimum distance of lines, in ems.
 const LEADING: f64 = 1.2;
 
-/// Lines of sizes that differ by more are of different kinds: a heading and a text, a text and a note.
+/// Lines whose sizes differ by more are of different kinds, such as a heading and text, or text and a note.
 const SIZE_RATIO: f64 = 1.12;
 
 /// A page, from 1.
 #[derive(Debug)]
 pub(super) struct PdfPage {
     pub(super) number: u32,
-    /// In the order of reading.
+    /// In reading order.
     pub(super) lines: Vec<Line>,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Line {
     pub(super) y: f64,
     /// Height of an em.
     pub(super) size: f64,
-    /// Whether it is written from left to right, and not upwards at a margin.
+    /// Whether it runs from left to right, not upwards in a margin.
     pub(super) is_upright: bool,
 }
 
@@ -63,7 +64,7 @@ pub(super) fn written(mut pages: Vec<PdfPage>, title: &str) -> Extracted {
     let title = usable(title).or_else(|| largest(&pages)).unwrap_or_default();
     let furniture = repeated(&pages);
     for page in &mut pages {
-        // Of the page as it was: without its header, the lines below would be at the edge.
+        // Of the unchanged page: without its header, the lines below would be at the edge.
         let edges = edges(page);
         let mut at = 0..;
         page.lines
@@ -84,7 +85,7 @@ pub(super) fn written(mut pages: Vec<PdfPage>, title: &str) -> Extracted {
     Extracted { title, published: None, text }
 }
 
-/// Returns the title of a file if a person gave it one: programs write the name of the file there.
+/// Returns the title in the metadata if a person wrote it: programs often put the file name there.
 fn usable(title: &str) -> Option<String> {
     let title = one_line(title);
     let is_name = title.split_whitespace().count() < 2
@@ -136,7 +137,7 @@ fn edges(page: &PdfPage) -> HashSet<usize> {
 fn repeated(pages: &[PdfPage]) -> HashSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for page in pages {
-        // A set, so that a line counts once for a page that has it twice.
+        // A set, so that a line that occurs twice on a page counts once.
         let shapes: HashSet<_> = edges(page).into_iter().map(|place| shape(&page.lines[place])).collect();
         for shape in shapes {
             *counts.entry(shape).or_default() += 1;
@@ -164,7 +165,7 @@ fn is_same_size(line: &Line, next: &Line) -> bool {
     line.size < next.size * SIZE_RATIO && next.size < line.size * SIZE_RATIO
 }
 
-/// Returns whether a line and the next are of one paragraph. `step` is the distance of lines.
+/// Returns whether a line and the next belong to one paragraph. `step` is the line distance.
 fn continues(line: &Line, next: &Line, step: f64) -> bool {
     if !is_same_size(line, next) || line.is_upright != next.is_upright {
         return false;
@@ -176,12 +177,12 @@ fn continues(line: &Line, next: &Line, step: f64) -> bool {
         return !has_ended && next.text.starts_with(char::is_lowercase);
     }
     let indent = next.x - line.x;
-    // Of titles, which are larger than the text, the distances are, too.
+    // Titles are larger than the text, and so are their line distances.
     let step = step.max(line.size * LEADING);
     down <= step * PARAGRAPH_GAP && !(has_ended && indent > INDENT * line.size && indent < 5.0 * line.size)
 }
 
-/// Returns the words of all lines, in lower case, to tell hyphens that belong to a word from those that divide it.
+/// Returns the words of all lines in lower case, to tell hyphens that belong to a word from hyphenation.
 fn divided_words(pages: &[PdfPage]) -> HashSet<String> {
     let words = pages.iter().flat_map(|page| &page.lines).flat_map(|line| line.text.split_whitespace());
     words.filter(|word| !word.ends_with('-')).map(|word| bare(word).to_lowercase()).collect()
@@ -191,7 +192,7 @@ fn bare(word: &str) -> &str {
     word.trim_matches(|letter: char| !letter.is_alphanumeric())
 }
 
-/// Returns the lines of a paragraph with divided words put together at the end of the first line.
+/// Returns the lines of a paragraph with each hyphenated word rejoined at the end of its first line.
 fn joined(lines: &[Line], words: &HashSet<String>) -> Vec<String> {
     let mut joined: Vec<String> = Vec::with_capacity(lines.len());
     for line in lines {
@@ -209,7 +210,7 @@ fn joined(lines: &[Line], words: &HashSet<String>) -> Vec<String> {
     joined
 }
 
-/// Returns a line with the end of its last word, if the word is divided.
+/// Returns a line with its last word completed, if that is hyphenated.
 fn put_together(line: &str, end: &str, words: &HashSet<String>) -> Option<String> {
     let start = line.strip_suffix(['-', '\u{2010}'])?;
     let is_divided = start.ends_with(char::is_alphabetic) && end.starts_with(char::is_lowercase);
@@ -218,13 +219,13 @@ fn put_together(line: &str, end: &str, words: &HashSet<String>) -> Option<String
     }
     let first = start.rsplit(' ').next().unwrap_or_default();
     let known = |word: String| words.contains(&bare(&word).to_lowercase());
-    // A word with a hyphen elsewhere in it is a compound, and an address has those it needs.
+    // A word with another hyphen is a compound, and the hyphens of an address belong to it.
     let is_compound = known(format!("{first}-{end}")) || first.contains(['-', '@', '/']);
     let hyphen = if is_compound && !known(format!("{first}{end}")) { "-" } else { "" };
     Some(format!("{start}{hyphen}{end}"))
 }
 
-/// Returns a line that Markdown reads as text: only the headings of pages are headings, and no fence, comment or table
+/// Returns a line that Markdown reads as text: only page headings are headings, and no fence, comment or table
 /// swallows them.
 fn escaped(line: &str) -> String {
     let is_rule = line.chars().all(|letter| matches!(letter, '=' | '-' | '_' | '*' | ' '));
@@ -240,7 +241,7 @@ fn escaped(line: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Returns a line of 10 points, a line below another for each number.
+    /// Returns a line of 10 points, at the vertical position given by its number.
     fn line(number: usize, text: &str) -> Line {
         let y = 700.0 - 12.0 * f64::from(u32::try_from(number).unwrap());
         Line { text: text.into(), x: 72.0, y, size: 10.0, is_upright: true }

@@ -1,7 +1,7 @@
-//! Reads the lines of text of a PDF: what its pages draw, in the order in which they draw it.
+//! Reads the lines of text of a PDF in the order in which its pages draw them.
 //!
-//! Programs that set papers draw column by column and line by line, so the order of drawing is the order of reading. A
-//! glyph that stands where the one before ends continues its line; spaces are gaps, since TeX draws none. See
+//! Typesetting programs draw column by column and line by line, so drawing order is reading order. A glyph that
+//! begins where the previous one ends continues its line; spaces are gaps, since TeX draws none. See
 //! `kb/decisions/pdf-parser.md` for the choice of the library.
 
 use std::collections::{HashMap, HashSet};
@@ -22,33 +22,32 @@ use super::pages::{Line, PdfPage, written};
 use super::{Extracted, Refusal};
 use crate::base::line::printable;
 
-/// Most bytes of text: those of a document.
+/// Maximum number of bytes of text: that of a document.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most pages.
 const MAX_PAGES: usize = 10_000;
 
-/// Stands for a glyph without a letter.
+/// Replaces a glyph without a letter.
 const UNKNOWN: char = '\u{fffd}';
 
 /// Units of a glyph in an em.
 const UNITS_PER_EM: f64 = 1_000.0;
 
-/// Widths and distances in ems. Spaces between words are a third of an em and shrink to a fifth in justified text,
+/// Widths and distances in ems. Spaces between words are a third of an em, and down to a fifth in justified text,
 /// while letters of a word are moved by less than a tenth.
 const WORD_GAP: f64 = 0.15;
-/// A glyph further off the line begins another; scripts above and below a line are nearer.
+/// A glyph further off the line begins a new one; superscripts and subscripts are nearer.
 const LINE_DISTANCE: f64 = 0.6;
-/// A glyph that begins further back begins another line. Accents go back by less.
+/// A glyph that begins further back begins a new line. Accents go back by less.
 const BACKWARDS: f64 = 1.0;
-/// A glyph drawn twice at about one place is bold.
+/// A glyph drawn twice at about the same place is bold.
 const SAME_PLACE: f64 = 0.1;
 
 /// Reads the text of a PDF.
 ///
 /// # Errors
 ///
-/// Returns why there is none. Panics, and takes all memory and time there is, for some files that are made to.
+/// Returns the reason why there is none. A crafted file can make it panic, or use all available memory and time.
 pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
     let pdf = Pdf::new(bytes).map_err(refusal)?;
     let pages = pdf.pages();
@@ -90,14 +89,14 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
     Ok(written(read, &title))
 }
 
-/// Returns the numbers of pages. The parser has each page once, but a file may show one several times, such as an empty
-/// one, which is counted each time.
+/// Returns the numbers of pages. The parser yields each page once, but a file may show a page several times, such as
+/// an empty one, which is counted each time.
 fn numbers(pdf: &Pdf) -> HashMap<ObjectIdentifier, u32> {
     let (mut numbers, mut seen, mut count) = (HashMap::new(), HashSet::new(), 0);
     let xref = pdf.xref();
     let root = || xref.get::<Dict<'_>>(xref.root_id())?.get::<Dict<'_>>(b"Pages".as_slice());
     let mut open: Vec<_> = root().as_ref().and_then(kids).into_iter().collect();
-    // No recursion, and each node once: a hostile file nests its pages a million levels deep, or in cycles.
+    // No recursion, and each node once: a hostile file may nest its pages a million levels deep, or in cycles.
     while let Some(node) = open.last_mut() {
         let Some(kid) = node.next() else {
             open.pop();
@@ -154,13 +153,13 @@ fn decoded(bytes: &[u8]) -> String {
 struct PdfPageReader {
     lines: Vec<Line>,
     line: Option<Drawn>,
-    /// Bytes read so far, and the most that are.
+    /// Bytes read so far, and the maximum.
     size: usize,
     most: usize,
     has_image: bool,
 }
 
-/// A line that is being drawn.
+/// A line being drawn.
 struct Drawn {
     text: String,
     start: Point,
@@ -183,7 +182,7 @@ impl PdfPageReader {
         let origin = at(0.0, 0.0);
         let (em, along) = (at(0.0, UNITS_PER_EM) - origin, at(UNITS_PER_EM, 0.0) - origin);
         let (size, width) = (em.hypot(), along.hypot());
-        // A glyph that is infinitely small or far away is not for readers.
+        // A glyph that is infinitely small or far away is invisible to readers.
         if !(size.is_normal() && width.is_normal() && origin.is_finite()) || self.size >= self.most {
             return;
         }
@@ -254,7 +253,7 @@ impl Drawn {
     }
 }
 
-/// Returns a line as it is searched for: ligatures as letters, one kind of space, nothing invisible.
+/// Returns a line in searchable form: ligatures as letters, one kind of space, no invisible characters.
 fn cleaned(text: &str) -> String {
     let mut letters = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -265,9 +264,9 @@ fn cleaned(text: &str) -> String {
             '\u{fb03}' => letters.push_str("ffi"),
             '\u{fb04}' => letters.push_str("ffl"),
             '\u{fb05}' | '\u{fb06}' => letters.push_str("st"),
-            // At the end of a line it is a hyphen; elsewhere it is not shown.
+            // At the end of a line it is a hyphen; elsewhere it is invisible.
             '\u{ad}' => letters.push('\u{ad}'),
-            // Letters of private use mean something only in their own font.
+            // Private-use characters have a meaning only in their own font.
             '\u{e000}'..='\u{f8ff}' => letters.push(UNKNOWN),
             letter if letter.is_whitespace() || letter.is_control() => letters.push(' '),
             letter => letters.push(letter),
@@ -291,7 +290,7 @@ impl Device<'_> for PdfPageReader {
                 Glyph::Outline(glyph) => glyph.advance_width(),
                 Glyph::Type3(glyph) => glyph.advance_width(),
             };
-            // About the width of a letter, for fonts that do not say it.
+            // About the width of a letter, for fonts that do not state it.
             let advance = advance.map_or(UNITS_PER_EM / 2.0, f64::from);
             let transform = props.transform * glyph.transform();
             match glyph.as_unicode() {

@@ -1,7 +1,7 @@
-//! A cache on the local disk for the files of an index on an object store, filled by what is read.
+//! A read-through cache on the local disk for the files of an index on an object store.
 //!
-//! Only files that never change are kept: their names are made of random ids. The manifests of the tables, which say
-//! what the latest version is, are read from the store each time, so that the cache is never stale. Files are kept in
+//! Only files that never change are cached: their names are random ids. The manifests of the tables, which name the
+//! latest version, are read from the store each time, so the cache is never stale. Files are kept in
 //! blocks, because a search reads small parts of large files.
 //!
 //! ```text
@@ -33,16 +33,16 @@ use tempfile::NamedTempFile;
 
 use crate::base::folder::create_private;
 
-/// Size of a block: a request costs as much as reading this from a store.
+/// Size of a block: reading this much from a store takes about as long as the request itself.
 const BLOCK: u64 = 256 * 1024;
 
-/// Longest read that is kept, since it is held in memory.
+/// Largest read that is cached, since it is held in memory.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// Length of the hash before a block. A crash of the system may leave a block of the right length with other bytes.
 const HASH: usize = blake3::OUT_LEN;
 
-/// Age from which a read renews the time of a block, by which the least recently used are removed.
+/// Age from which a read renews the timestamp of a block. The least recently used blocks are removed first.
 const RENEWED_AFTER: Duration = Duration::from_mins(10);
 
 /// A folder with blocks, shared by all stores of a connection.
@@ -68,7 +68,7 @@ impl BlockCache {
         fs::read_to_string(self.place(path).join("size")).ok()?.parse().ok()
     }
 
-    /// Returns a part of a file if all of its blocks are here.
+    /// Returns a part of a file if all of its blocks are cached.
     fn read(&self, path: &Path, range: &Range<u64>, size: u64) -> Option<Bytes> {
         let place = self.place(path);
         let mut bytes = Vec::with_capacity(usize::try_from(range.end - range.start).ok()?);
@@ -84,8 +84,8 @@ impl BlockCache {
         Some(bytes.into())
     }
 
-    /// Keeps the blocks that are whole in `bytes`, which are at `start` in a file of this size. The disk may be full or
-    /// read-only: the next read then asks the store again.
+    /// Caches the blocks that are complete in `bytes`, which begin at `start` in a file of this size. If the disk is
+    /// full or read-only, the next read goes to the store again.
     fn keep(&self, path: &Path, start: u64, bytes: &[u8], size: u64) -> std::io::Result<()> {
         let place = self.place(path);
         create_private(&place)?;
@@ -152,7 +152,7 @@ fn read_block(path: &FilePath) -> Option<Vec<u8>> {
     Some(block)
 }
 
-/// Writes a file whole or not at all. Not synchronised with the disk, since it can be read again.
+/// Writes a file atomically. Not synchronised with the disk, since it can be fetched again.
 fn write(folder: &FilePath, name: &str, parts: &[&[u8]]) -> std::io::Result<()> {
     let mut file = NamedTempFile::new_in(folder)?;
     for part in parts {
@@ -175,7 +175,7 @@ fn is_fixed(path: &Path) -> bool {
     folder.is_some_and(|folder| ["data", "_deletions", "_indices"].contains(&folder.as_ref()))
 }
 
-/// Puts the cache between the storage engine and its stores.
+/// Inserts the cache between the storage engine and its stores.
 #[derive(Debug)]
 pub(super) struct Caching(pub(super) Arc<BlockCache>);
 
@@ -244,7 +244,7 @@ impl ObjectStore for CachedStore {
         if let Some(found) = self.cached(path, asked.clone()).await {
             return Ok(found);
         }
-        // Whole blocks, so that they can be kept.
+        // Whole blocks, so that they can be cached.
         let wider = asked.as_ref().map(|range| {
             let blocks = blocks(range);
             GetRange::Bounded(blocks.start * BLOCK..blocks.end * BLOCK)

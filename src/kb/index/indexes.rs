@@ -36,11 +36,11 @@ const VECTORS_PER_PARTITION: u32 = 4_096;
 /// Bits per component in the vector index, an eighth of a stored component.
 const BITS: u32 = 4;
 
-/// Candidates compared again with their full vectors, as a multiple of the hits wanted. [`BITS`] alone distinguish near
-/// neighbours badly.
+/// Number of candidates compared again with their full vectors, as a multiple of the requested hits. Compact vectors
+/// alone distinguish near neighbours poorly.
 ///
-/// Recall@50 on 18,000 passages of documentation with 2, 3, 4 and 5 bits: 0.849, 0.917, 0.953 and 0.974. With twice as
-/// many candidates compared again: 0.987, 0.9989, 0.9998 and 0.9997.
+/// Recall@50 on 18,000 passages of documentation with 2, 3, 4 and 5 bits: 0.849, 0.917, 0.953 and 0.974. With twice
+/// as many candidates, compared again: 0.987, 0.9989, 0.9998 and 0.9997.
 pub(super) const RERANKED: u32 = 2;
 
 /// The compact vector index requires a dimension that is a multiple of this; other vectors are indexed uncompressed.
@@ -49,13 +49,13 @@ const DIMENSION_STEP: usize = 8;
 /// Longest word in the text index, in bytes: a SHA-512 in hex. The storage engine would drop words from 40 bytes on.
 const MAX_WORD_BYTES: usize = 128;
 
-/// Memory limit of building the text index, which is 2 GiB for each worker otherwise.
+/// Memory limit for building the text index; the default is 2 GiB per worker.
 const TEXT_INDEX_MEMORY_MB: u64 = 128;
 
 pub(super) async fn build_text_index(chunks: &Table) -> Result<(), IndexError> {
     let action = "build the text index";
     step(action)?;
-    // The words are terms already, see `terms`: the storage engine only splits them. Phrases need positions.
+    // The words are already terms, see `terms`: the storage engine only splits them. Phrases need positions.
     let params = FtsIndexBuilder::default()
         .base_tokenizer("whitespace".into())
         .with_position(true)
@@ -72,7 +72,7 @@ pub(super) async fn build_vector_index(chunks: &Table, dimension: usize, vectors
     let action = "build the vector index";
     step(action)?;
     let partitions = (u32::try_from(vectors).unwrap_or(u32::MAX) / VECTORS_PER_PARTITION).max(1);
-    // That of the queries: an index of another metric, such as the default L2, would not serve them.
+    // The metric of the queries: an index with another metric, such as the default L2, would not serve them.
     let metric = DistanceType::Cosine;
     let index = if dimension.is_multiple_of(DIMENSION_STEP) {
         LanceIndex::IvfRq(IvfRqIndexBuilder::default().distance_type(metric).num_partitions(partitions).num_bits(BITS))

@@ -1,8 +1,8 @@
 //! Leases on an object store: each collection has one writer at a time, and several machines fill one index.
 //!
 //! A lease is an object that names its holder and the time it runs out. It is created, renewed and taken over by
-//! conditional writes, so that of two machines one wins. A writer that is killed leaves its lease behind: another
-//! machine waits until it has run out, and the same machine, which has a lock file too, takes it over at once.
+//! conditional writes, so that only one of two machines wins. A killed writer leaves its lease behind: another
+//! machine waits until it has expired, while the same machine, which also has a lock file, takes it over at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ const LASTS: Duration = Duration::from_mins(2);
 /// Renewal interval, short enough that several renewals may fail before expiry.
 const RENEWED_EVERY: Duration = Duration::from_secs(20);
 
-/// How far the clocks of two machines may differ.
+/// Maximum difference between the clocks of two machines.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(30);
 
-/// Attempts to take a lease while others write it.
+/// Number of attempts to take a lease while others write it.
 const ATTEMPTS: usize = 5;
 
 /// Where leases are kept.
@@ -52,11 +52,11 @@ pub(super) struct Site {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 struct LeaseRecord {
     collection: String,
-    /// The process, its start and its machine, for people.
+    /// The process, its start time and its machine, for display.
     holder: String,
     /// Random id of the folder with the lock files.
     machine: Option<String>,
-    /// Random id of this lease: the answer to a write may be lost, and the next read then finds it.
+    /// Random id of this lease: if the answer to a write is lost, the next read recognises the lease by it.
     token: String,
     /// Milliseconds since 1970 by the clock of the holder; 0 once released.
     until_ms: u64,
@@ -72,7 +72,7 @@ pub(super) struct Leases {
     _locks: Vec<FileLock>,
 }
 
-/// What a writer asks of the task that owns its leases.
+/// A request of a writer to the task that owns its leases.
 #[derive(Debug)]
 enum Request {
     Check(oneshot::Sender<Result<(), IndexError>>),
@@ -130,13 +130,13 @@ impl Leases {
         }
     }
 
-    /// Checks that the leases still last.
+    /// Checks that the leases are still valid.
     ///
     /// # Errors
     ///
     /// Returns [`IndexError::LeaseLost`] if one ran out, for example while the machine slept, and was not renewed.
     pub(super) async fn check(&self) -> Result<(), IndexError> {
-        // Without the task, they are not renewed any more.
+        // Without the task, they are no longer renewed.
         let lost = || Err(IndexError::LeaseLost { collection: self.names.join(", ") });
         self.ask(Request::Check).await.unwrap_or_else(lost)
     }
@@ -165,7 +165,7 @@ async fn keep(mut held: Vec<Held>, mut requests: mpsc::Receiver<Request>, every:
                 }
             }
             request = requests.recv() => match request {
-                // A writer that does not wait for the answer any more is gone, which the next request tells.
+                // A writer that no longer waits for the answer is gone; the next request shows that.
                 Some(Request::Check(answer)) => drop(answer.send(check(&mut held).await)),
                 Some(Request::Release(answer)) => {
                     for lease in &mut held {
@@ -209,7 +209,7 @@ impl Held {
                 Some((found, version)) if found.token == record.token => {
                     return Ok((Self { site: site.clone(), record, version, is_lost: false }, lock));
                 }
-                // The holder was a process of this machine that did not keep its lock file: it is gone.
+                // The holder was a process on this machine that no longer holds its lock file: it is gone.
                 Some((found, version)) if found.is_over() || lock.is_some() && found.machine == record.machine => {
                     PutMode::Update(version)
                 }
@@ -242,7 +242,7 @@ impl Held {
         self.is_lost = true;
     }
 
-    /// Writes the lease if it is still this one. Failures other than its loss pass: the lease lasts for a while.
+    /// Writes the lease if it is still this one. Other failures are ignored: the lease stays valid for a while.
     async fn write(&mut self, record: &LeaseRecord) -> bool {
         let path = path_of(&self.site, &self.record.collection);
         for _ in 0..2 {
@@ -280,7 +280,7 @@ impl LeaseRecord {
     }
 }
 
-/// Reads a lease. One that is damaged is over.
+/// Reads a lease. A damaged one counts as expired.
 async fn read(site: &Site, path: &Path) -> Result<Option<(LeaseRecord, UpdateVersion)>, IndexError> {
     let action = "read the lease of a collection";
     let found = match site.store.get(path).await {
@@ -290,7 +290,7 @@ async fn read(site: &Site, path: &Path) -> Result<Option<(LeaseRecord, UpdateVer
     };
     let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
     let bytes = found.bytes().await.map_err(|source| failed(action, source))?;
-    // A damaged lease has no holder, and has run out.
+    // A damaged lease has no holder and counts as expired.
     Ok(Some((serde_json::from_slice(&bytes).unwrap_or_default(), version)))
 }
 
@@ -306,7 +306,7 @@ fn key(collection: &str) -> String {
     }
 }
 
-/// Takes the lock file of this machine. Returns `None` if there can be none, as in a home folder that is read-only.
+/// Takes the lock file of this machine. Returns `None` if there can be none, as in a read-only home folder.
 fn take_lock(site: &Site, collection: &str) -> Result<Option<FileLock>, IndexError> {
     let Some(folder) = site.local.as_ref().filter(|folder| create_private(folder).is_ok()) else { return Ok(None) };
     match FileLock::take(&folder.join(format!("{}.lock", key(collection)))) {
@@ -367,7 +367,7 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    /// Makes the lease of a collection one that ran out this long ago.
+    /// Makes the lease of a collection look expired for this long.
     async fn age(site: &Site, collection: &str, ago: Duration) {
         let path = path_of(site, collection);
         let (record, _) = read(site, &path).await.unwrap().unwrap();

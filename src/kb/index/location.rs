@@ -14,24 +14,24 @@ pub enum IndexLocation {
     Local {
         /// Absolute path of the folder with the tables.
         folder: PathBuf,
-        /// The folder that stored collection roots are relative to: the one that holds `.dr`.
+        /// The folder that stored collection roots are relative to: the parent of `.dr`.
         base: PathBuf,
     },
     /// An object store, `s3://`, `gs://` or `az://`, or a database of LanceDB's service, `db://`.
     Remote {
         /// The address as given.
         uri: String,
-        /// The folder of this machine for the index; `None` to keep nothing.
+        /// This machine's folder for the index; `None` to keep nothing.
         local: Option<LocalSide>,
     },
 }
 
-/// What a machine keeps of an index that is on the network.
+/// Local files of an index on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSide {
     /// The folder, which may not exist yet.
     pub(super) folder: PathBuf,
-    /// Limit of the files that are kept, in bytes; 0 keeps none.
+    /// Size limit of the cached files, in bytes; 0 caches none.
     pub(super) cache_bytes: u64,
 }
 
@@ -90,7 +90,7 @@ impl IndexLocation {
         Ok(Self::Local { folder, base })
     }
 
-    /// Lets an index on the network keep files in a folder of its own below `stores`.
+    /// Lets an index on the network keep files in a separate folder below `stores`.
     pub(crate) fn kept_in(self, stores: &Path, cache_bytes: u64) -> Self {
         match self {
             Self::Local { .. } => self,
@@ -119,12 +119,12 @@ impl IndexLocation {
         }
     }
 
-    /// Returns the `.dr` that the index is in, if it is in one.
+    /// Returns the `.dr` folder that contains the index, if any.
     pub(crate) fn dr_folder(&self) -> Option<&Path> {
         self.folder()?.parent().filter(|parent| parent.ends_with(DR_FOLDER))
     }
 
-    /// Returns whether the tables are in LanceDB's service, which keeps their files and does their upkeep.
+    /// Returns whether the tables are in LanceDB's service, which stores and maintains their files.
     pub(crate) fn is_service(&self) -> bool {
         matches!(self, Self::Remote { uri, .. } if uri.starts_with(SCHEME))
     }
@@ -204,8 +204,8 @@ impl IndexLocation {
 
 /// Returns where `path` leads if a symbolic link inside `project` takes it out of there.
 ///
-/// Such a link may have come with the project, so it does not decide what is read. A path that is outside by its own
-/// words was chosen by the user, and links on it are followed.
+/// Such a link may have come with the project, so it must not decide what is read. A path that is spelled as outside
+/// was chosen by the user, and links on it are followed.
 pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     let project = project.canonicalize().ok()?;
     let real = path.canonicalize().ok().filter(|real| !real.starts_with(&project))?;
@@ -213,7 +213,7 @@ pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     for part in std::path::absolute(path).ok()?.components() {
         let was_inside = at.starts_with(&project);
         at = at.join(part).canonicalize().ok()?;
-        // `..` leads out by the words of the path, which the user chose; anything else here is a link.
+        // `..` in the path was chosen by the user; anything else that leads out is a link.
         if was_inside && part != Component::ParentDir && !at.starts_with(&project) {
             return Some(real);
         }

@@ -9,7 +9,7 @@ use super::schema::SCHEMA_VERSION;
 use crate::base::folder::write_private;
 use crate::kb::extract::Include;
 
-/// Metadata of an index, stored in a table of its own so that it is copied and shared with the index.
+/// Metadata of an index, stored in a separate table so that it is copied and shared with the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The `N` of the current tables `chunks_N` and `documents_N`.
@@ -23,7 +23,7 @@ pub struct Manifest {
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
     pub collections: BTreeMap<String, String>,
-    /// Formats that collections include beside Markdown and plain text; none for a collection that is not named.
+    /// Formats that collections include besides Markdown and plain text; none for a collection without an entry.
     pub(crate) includes: BTreeMap<String, Include>,
 }
 
@@ -120,7 +120,7 @@ impl Manifest {
     /// Writes a copy that can be read without the storage engine: a rebuild finds the collections there if the tables
     /// are damaged. Does nothing if the copy is up to date.
     pub(super) fn write_copy(&self, folder: &Path) -> std::io::Result<()> {
-        // Every writer comes here, also one that finds nothing to write.
+        // Every writer gets here, even one with nothing to write.
         if Self::read_copy(folder).as_ref() == Some(self) {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl Manifest {
     /// Reads the copy. Returns `None` if it is missing, damaged or of another format version.
     pub(super) fn read_copy(folder: &Path) -> Option<Self> {
         let path = folder.join(MANIFEST_COPY);
-        // The folder may be a stranger's: a link could lead anywhere, and a pipe would block.
+        // The folder may be someone else's: a link could lead anywhere, and a pipe would block.
         let metadata = path.symlink_metadata().ok()?;
         if !metadata.is_file() || metadata.len() > MAX_COPY_BYTES {
             return None;

@@ -23,8 +23,8 @@ const RELATED: f32 = 0.3;
 
 /// Search effort at which all partitions of the vector index are searched.
 ///
-/// Skipping distant partitions loses near passages faster than it saves time: with half of them, 1 to 6 % of the first
-/// 50 were missed on 18,000 passages of documentation, depending on the size of a partition.
+/// Skipping distant partitions loses near passages faster than it saves time: with half of them, 1 to 6 % of the
+/// first 50 were missed on 18,000 passages of documentation, depending on the partition size.
 const SEARCH_ALL: f64 = 1.0;
 
 /// The chunks that a search may return. Applied before ranking, so that a narrow filter still fills the result.
@@ -83,8 +83,8 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 impl Index {
-    /// Returns up to `limit` chunks by BM25F over names, headings and text, best first. Words that are related to those
-    /// wanted count less.
+    /// Returns up to `limit` chunks by BM25F over names, headings and text, best first. Words related to those of the
+    /// query count less.
     pub(crate) async fn text_leg(
         &self,
         terms: &Terms,
@@ -111,7 +111,7 @@ impl Index {
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
         let errors = u32::try_from(errors).unwrap_or(u32::MAX);
-        // The storage engine neither stems nor lower-cases the word of a query with errors.
+        // The storage engine neither stems nor lower-cases the word of a fuzzy query.
         let stem = terms.of_phrase(word).into_iter().next().unwrap_or_default();
         let query = MatchQuery::new(stem).with_column(Some(SEARCHED.to_owned()));
         // A correction has the first letter of the word.
@@ -287,7 +287,7 @@ impl Index {
         Ok(pairs.into_iter().filter_map(|(key, vector)| Some((key, vector?))).collect())
     }
 
-    /// Returns the ids of all documents that have chunks which pass a filter.
+    /// Returns the ids of all documents with chunks that pass a filter.
     pub(crate) async fn chunked_documents(&self, filter: &Filter) -> Result<HashSet<DocumentId>, IndexError> {
         let action = "read the documents of the chunks";
         let query = self.chunks.query().select(Select::columns(&["document_id"])).limit(ALL);
@@ -298,7 +298,7 @@ impl Index {
             let column = Columns(&batch).text("document_id").during(action)?;
             let mut last = "";
             for id in column.iter().flatten() {
-                // Chunks of a document mostly follow each other.
+                // Chunks of a document are mostly consecutive.
                 if id != last {
                     documents.extend(id.parse::<DocumentId>());
                     last = id;
@@ -309,7 +309,7 @@ impl Index {
     }
 }
 
-/// Returns the query for any of some words.
+/// Returns the query for any of the words.
 fn words_query(terms: &Terms, words: &str) -> FtsQuery {
     MatchQuery::new(terms.of_query(words)).with_column(Some(SEARCHED.to_owned())).into()
 }

@@ -6,9 +6,9 @@
 //! | `documents_N` | indexed file | `document_id` |
 //! | `chunks_N` | passage of a file | `chunk_id` |
 //!
-//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A column
-//! may be added without: an index of an earlier chunker lacks it, is read without it, and is built again before it is
-//! written.
+//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A
+//! column may be added without that: an index of an earlier chunker lacks it, is read without it, and is rebuilt
+//! before it is written.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use crate::kb::structure::Structure;
 /// Version of the columns. An index with any other version is refused.
 pub(crate) const SCHEMA_VERSION: u32 = 2;
 
-/// Separates the parts of a column with several: the names of a document, the headings above a chunk.
+/// Separates the values in a column that holds several: the names of a document, the headings above a chunk.
 const PART_SEPARATOR: &str = "\n";
 
-/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F. Two were better than
+/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F. Two was better than
 /// three, see `kb/decisions/lancedb.md`.
 const NAMES_WEIGHT: usize = 2;
 
@@ -145,7 +145,7 @@ pub(super) fn documents_schema() -> SchemaRef {
         text_field("path", false),
         text_field("title", false),
         Field::new("size", DataType::UInt64, false),
-        // Null where the time is too recent to be trusted: the next run compares the content.
+        // Null if the time is too recent to be trusted: the next run compares the content.
         Field::new("modified_ns", DataType::Int64, true),
         text_field("content_hash", false),
         Field::new("chunks", DataType::UInt32, false),
@@ -164,9 +164,9 @@ pub(super) fn chunks_schema(dimension: usize) -> SchemaRef {
         text_field("context", true),
         text_field("text", false),
         text_field(SEARCHED, false),
-        // A list, so that the filter can ask for one of them.
+        // A list, so that the filter can match a single tag.
         Field::new("tags", DataType::List(Arc::new(text_field("item", true))), false),
-        // As text, since days in the form `YYYY-MM-DD` sort as they follow each other.
+        // As text, since days in the form `YYYY-MM-DD` sort chronologically.
         text_field("date", true),
         Field::new("line_start", DataType::UInt32, false),
         Field::new("line_end", DataType::UInt32, false),
@@ -404,7 +404,7 @@ impl<'a> Columns<'a> {
 pub(super) fn stored_id<T: std::str::FromStr<Err = crate::base::id::ParseIdError>>(
     text: &str,
 ) -> Result<T, ArrowError> {
-    // Checked like any other, because ids become parts of conditions and paths as they are.
+    // Checked like any other, because ids are put into conditions and paths verbatim.
     text.parse().map_err(|error| ArrowError::ExternalError(Box::new(error)))
 }
 

@@ -1,8 +1,8 @@
 //! LanceDB's service (`db://`): its address and key, and its failures.
 //!
-//! The service keeps the files of the tables. It brings their indexes up to date, merges small files and drops old
-//! versions on its own, so that `maintain` leaves these to it. It has no conditional write, which the leases of an
-//! object store are made of, so an index has one writer at a time: a lock file keeps out the others of this machine.
+//! The service keeps the files of the tables. It updates their indexes, merges small files and drops old versions by
+//! itself, so `maintain` leaves these to it. It has no conditional writes, on which the leases of an object store are
+//! based, so an index may have only one writer at a time: a lock file keeps out others on this machine.
 
 use std::error::Error;
 
@@ -28,11 +28,11 @@ const MAX_ANSWER: usize = 300;
 pub(super) struct Access {
     key: Secret,
     region: String,
-    /// The server of a service that is not LanceDB Cloud.
+    /// The server, if the service is not LanceDB Cloud.
     host: Option<BaseUrl>,
 }
 
-/// The variables do not say how a database is reached.
+/// The variables do not give the address or key of a database.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     #[error("`{KEY}` is not set")]
@@ -81,7 +81,7 @@ impl Access {
         }
     }
 
-    /// An address of the service is refused before without the feature.
+    /// Without the feature, an address of the service is refused earlier.
     #[cfg(not(feature = "remote"))]
     #[expect(clippy::unused_self, reason = "the build with the feature uses it")]
     pub(super) fn apply(&self, builder: ConnectBuilder) -> ConnectBuilder {
@@ -89,7 +89,7 @@ impl Access {
     }
 }
 
-/// The service did not do what it was asked for.
+/// The service did not fulfil a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     #[error("the service answered {answer}")]
@@ -107,7 +107,7 @@ impl ServiceError {
         }
     }
 
-    /// Returns the failure of the service that an error of LanceDB's client stands for, or the error itself.
+    /// Returns the failure of the service that an error of LanceDB's client represents, or the error itself.
     #[cfg(feature = "remote")]
     pub(super) fn of(error: lancedb::Error) -> Result<Self, lancedb::Error> {
         match error {
@@ -117,7 +117,7 @@ impl ServiceError {
                 Ok(Self::Answered { status: status.as_u16(), answer })
             }
             lancedb::Error::Http { source, .. } => Ok(Self::Unreachable { source }),
-            // What it says of its attempts would hide the last failure.
+            // Its message about retries would hide the last failure.
             lancedb::Error::Retry { source, .. } => match source.downcast::<lancedb::Error>() {
                 Ok(last) => Self::of(*last),
                 Err(source) => Ok(Self::Unreachable { source }),
@@ -132,7 +132,7 @@ impl ServiceError {
     }
 }
 
-/// Returns an answer without the key, which a server may repeat.
+/// Returns an answer without the key, which a server may echo.
 #[cfg(feature = "remote")]
 fn without_key(answer: &str) -> String {
     let key = std::env::var(KEY).ok().and_then(|key| key.parse::<Secret>().ok());

@@ -17,8 +17,8 @@ const VERSIONS: &str = "_versions";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(BTreeMap<OsString, Commits>);
 
-/// The commits of one table. Names alone would not tell a folder that was removed and indexed again from the old one,
-/// and times alone would miss a commit within one tick of the file system's clock.
+/// The commits of one table. Names alone would not distinguish a folder that was removed and indexed again from the
+/// old one, and times alone would miss a commit within one tick of the file system's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Commits {
     count: usize,

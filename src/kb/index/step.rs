@@ -4,7 +4,7 @@ use super::IndexError;
 
 #[cfg(test)]
 thread_local! {
-    /// Steps that writers of this thread may take before one fails; `None` for no limit.
+    /// Number of steps that writers of this thread may take before one fails; `None` for no limit.
     pub(crate) static STEPS_LEFT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 

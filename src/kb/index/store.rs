@@ -1,4 +1,4 @@
-//! The connection to the tables of an index, and to what is beside them on an object store.
+//! The connection to the tables of an index, and to the objects next to them on an object store.
 
 use std::error::Error;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ use super::{During, IndexError, IndexLocation};
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
 const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Names of the stores of this machine in errors of `object_store`.
+/// Names of local stores in errors of `object_store`.
 const LOCAL_STORES: [&str; 2] = ["LocalFileSystem", "memory"];
 
 /// A connection to the tables.
@@ -57,7 +57,7 @@ fn builder(location: &IndexLocation) -> Result<ConnectBuilder, IndexError> {
     if location.is_service() {
         let access = Access::of(|name| std::env::var(name).ok());
         let access = access.map_err(|source| IndexError::Access { location: location.to_string(), source })?;
-        // Of what was committed a moment ago, the service may have an older version in a cache.
+        // The service may have cached a version from before the latest commit.
         return Ok(access.apply(builder).read_consistency_interval(Duration::ZERO));
     }
     // Without a consistency interval, a table that is open stays at its version: that makes an `Index` a snapshot.
@@ -87,8 +87,8 @@ pub(super) async fn site(location: &IndexLocation) -> Result<Option<Site>, Index
     Ok(Some(Site { store: Arc::clone(&store.inner), base, local }))
 }
 
-/// Returns whether an error comes from a request that an object store refused or did not answer. A missing object is no
-/// such failure.
+/// Returns whether an error comes from a request that an object store refused or did not answer. A missing object is
+/// not such a failure.
 pub(super) fn is_failed_request(error: &(dyn Error + 'static)) -> bool {
     let store = std::iter::successors(Some(error), |error| (*error).source()).find_map(|error| error.downcast_ref());
     match store {

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use crate::base::word::WordSplitter;
 use crate::kb::index::ChunkRow;
 
-/// Share of the words of a passage that a better one has, from which it repeats that one.
+/// Share of a passage's words in a better one, from which it counts as a repetition.
 const REPEATED: f32 = 0.9;
 
-/// What is compared of a passage.
+/// The parts of a passage used for comparison.
 struct Compared<'a> {
     heading: Option<&'a str>,
     words: HashSet<String>,
@@ -18,7 +18,7 @@ struct Compared<'a> {
 
 impl<'a> Compared<'a> {
     fn of(path: &str, heading: Option<&'a str>, text: &str, stems: &[String], splitter: &WordSplitter) -> Self {
-        // Targets of links name the version of a page, which is no difference in what it says.
+        // Link targets name the version of a page, which is not a difference in content.
         let words = text.split_whitespace().filter(|word| !word.contains('/'));
         let words = words.map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase());
         let own = splitter.stems(&format!("{path} {text}"));
@@ -29,7 +29,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns whether this passage says nothing that `better` does not. A number it has alone may be the answer, and
+    /// Returns whether this passage adds nothing to `better`. A number that only it has may be the answer, and
     /// so may a word of the query.
     #[expect(clippy::cast_precision_loss, reason = "a passage has few words")]
     fn repeats(&self, better: &Self) -> bool {
@@ -43,7 +43,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// Returns which of some passages, sorted best first, repeat no better one. `stems` are those of the query.
+/// Returns the passages, sorted best first, that do not repeat a better one. `stems` are those of the query.
 pub(super) fn distinct<'a>(rows: &[&'a ChunkRow], stems: &[String], splitter: &WordSplitter) -> Vec<bool> {
     let mut kept: Vec<Compared<'_>> = Vec::new();
     let is_kept = |row: &&'a ChunkRow| {

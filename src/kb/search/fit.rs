@@ -2,7 +2,7 @@
 //!
 //! Each line of the file SETS names an index (`F/.dr/index`, with its files in `F/kb`), a folder with `queries.jsonl`,
 //! and `own` or `foreign`: whether the questions were asked about this index. A query with `"answerable": false` is a
-//! near miss: the subject is there and the answer is not.
+//! near miss: the index has the subject but not the answer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ struct Case {
     set: String,
     question: String,
     kind: Kind,
-    /// Not to be fitted to.
+    /// Whether it is excluded from the fit.
     #[serde(default)]
     held_out: bool,
     values: BTreeMap<String, f32>,
@@ -181,7 +181,8 @@ fn solved(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     right
 }
 
-/// Fits one model that tells `Own` from `against`, with the signals named, and prints the weights and what they decide.
+/// Fits one model that separates `Own` from `against` by the named signals, and prints the weights and their
+/// decisions.
 fn fit(name: &str, cases: &[Case], used: &[&str], against: Kind, cut: impl Fn(&[(&Case, f64)]) -> f64) {
     let row = |case: &Case| used.iter().map(|name| f64::from(case.values[*name])).collect::<Vec<_>>();
     let training: Vec<&Case> =
@@ -238,9 +239,9 @@ fn fit(name: &str, cases: &[Case], used: &[&str], against: Kind, cut: impl Fn(&[
 fn weights() {
     let text = std::fs::read_to_string(std::env::var("DR_FIT_CASES").unwrap()).unwrap();
     let cases: Vec<Case> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // Questions about something else are refused but for one in a hundred.
+    // All but one in a hundred questions about something else are refused.
     let foreign = |judged: &[(&Case, f64)]| quantile(judged, |case| case.kind == Kind::Foreign, 0.985);
-    // Of the large set with near misses four of five answerable questions are answered.
+    // In the large set with near misses, four of five answerable questions are answered.
     let near = |judged: &[(&Case, f64)]| {
         let sets: Vec<_> =
             judged.iter().filter(|(case, _)| case.kind == Kind::Near).map(|(case, _)| &case.set).collect();
@@ -260,7 +261,7 @@ fn weights() {
     fit("ABOUT_BY_SIMILARITY", &cases, &by_similarity, Kind::Foreign, foreign);
     let by_similarity = ["window", "hits", "text_score", "length", "similarity", "words"];
     fit("SAYS_BY_SIMILARITY", &cases, &by_similarity, Kind::Near, near);
-    // Words alone tell less: more of both kinds are taken for the other.
+    // Words alone are less reliable: there are more errors of both kinds.
     let by_words = |judged: &[(&Case, f64)]| quantile(judged, |case| case.kind == Kind::Foreign, 0.96);
     fit("ABOUT_BY_WORDS", &cases, &words, Kind::Foreign, by_words);
     fit("SAYS_BY_WORDS", &cases, &words, Kind::Near, near);

@@ -6,7 +6,7 @@
 //!                 └─▶ phrase legs ┘
 //! ```
 //!
-//! The legs run concurrently on one snapshot of the index. Each returns more candidates than the hits wanted, so that a
+//! The legs run concurrently on one snapshot of the index. Each returns more candidates than requested, so that a
 //! chunk ranked low by one leg can still be raised by the other.
 
 pub(crate) mod query;
@@ -64,20 +64,20 @@ use crate::base::word::{WordSplitter, language_of};
 /// Minimum number of candidates per leg.
 const MIN_DEPTH: usize = 50;
 
-/// Candidates per leg, as a multiple of the hits wanted.
+/// Number of candidates per leg, as a multiple of the requested hits.
 const DEPTH_FACTOR: usize = 5;
 
 /// Candidates per quoted phrase or identifier. More than [`MIN_DEPTH`], because the index matches stems and many
 /// candidates fail the exact comparison.
 const EXACT_DEPTH: usize = 200;
 
-/// Candidates that are read to find distinct ones, as a multiple of the hits wanted.
+/// Number of candidates read to find distinct ones, as a multiple of the requested hits.
 const DISTINCT_OF: usize = 4;
 
 /// Minimum weight of identifiers in the score of a query that has some.
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
 
-/// Hits per document before the scores of further ones are reduced. Three hid answers of long documents.
+/// Number of hits per document before the scores of further ones are reduced. Three hid answers in long documents.
 const DEFAULT_PER_DOCUMENT: PerDocument = PerDocument::First(5);
 
 /// The legs of a search.
@@ -94,7 +94,6 @@ pub enum SearchMode {
 }
 
 impl SearchMode {
-    /// Every name.
     pub(crate) const NAMES: &'static [&'static str] = &["hybrid", "lexical", "vector"];
 
     /// Returns the name in settings and flags.
@@ -153,15 +152,11 @@ impl Default for SearchOptions {
 /// A passage found by a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Hit {
-    /// The chunk.
     pub id: ChunkId,
-    /// The document of the chunk.
     pub document_id: DocumentId,
-    /// The collection of the document.
     pub collection: String,
     /// Path relative to the collection's root.
     pub path: String,
-    /// Title of the document.
     pub title: String,
     /// Headings above the passage, outermost first.
     pub heading_path: Vec<String>,
@@ -207,7 +202,7 @@ pub struct Explain {
     pub(crate) vector_rank: Option<usize>,
     /// Cosine similarity.
     pub(crate) vector_similarity: Option<f32>,
-    /// Relevance as the reranker judges it, from 0 to 1.
+    /// Relevance as judged by the reranker, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) relevance: Option<f32>,
 }
@@ -230,11 +225,11 @@ pub(crate) struct JudgedHits {
     pub(crate) found: Hits,
     /// How well the hits support an answer.
     pub(crate) support: Support,
-    /// The odds of an answer, to be judged together with the unit picked.
+    /// The log odds of an answer, to be judged together with the picked unit.
     pub(crate) odds: Option<Odds>,
     /// Words of the query that the folder does not have.
     pub(crate) unknown: Vec<Unknown>,
-    /// Words of the query that name documents, unless hits alone are wanted.
+    /// Words of the query that name documents; not determined if only hits are wanted.
     pub(crate) names: Vec<ProperName>,
     /// Whether hits about a document that the query names are not about the query.
     pub(crate) is_of_others: bool,
@@ -245,8 +240,8 @@ pub(crate) struct JudgedHits {
 }
 
 impl JudgedHits {
-    /// Returns notes on the query for the user, given how well the hits bear on it: on words that the folder does not
-    /// have, and on another language.
+    /// Returns notes on the query for the user, given how well the hits support an answer: words that the folder does
+    /// not have, and another language.
     pub(crate) fn said(&self, support: Support) -> Vec<String> {
         let mut said = spelling::said(&self.unknown, support);
         if let Some(asked) = self.asked.filter(|_| support != Support::Strong)
@@ -259,10 +254,10 @@ impl JudgedHits {
     }
 }
 
-/// Hits whose texts tell the language of a folder.
+/// Number of hits from whose texts the language of a folder is detected.
 const READ_FOR_LANGUAGE: usize = 3;
 
-/// Returns the language of the hits if it is another than `asked` and all whose language is known agree on it.
+/// Returns the language of the hits if it differs from `asked` and all hits with a known language agree on it.
 fn language_of_hits(hits: &[Hit], asked: &Language) -> Option<&'static Language> {
     let mut known = hits.iter().take(READ_FOR_LANGUAGE).filter_map(|hit| language_of(&hit.text));
     let first = known.next().filter(|first| first.code != asked.code)?;
@@ -286,10 +281,10 @@ pub enum VectorsUnusable {
     /// The embedder of the index could not be loaded.
     #[error("embedder of the index is not available: {0}")]
     NoEmbedder(String),
-    /// The embedder of the index may not be asked.
+    /// The embedder of the index may not be used.
     #[error("skipped the index's embedder: {0}")]
     Withheld(String),
-    /// The server that embeds gave no vector for the query.
+    /// The embedding server returned no vector for the query.
     #[error("query was not embedded: {0}")]
     NoAnswer(String),
 }
@@ -367,7 +362,7 @@ impl Searcher {
     /// Searches only text, for a reason.
     #[must_use]
     pub(crate) fn without_vectors(self, reason: VectorsUnusable) -> Self {
-        // The companion stays: it is on this machine.
+        // The companion stays, because it runs on this machine.
         Self { embedder: Err(reason), ..self }
     }
 
@@ -400,7 +395,7 @@ impl Searcher {
         &self.splitter
     }
 
-    /// Returns whether text alone is searched because the embedder may not be asked.
+    /// Returns whether only text is searched because the embedder may not be used.
     pub(crate) fn withholds_vectors(&self) -> bool {
         matches!(self.embedder, Err(VectorsUnusable::Withheld(_)))
     }
@@ -449,7 +444,7 @@ impl Searcher {
         let wanted = options.limit;
         let mut options = self.with_documents(options).await?;
         if let Rerank::By(reranker) = &self.rerank {
-            // A hit that the reranker raises may be below those wanted.
+            // The reranker may raise a hit that is below the requested number.
             options.limit = wanted.max(reranker.candidates);
         }
         let options = &options;
@@ -470,7 +465,7 @@ impl Searcher {
         Ok(Hits { hits, without_vectors, not_reranked })
     }
 
-    /// Orders the first hits by their relevance, or returns them as they are with the reason why not.
+    /// Orders the first hits by relevance, or returns them unchanged with the reason.
     async fn reranked(&self, query: &str, mut hits: Vec<Hit>) -> (Vec<Hit>, Option<String>) {
         let reranker = match &self.rerank {
             Rerank::Off => return (hits, None),
@@ -494,7 +489,7 @@ impl Searcher {
         }
         // Stable, so that passages of equal relevance keep the order of the search.
         first.sort_by(|a, b| b.score.total_cmp(&a.score));
-        // The others stay below.
+        // The other hits stay below.
         let lowest = first[candidates - 1].score;
         for hit in rest {
             hit.score *= lowest;
@@ -502,7 +497,8 @@ impl Searcher {
         (hits, None)
     }
 
-    /// Searches, corrects misspelt words unless a phrase is quoted, and judges the hits by no more than `most`.
+    /// Searches, corrects misspelt words unless a phrase is quoted, and judges the hits by at most the signals
+    /// `most`.
     ///
     /// # Errors
     ///
@@ -516,7 +512,7 @@ impl Searcher {
         let query = self.query(typed);
         let mut assessed = self.find_and_assess(&query, options, most).await?;
         let unknown = std::mem::take(&mut assessed.unknown);
-        // A phrase is meant as it is quoted.
+        // A quoted phrase is meant literally.
         let unknown = if query.phrases.is_empty() {
             self.spelled_like(unknown, &assessed.found.hits, &options.filter).await?
         } else {
@@ -579,7 +575,7 @@ impl Searcher {
         let (text, is_asked) = (query.text.clone(), embedder.server().is_some());
         let vector = match tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await? {
             Ok(vector) => vector,
-            // A server may be down for a while, and the text is as good as ever.
+            // A server may be down for a while; the text index is not affected.
             Err(error) if is_asked => return unusable(VectorsUnusable::NoAnswer(with_causes(&error))),
             Err(error) => return Err(error.into()),
         };
@@ -630,11 +626,11 @@ impl Searcher {
         }
         fusion::spread(&mut candidates, options.per_document);
         candidates.truncate(if options.distinct { options.limit.saturating_mul(DISTINCT_OF) } else { options.limit });
-        // Nothing is compared with the text, so only the chunks that are kept are read.
+        // Nothing is compared with the text, so only the selected chunks are read.
         if !is_exact {
             rows = self.read_rows(&candidates).await?;
         }
-        // The caller pairs rows and candidates by their place.
+        // The caller pairs rows and candidates by position.
         candidates.retain(|candidate| rows.contains_key(&candidate.hit.row_id));
         if options.distinct {
             let found: Vec<_> = candidates.iter().map(|candidate| &rows[&candidate.hit.row_id]).collect();
@@ -687,7 +683,7 @@ fn with_exact(mut candidates: Vec<Candidate>, exact: Vec<LegHit>) -> Vec<Candida
     candidates
 }
 
-/// Returns the text of a chunk that the text leg searches, without repetitions.
+/// Returns the text of a chunk that the text leg searches, without the repetitions for weight.
 fn searched_text(row: &ChunkRow) -> String {
     format!("{}\n{}\n{}", row.names.join("\n"), row.heading_path.join("\n"), row.text)
 }

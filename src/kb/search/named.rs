@@ -1,5 +1,5 @@
-//! Finds the proper names in a question: of documents, and of things that few documents mention. "What does Apollo cost?"
-//! is about Apollo: a note about Zeus does not answer it, however well its other words match.
+//! Finds the proper names in a question: names of documents, and of things that few documents mention. "What does
+//! Apollo cost?" is about Apollo: a note about Zeus does not answer it, however well its other words match.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -15,16 +15,16 @@ use crate::base::language::Language;
 use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
 
-/// Chunks that are looked at for a word, best first. The names of a document are in the text index with each of its
-/// chunks, so those of the document come first.
+/// Number of chunks examined for a word, best first. The names of a document are in the text index with each of its
+/// chunks, so the chunks of the named document come first.
 const LOOKED_AT: usize = 200;
 
-/// Documents that may mention a name: one in so many, within these bounds. A word that more of them have is an ordinary
-/// one.
+/// Maximum number of documents that mention a name: one in this many, within these bounds. A word in more documents
+/// is an ordinary one.
 const ONE_IN: usize = 50;
 const FEW: (usize, usize) = (2, 20);
 
-/// Documents that may share a name, such as those of several versions.
+/// Maximum number of documents that share a name, such as those of several versions.
 const MOST_DOCUMENTS: usize = 4;
 
 /// Longest name, in words. A longer one is a sentence.
@@ -33,9 +33,9 @@ const MOST_WORDS: usize = 3;
 /// A rare word of a question that names documents or, written with a capital, something they mention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProperName {
-    /// As it is written in the question.
+    /// As written in the question.
     pub(crate) word: String,
-    /// The documents that are called so; none if it names something else.
+    /// The documents with this name; none if it names something else.
     pub(crate) documents: BTreeSet<DocumentId>,
 }
 
@@ -62,7 +62,7 @@ impl Searcher {
                 of_named += usize::from(is_named);
                 *documents.entry(document).or_default() |= is_named;
             }
-            // Of a common word, more chunks have it than were looked at.
+            // A common word occurs in more chunks than were examined.
             let is_rare = documents.len() <= few && (all < LOOKED_AT || of_named == all);
             let named: BTreeSet<_> =
                 documents.into_iter().filter_map(|(id, is_named)| is_named.then_some(id)).collect();
@@ -90,8 +90,8 @@ impl Searcher {
             && words.iter().all(|word| asked.contains(&word.stem))
     }
 
-    /// Returns the hits by which support for an answer is judged: those that mention a document that the question names,
-    /// and all of them if none does or the question names none.
+    /// Returns the hits by which support for an answer is judged: those that mention a document named in the
+    /// question, or all of them if there are none or it names no document.
     pub(super) fn to_judge<'a>(&self, hits: &'a [Hit], names: &[ProperName]) -> Cow<'a, [Hit]> {
         if names.is_empty() {
             return hits.into();
@@ -106,14 +106,14 @@ impl Searcher {
     }
 }
 
-/// Returns whether a word is written with a capital within a sentence that is not written so as a whole, like a title.
+/// Returns whether a word is capitalised within a sentence that is not capitalised as a whole, like a title.
 pub(crate) fn is_capitalised(question: &str, word: &str) -> bool {
     let words: Vec<_> = question.split_whitespace().collect();
     let has_capital = |word: &&&str| word.starts_with(char::is_uppercase);
     let opens = |at: usize| at == 0 || words[at - 1].ends_with(['.', '?', '!', ':']);
     let is_own = |at: usize| words[at].trim_matches(|letter: char| !letter.is_alphanumeric()).starts_with(word);
     let is_title = words.iter().filter(has_capital).count() * 2 > words.len();
-    // A word that is written with a capital in passing: "can Workers park".
+    // An ordinary word that happens to be capitalised: "can Workers park".
     let is_word = || !word.chars().skip(1).any(char::is_uppercase) && is_english(&word.to_lowercase());
     !is_title
         && word.starts_with(char::is_uppercase)

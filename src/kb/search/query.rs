@@ -7,7 +7,7 @@ use crate::base::word::{composed, is_whole, language_of, without_stop_words_of};
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
 const MAX_EXACT: usize = 4;
 
-/// Marks around phrases that must occur as they are.
+/// Marks around phrases that must occur verbatim.
 pub(crate) const QUOTATION_MARKS: [char; 3] = ['"', '“', '”'];
 
 /// A parsed search query.
@@ -15,11 +15,11 @@ pub(crate) const QUOTATION_MARKS: [char; 3] = ['"', '“', '”'];
 pub(crate) struct Query {
     /// The whole query without quotation marks. This text is embedded.
     pub(crate) text: String,
-    /// Its language, if that can be told.
+    /// Its language, if detected.
     pub(crate) language: Option<&'static Language>,
     /// The words to rank by, without stop words.
     pub(crate) words: String,
-    /// Stems for which others may stand.
+    /// Related words of the stems.
     pub(crate) related: Related,
     /// Quoted phrases. Every hit contains all of them, ignoring case and white space.
     pub(crate) phrases: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Query {
 impl Query {
     /// Parses a query. There are no syntax errors: an unpaired quotation mark is an ordinary character.
     ///
-    /// `language_for` returns the language to search in, given that of the query if it can be told.
+    /// `language_for` returns the language to search in, given that of the query if detected.
     pub(crate) fn parse(
         typed: &str,
         language_for: impl FnOnce(Option<&'static Language>) -> &'static Language,

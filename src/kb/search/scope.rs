@@ -1,4 +1,4 @@
-//! The scope of a search, as given on the command line and as stored in the journal of a run.
+//! The scope of a search, as given on the command line and stored in the journal of a run.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};

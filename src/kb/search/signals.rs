@@ -1,4 +1,4 @@
-//! Measures how well the hits of a search fit the question, for [`Support`](super::support::Support).
+//! Measures how well the hits of a search match the question, for [`Support`](super::support::Support).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::base::word::count_words;
 use crate::kb::embed::{EmbedError, Embedder, windows};
 use crate::kb::index::Filter;
 
-/// Hits whose texts are compared with the question.
+/// Number of hits whose texts are compared with the question.
 const READ: usize = 3;
 
-/// Words of one part of a passage, and parts of one window: about two sentences.
+/// Number of words in one part of a passage, and of parts in one window: about two sentences.
 const PART_WORDS: usize = 12;
 const WINDOW_PARTS: usize = 3;
 
-/// Key words that are counted, each by a search of the index. A pasted text has more.
+/// Maximum number of key words that are counted, each by a search of the index. A pasted text has more.
 const MAX_KEY_WORDS: usize = 32;
 
-/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every word they
-/// lack would outweigh those they have.
+/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every missing
+/// word would outweigh those that occur.
 const LEAST_CHUNKS: usize = 200;
 
 /// Number of [`Signals::values`].
@@ -45,15 +45,15 @@ pub(crate) struct Signals {
     pub(super) measured: Measured,
     /// Share of the question's words within about two sentences of a hit.
     window: f32,
-    /// Share within all hits that are read, headings included.
+    /// Share within all compared hits, headings included.
     hits: f32,
-    /// Weight of the rarest word that is in no hit, relative to the rarest word of the question.
+    /// Weight of the rarest word in none of the hits, relative to the rarest word of the question.
     missing: f32,
     /// Share of words that the folder does not have.
     unknown: f32,
     /// Text score of the first hit, relative to the sum of the words' weights.
     text_score: f32,
-    /// Words of the longest hit that is read, as a logarithm: the more there are, the more match by chance.
+    /// Logarithm of the number of words in the longest compared hit: the more there are, the more match by chance.
     length: f32,
     /// Largest cosine of the question and a hit.
     similarity: f32,
@@ -61,8 +61,8 @@ pub(crate) struct Signals {
     passage: f32,
     /// Largest `MaxSim` of the question within about two sentences of a hit.
     sentence: f32,
-    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, taken from the
-    /// hit where it is smallest.
+    /// How poorly a rare word is matched: the largest of (1 − `MaxSim` of the word) × its relative weight, taken from
+    /// the hit where it is smallest.
     worst: f32,
     /// Number of key words, as a logarithm.
     words: f32,
@@ -71,7 +71,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Signals of a question of four words that is found so well.
+    /// Signals of a question of four words with these matches.
     #[cfg(test)]
     pub(super) fn sample(similarity: f32, found: f32) -> Self {
         Self {
@@ -116,7 +116,7 @@ pub(super) struct KeyWord {
     /// Inverse document frequency.
     weight: f32,
     pub(super) is_known: bool,
-    /// Whether it names the subject. One that only phrases the question is part of its text score alone.
+    /// Whether it names the subject. One that only phrases the question counts only in the text score.
     pub(super) is_subject: bool,
 }
 
@@ -130,7 +130,7 @@ impl Searcher {
     ) -> Result<Signals, SearchError> {
         let mut signals = self.by_words(query, hits, keys);
         let words: Vec<_> = keys.iter().map(|key| key.text.as_str()).collect();
-        // Near forms add terms to a word, and with them to its score.
+        // Near forms add terms to a word, and thereby to its score.
         signals.text_score /= self.index.terms(query.language).forms(&words);
         signals.relevance = hits.iter().filter_map(|hit| hit.explain.relevance).reduce(f32::max);
         let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);

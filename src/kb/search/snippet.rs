@@ -74,7 +74,7 @@ fn readable(text: &str) -> String {
     let is_heading = |line: &str| line.starts_with('#');
     let is_bare = lines.iter().all(|line| is_heading(line) || line.is_empty());
     let lines = lines.into_iter().filter(|line| is_bare || !is_heading(line)).map(|line| {
-        // The number of an item tells little here: some authors number all of them 1.
+        // The number of an item is of little use here: some authors number all of them 1.
         let unnumbered = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
         let number = if unnumbered.len() < line.len() { unnumbered.strip_prefix(". ") } else { None };
         let item = ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark)).or(number);

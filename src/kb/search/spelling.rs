@@ -10,7 +10,7 @@ use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
 
-/// Shortest word that is corrected, in letters: too many words are near a shorter one.
+/// Shortest word that is corrected, in letters: too many words are similar to a shorter one.
 const SHORTEST: usize = 4;
 
 /// Longest word that is corrected, in letters: the storage engine refuses to compare much longer ones.
@@ -19,31 +19,33 @@ const LONGEST: usize = 30;
 /// Length in letters from which a word may have two errors.
 const TWO_ERRORS: usize = 7;
 
-/// Endings that make an English word of another.
+/// Endings that derive one English word from another.
 const ENDINGS: [&str; 9] = ["ers", "ors", "er", "or", "ing", "ings", "able", "ness", "ed"];
 
-/// Words of one question that are looked up; a question with more is in another language, or pasted.
+/// Maximum number of words of a question that are looked up; one with more unknown words is in another language, or
+/// pasted.
 const MOST: usize = 6;
 
-/// Chunks with similar words that are read.
+/// Number of chunks with similar words that are read.
 const READ: usize = 20;
 
-/// A word that the folder does not have, and the most similar ones that it has: none, one, or several as similar.
+/// A word that the folder does not have, and the most similar ones that it has: none, one, or several equally
+/// similar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The word of the question.
     pub(crate) word: String,
-    /// Words of the folder in its place.
+    /// Similar words of the folder.
     pub(crate) similar: Vec<String>,
 }
 
 impl Unknown {
-    /// Returns whether no word of the folder is searched for in its place.
+    /// Returns whether no word of the folder can replace it.
     pub(crate) fn is_missing(&self) -> bool {
         self.correction().is_none()
     }
 
-    /// Returns the word to substitute without asking; `None` for what may be a name: `Paris` is not `pairs`.
+    /// Returns the word to substitute without asking; `None` for a possible name: `Paris` is not `pairs`.
     fn correction(&self) -> Option<&str> {
         let [one] = self.similar.as_slice() else { return None };
         (!self.word.starts_with(char::is_uppercase)).then_some(one)
@@ -98,7 +100,7 @@ impl Searcher {
             let similar = match errors_in(&word) {
                 errors if place >= MOST || errors == 0 => Vec::new(),
                 errors => {
-                    // A word that cannot be compared has no similar ones: the search itself succeeded.
+                    // A failed comparison counts as no similar words, since the search itself succeeded.
                     let legs = self
                         .index
                         .similar_leg(&self.index.terms(language_of(&word)), &word, errors, filter, READ)
@@ -122,7 +124,7 @@ impl Searcher {
         let mut near: BTreeMap<(usize, String), BTreeMap<String, usize>> = BTreeMap::new();
         for text in texts {
             for own in self.splitter.words(&text) {
-                // It is derived from a word of the folder: a committer is no committee.
+                // It is derived from a word of the folder: a committer is not a committee.
                 if bases.contains(&own.stem) {
                     return Vec::new();
                 }
@@ -154,8 +156,8 @@ fn bases(word: &str) -> Vec<String> {
     [base.to_owned(), format!("{base}e")].into_iter().chain(single).collect()
 }
 
-/// Returns how many errors a word may have; none for a name in capitals, one with digits, or a correct English word: a
-/// folder without `wifi` does not mean `wiki`.
+/// Returns how many errors a word may have; none for a name in capitals, one with digits, or a correct English word:
+/// in a folder without `wifi`, the word does not stand for `wiki`.
 fn errors_in(word: &str) -> usize {
     let letters = word.chars().count();
     let is_code = word.chars().any(|letter| !letter.is_alphabetic()) || word.chars().skip(1).any(char::is_uppercase);

@@ -1,9 +1,9 @@
 //! Support: how well the hits of a search support an answer. Decides whether `dr` refuses or turns to the web.
 //!
 //! Two questions are asked of the [`Signals`] of a search, each by a logistic model: is the folder about this at all,
-//! and do the hits say it? The first has an answer nearly free of error. The second cannot be answered by features in
-//! every folder, so what fails it is shown as the closest passages and not refused. `fit` fits the weights,
-//! `kb/concepts/support.md` has the figures.
+//! and do the hits contain the answer? The first is answered with hardly any errors. Features cannot answer the
+//! second in every folder, so hits that fail it are shown as the closest passages instead of being refused. `fit`
+//! fits the weights, `kb/concepts/support.md` has the figures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,11 +28,11 @@ pub enum Support {
     Strong,
 }
 
-/// Coverage from which hits without a text of their own, such as those of a search engine, support an answer.
+/// Coverage from which hits without full text, such as those of a search engine, support an answer.
 const STRONG_COVERAGE: f32 = 0.75;
 const WEAK_COVERAGE: f32 = 0.50;
 
-/// Relevance, as a reranker judges it, from which a hit answers.
+/// Relevance, as judged by a reranker, from which a hit answers.
 const RELEVANT: f32 = 0.5;
 
 /// A logistic model: the probability is above one half where the sum is above 0.
@@ -53,8 +53,8 @@ impl LogisticModel {
     }
 }
 
-/// Log odds that the hits of a search answer, but for the unit picked from them. They exist only for hits that were
-/// compared with the question by token vectors, and that no reranker has judged.
+/// Log odds that the hits of a search answer, without the term for the unit picked from them. They exist only for
+/// hits that were compared with the question by token vectors, and that no reranker has judged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Odds(pub(crate) f32);
@@ -74,7 +74,7 @@ impl Odds {
         is_judged.then(|| Self(SAYS_BY_UNIT.odds(signals)))
     }
 
-    /// Judges hits that are about the question by the unit that answers best.
+    /// Judges hits that are on topic by the unit that answers best.
     pub(crate) fn judge(self, unit: UnitMatch) -> Support {
         let odds = self.0 + WHOLE * unit.whole + HEADINGS * unit.headings;
         tracing::debug!(odds, "support judged by the best unit");
@@ -89,23 +89,24 @@ impl Odds {
 const ABOUT: LogisticModel =
     LogisticModel { bias: -8.047, weights: [0.0, 1.781, 0.0, -2.726, 0.0, 0.0, 7.675, 9.372, 0.0, 0.0, 0.0] };
 
-/// Log odds of [`ABOUT`] from which the folder is about the question. Below even odds: who asks something foreign is
-/// shown passages that may not answer, while a refusal hides an answer that is there. Of 242 answerable questions on 15
-/// folders 8 are refused at even odds and 5 here; foreign ones are at −2.9 and below.
+/// Log odds of [`ABOUT`] from which the folder is about the question. Below even odds, because a wrong refusal hides
+/// an answer, while a wrong acceptance only shows passages under a hedge. Of 242 answerable questions on 15 folders,
+/// 8 are refused at even odds and 5 here; foreign questions are at −2.9 and below.
 const LEAST_ABOUT: f32 = -1.0;
 
-/// Whether the hits say it, fitted on answerable questions and near misses.
+/// Whether the hits contain the answer, fitted on answerable questions and near misses.
 const SAYS: LogisticModel =
     LogisticModel { bias: 7.334, weights: [0.0, 0.463, 0.0, 0.0, -1.575, -2.426, 4.87, 7.95, 0.0, -4.447, 0.112] };
 
-/// The log odds that the hits say it, but for how well the best unit of them matches.
+/// The log odds that the hits contain the answer, without the term for the match of their best unit.
 ///
 /// Fitted on 2026-11-25 on the sets of [`SAYS`] and on questions about four more folders, so that four of five of
 /// clapnq-dev are answered.
 const SAYS_BY_UNIT: LogisticModel =
     LogisticModel { bias: 9.842, weights: [0.0, 0.0, 0.0, 0.0, 0.0, -3.27, 5.94, 0.0, 0.0, -3.87, 1.01] };
 
-/// Weights of [`UnitMatch`] beside [`SAYS_BY_UNIT`]. Words that only the headings match speak against an answer.
+/// Weights of [`UnitMatch`] beside [`SAYS_BY_UNIT`]. Words that match only the headings are evidence against an
+/// answer.
 const WHOLE: f32 = 8.2;
 const HEADINGS: f32 = -5.22;
 
@@ -159,7 +160,7 @@ pub(super) struct Assessed {
     pub(super) odds: Option<Odds>,
     /// Words of the query that the folder does not have.
     pub(super) unknown: Vec<String>,
-    /// Words of the query that name documents, unless hits alone are wanted.
+    /// Words of the query that name documents; not determined if only hits are wanted.
     pub(super) names: Vec<ProperName>,
     /// Whether hits about a document that the query names are not about the query.
     pub(super) is_of_others: bool,
@@ -177,22 +178,22 @@ impl Searcher {
         options: &SearchOptions,
         most: Measured,
     ) -> Result<Assessed, SearchError> {
-        // A task of its own, since planning a count of each key word takes as long as the search. Dropping the set
+        // A separate task, since planning a count for each key word takes as long as the search. Dropping the set
         // ends it.
         let mut counting = JoinSet::new();
         let (searcher, asked, filter) = (self.clone(), query.clone(), options.filter.clone());
         counting.spawn(async move { searcher.key_words(&asked, &filter).await }.in_current_span());
         let found = self.find(query, options).await?;
         let keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
-        // Only where an answer is picked, which reads the hits as well.
+        // Only if an answer is picked, which reads the hits as well.
         let mut names = match most {
             Measured::Tokens => self.proper_names(query, &keys, &options.filter).await?,
             Measured::Similarity | Measured::Words => Vec::new(),
         };
         let judged = self.to_judge(&found.hits, &names);
         let (mut support, mut odds) = self.judged(query, &judged, &keys, most).await?;
-        // What is said of the named document is not about the question. Others are shown as the closest passages, since a
-        // note may be called by an ordinary word.
+        // The passages about the named document are off topic. Others are shown as the closest passages, since an
+        // ordinary word may be the name of a note.
         let is_of_others = support == Support::None && judged.len() < found.hits.len();
         if is_of_others {
             names.clear();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::base::mutex::locked;
 
-/// Tokens that a price is for.
+/// Number of tokens a price refers to.
 const TOKENS: u128 = 1_000_000;
 
 /// Returns the cost of tokens at a price for a million of them, in billionths of a dollar, rounded up.
@@ -14,7 +14,7 @@ pub(in crate::kb::embed) fn cost_nanos(price: u64, tokens: u64) -> u64 {
     u64::try_from((u128::from(price) * u128::from(tokens)).div_ceil(TOKENS)).unwrap_or(u64::MAX)
 }
 
-/// The limit would be passed.
+/// The limit would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverLimit {
     /// Spent, set aside and now needed, in billionths of a dollar.
@@ -25,7 +25,7 @@ pub(super) struct OverLimit {
 /// Counts tokens and money.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// Billionths of a dollar for a million tokens; `None` if it is not known.
+    /// Billionths of a dollar for a million tokens; `None` if unknown.
     price: Option<u64>,
     limit: Option<u64>,
     spent: Mutex<MeterReading>,
@@ -38,8 +38,8 @@ pub(super) struct MeterReading {
     pub(super) nanos: u64,
 }
 
-/// Tokens and money set aside for a request in flight. They stay charged unless the request is known to have cost
-/// something else: a reply that was lost may have been paid for.
+/// Tokens and money set aside for a request in flight. They stay charged unless the actual cost is known: a lost
+/// reply may have been paid for.
 #[derive(Debug)]
 pub(super) struct MeterHold {
     meter: Arc<Meter>,
@@ -92,7 +92,7 @@ impl MeterHold {
         spent.nanos = spent.nanos.saturating_sub(self.held.nanos).saturating_add(nanos);
     }
 
-    /// Charges nothing: the server did not carry the request out.
+    /// Charges nothing, because the server did not carry out the request.
     pub(super) fn release(self) {
         self.settle(0);
     }

@@ -5,9 +5,9 @@
 //!                                            │ meter: worst case set aside, then what the server reports
 //! ```
 //!
-//! A server is sent the passages of the index and the queries that are compared with them, and nothing else: texts
-//! that are compared beside the index use the model in the binary (see [`Embedder::companion`]). Vectors that were made
-//! before a failure are returned with it, because they may be paid for.
+//! A server receives only the passages of the index and the queries compared with them: texts compared outside the
+//! index use the built-in model (see [`Embedder::companion`]). Vectors computed before a failure are returned with
+//! it, because they may have been paid for.
 
 mod meter;
 mod request;
@@ -45,24 +45,24 @@ use crate::base::http::{Exchange, NoReply, authorized, client_for, exchange};
 use crate::base::retry::{Policy, retry};
 use crate::base::token::{CountTokens, TokenCounter};
 
-/// Special tokens that a model adds to a text at most.
+/// Maximum number of special tokens that a model adds to a text.
 const SPECIAL_TOKENS: usize = 2;
 
-/// Upper bound on the tokens that a server charges for a text beside those we count.
+/// Upper bound on the tokens that a server charges for a text in addition to those counted here.
 const FRAME_TOKENS: u64 = 4;
 
-/// Fewest tokens to which a text is shortened that the server calls too long.
+/// Minimum length, in tokens, to which a text is shortened if the server rejects it as too long.
 const LEAST_TOKENS: usize = 32;
 
-/// How long a request in flight may take after the user stopped the work. It may be paid for, and the program has a
-/// second and a half to end.
+/// How long a request in flight may take after the user stopped the work. It may have been paid for, and the program
+/// has a second and a half to exit.
 const LAST_REPLIES: Duration = Duration::from_millis(500);
 
 /// A model at a server.
 pub(super) struct Endpoint {
     shared: Arc<EndpointCore>,
     meter: Arc<Meter>,
-    /// Passages that were cut to the window, or to what the server takes.
+    /// Number of passages truncated to the window or to the server's limit.
     shortened: AtomicUsize,
 }
 
@@ -80,7 +80,7 @@ struct EndpointCore {
     companion: OnceLock<Arc<dyn Embedder>>,
 }
 
-/// The vectors of a batch, as far as they came, and why no further ones did.
+/// The vectors received of a batch, and the error that ended it.
 struct PartialBatch {
     vectors: Vec<Option<Vec<f32>>>,
     error: Option<EmbeddingServerError>,
@@ -95,7 +95,8 @@ impl Endpoint {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, EndpointSettingsError> {
         let name = format!("endpoint:{}", settings.model);
-        // Without the address, since a model may move. No server says which weights it has: the name stands for them.
+        // Without the address, since a model may move. No server states which weights it runs, so the name identifies
+        // them.
         let recipe = Recipe {
             model: &settings.model,
             weights_hash: "",
@@ -139,7 +140,7 @@ impl Endpoint {
     /// Cuts a text to some tokens, at the end of a character.
     fn cut<'a>(&self, text: &'a str, max_tokens: usize) -> (Cow<'a, str>, bool) {
         let count = |text: &str| self.shared.counter.count(text);
-        // No tokenizer makes more tokens of a text than it has bytes.
+        // No tokenizer yields more tokens than the text has bytes.
         if text.len() <= max_tokens || count(text) <= max_tokens {
             return (text.into(), false);
         }
@@ -148,11 +149,12 @@ impl Endpoint {
         (text[..ends[fitting.saturating_sub(1)]].to_owned().into(), true)
     }
 
-    /// Embeds texts that have their prefixes, as far as possible.
+    /// Embeds as many as possible of the texts, which already have their prefixes.
     async fn embed(&self, texts: Vec<String>, stop: &CancellationToken) -> PartialBatch {
         let EmbeddingServer { batch, concurrency, .. } = self.shared.settings.server;
         let mut vectors = vec![None; texts.len()];
-        // After a failure no request is begun or repeated; those in flight may be paid for, and are waited for.
+        // After a failure no request is begun or repeated; those in flight may have been paid for, so they are
+        // awaited.
         let halt = stop.child_token();
         let batches: Vec<_> = texts.chunks(batch).map(<[String]>::to_vec).enumerate().collect();
         let parts = futures::stream::iter(batches).map(|(number, texts)| {
@@ -191,7 +193,7 @@ impl Endpoint {
     ) -> PartialBatch {
         let mut vectors = vec![None; texts.len()];
         let mut shortened = vec![false; texts.len()];
-        // The ranges of texts that are left, the next one last.
+        // The remaining ranges of texts, the next one last.
         let mut left: Vec<Range<usize>> = std::iter::once(0..texts.len()).collect();
         while let Some(range) = left.pop() {
             let answer = if halt.is_cancelled() {
@@ -211,7 +213,7 @@ impl Endpoint {
                 }
                 Err(error @ EmbeddingServerError::TooLarge { .. }) => {
                     let text = &texts[range.start];
-                    // By a quarter each time: tokenizer and limit of the server are not known here.
+                    // By a quarter each time, because the server's tokenizer and limit are unknown.
                     let most = self.shared.counter.count(text) * 3 / 4;
                     if most < LEAST_TOKENS {
                         return PartialBatch { vectors, error: Some(error) };
@@ -271,7 +273,7 @@ impl Endpoint {
         };
         match read {
             Ok(Vectors { vectors, tokens }) => {
-                // A server that reports nothing, or no tokens for some text, is not believed.
+                // A report that is missing, or says zero tokens, is not trusted.
                 hold.settle(tokens.filter(|tokens| *tokens > 0).unwrap_or(most));
                 Ok(vectors)
             }
@@ -420,7 +422,7 @@ impl Embedder for Endpoint {
         let texts = prepared.into_iter().map(|(text, _)| text).collect();
         match self.wait(self.embed(texts, stop)) {
             Ok(PartialBatch { vectors, error }) => {
-                // Work that the user stopped has not failed.
+                // Work stopped by the user has not failed.
                 let error = error.filter(|_| !stop.is_cancelled()).map(|error| self.failed(error));
                 Embedded { vectors, error }
             }

@@ -17,7 +17,7 @@ use crate::base::retry::{Again, Failure};
 /// Longest reply for one text, in bytes: 8,192 components of 32 characters each.
 const MAX_REPLY_BYTES_PER_TEXT: usize = 8_192 * 32;
 
-/// Further bytes of a reply.
+/// Additional bytes allowed in a reply.
 const MAX_REPLY_FRAME_BYTES: usize = 1 << 20;
 
 /// Phrases in the errors of various servers for a text, or a number of texts, that is too large. Text Embeddings
@@ -53,7 +53,7 @@ pub enum EmbeddingServerError {
     /// Status 402 or 429.
     #[error("status {status}: the quota of the account is used up")]
     Quota { status: u16 },
-    /// Status 408, 409, 429 or 5xx. `retry_after` is when the server wants to be asked again.
+    /// Status 408, 409, 429 or 5xx. `retry_after` is the wait that the server requests.
     #[error("status {status}: {reason}")]
     Busy { status: u16, reason: String, retry_after: Option<Duration> },
     /// A text, or their number, is too large: status 400, 413, 422 or 500.
@@ -112,7 +112,7 @@ impl EmbeddingServerError {
         })
     }
 
-    /// Returns whether the server carried the request out, or may have, so that it may be paid for.
+    /// Returns whether the server carried out the request, or may have, so that it may have been paid for.
     pub(super) fn may_be_paid(&self) -> bool {
         match self {
             Self::NoReply { may_be_done, .. } => *may_be_done,
@@ -195,7 +195,7 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> Em
     match status {
         401 | 403 => EmbeddingServerError::Key { status },
         402 => EmbeddingServerError::Quota { status },
-        // Not asked again as a busy server is: the quota stays used up.
+        // Not retried like a busy server: the quota stays exhausted.
         429 if is_of_quota => EmbeddingServerError::Quota { status },
         // Llama.cpp reports a text that is too long with the status of an internal error.
         400 | 413 | 422 | 500 if is_too_large => EmbeddingServerError::TooLarge { status, reason },
@@ -219,7 +219,7 @@ fn reason(body: &str) -> String {
     if said.trim().is_empty() { "the server does not say why".to_owned() } else { shortened(&said) }
 }
 
-/// The vectors of a reply in the order of the texts, and the tokens that the server charges, if it says so.
+/// The vectors of a reply in the order of the texts, and the tokens that the server charges, if reported.
 #[derive(Debug)]
 pub(super) struct Vectors {
     pub(super) vectors: Vec<Vec<f32>>,

@@ -11,13 +11,13 @@ use crate::base::environment::{Environment, KeyError, OPENAI_KEY};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret};
 use crate::base::money::nanos;
 
-/// Texts of one request, unless the settings say otherwise. Text Embeddings Inference takes no more by default.
+/// Default number of texts per request. Text Embeddings Inference accepts no more by default.
 const BATCH: usize = 32;
 
-/// Requests in flight, unless the settings say otherwise.
+/// Default number of requests in flight.
 const CONCURRENCY: usize = 4;
 
-/// Time-out of one request, unless the settings say otherwise. A local server may have to load the model first.
+/// Default timeout of a request. A local server may have to load the model first.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Components of the vectors of known models, by a part of their name in lower case; the first match wins.
@@ -66,7 +66,7 @@ pub(crate) struct EndpointOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shorten {
-    /// At the server, which is sent the number of dimensions.
+    /// At the server, which receives the number of dimensions.
     Server,
     /// In this program, which keeps the first components and scales them to length one.
     Here,
@@ -146,7 +146,7 @@ impl EndpointSettings {
 }
 
 impl EndpointOptions {
-    /// Resolves the settings for a model. `known_price` is that of a million tokens by the table of prices, in
+    /// Resolves the settings for a model. `known_price` is the price of a million tokens from the price table, in
     /// billionths of a dollar.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl EndpointOptions {
         known_price: Option<u64>,
     ) -> Result<EndpointSettings, EndpointSettingsError> {
         let address = BaseUrl::from_str(self.base_url.as_deref().ok_or(EndpointSettingsError::NoAddress)?)?;
-        // No other server is sent this key unless the settings name it.
+        // Other servers receive this key only if the settings name it.
         let usual = address.is_openai().then_some(OPENAI_KEY);
         let key = environment.key_in(self.key_env.as_deref().or(usual))?;
         let dimensions = match (self.dimensions, self.shorten) {
@@ -169,7 +169,7 @@ impl EndpointOptions {
                 .ok_or_else(|| EndpointSettingsError::NoDimensions { model: model.to_owned() })?,
         };
         let is_local = address.is_own(self.local);
-        // A model with a known price costs it at a server of the user's own too, which may pass the requests on.
+        // A model with a known price may cost that on the user's own server too, which may forward the requests.
         let price = self.price.map(nanos).or(known_price).or(is_local.then_some(0));
         let family = Family::of(model);
         let prefix = |own: &Option<String>, known: &str| own.clone().unwrap_or_else(|| known.to_owned());

@@ -40,7 +40,7 @@ fn texts(request: &Request) -> Vec<String> {
     request.json["input"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns the vectors of a request as OpenAI does, the last one first.
+/// Returns the vectors of a request in the form of OpenAI, the last one first.
 fn answered(request: &Request) -> Response {
     let mut data: Vec<_> = texts(request)
         .iter()
@@ -233,7 +233,7 @@ fn text_that_is_too_long_for_the_model_is_cut_and_counted() {
     let sent = texts(&server.requests()[0]);
     assert!(narrow.tokens().count(&sent[1]) <= 62 && sent[1].len() > 100 && long.starts_with(&sent[1]), "{sent:?}");
     assert_eq!(narrow.sent().shortened, 1);
-    // The window of the server, which counts other tokens.
+    // The window of the server, which uses another tokenizer.
     let server = ModelServer::start(|request| match texts(request).iter().map(String::len).max() {
         Some(300..) => refused(400, "the input length exceeds the context length"),
         _ => answered(request),
