@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::html::{without_comments, without_html};
 use super::line::one_line;
-use super::readable::{without_comments, without_html};
 
 /// Most columns that a cell may span.
 const MAX_SPAN: usize = 100;

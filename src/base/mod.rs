@@ -12,6 +12,7 @@ pub(crate) mod script;
 pub(crate) mod language;
 pub mod line;
 pub(crate) mod readable;
+pub(crate) mod html;
 pub(crate) mod html_table;
 pub(crate) mod bounded;
 pub(crate) mod money;

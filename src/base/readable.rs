@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::html::{without_comments, without_html};
 use super::html_table::{as_markdown, html_tables};
 use super::line::{is_directive, is_tag};
 
@@ -109,17 +110,6 @@ fn not_indented(text: &str) -> Vec<&str> {
     text.lines().enumerate().map(|(at, line)| &line[cut((at, line))..]).collect()
 }
 
-/// Removes HTML comments.
-pub(crate) fn without_comments(text: &str) -> String {
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, after)) = rest.split_once("<!--") {
-        shown.push_str(before);
-        // An unclosed comment hides the rest, as in Markdown.
-        rest = after.split_once("-->").map_or("", |(_, after)| after);
-    }
-    shown + rest
-}
-
 /// Reduces wiki links, reference links, footnote marks, images and HTML to the text that a reader sees, outside code.
 fn without_links(text: &str) -> String {
     let parts: Vec<_> = text.split('`').collect();
@@ -156,32 +146,6 @@ fn without_tags(text: &str) -> String {
     }
     kept.push_str(rest);
     without_html(&kept)
-}
-
-/// Removes HTML tags. Text between tags stays.
-pub(crate) fn without_html(text: &str) -> String {
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(open) = rest.find('<') {
-        shown.push_str(&rest[..open]);
-        let is_escaped = rest[..open].ends_with('\\');
-        let tag = rest[open..].split_once('>').filter(|(tag, _)| !is_escaped && is_tag(&format!("{tag}>")));
-        match tag {
-            Some((tag, after)) => {
-                // What stands on lines of its own, such as the items of a list in a cell.
-                match tag.trim_start_matches(['<', '/']).to_ascii_lowercase().as_str() {
-                    "li" if !tag.starts_with("</") => shown.push_str(" • "),
-                    "br" | "br/" | "br /" | "p" | "div" if !shown.ends_with([' ', '\n']) => shown.push(' '),
-                    _ => {}
-                }
-                rest = after;
-            }
-            None => {
-                shown.push('<');
-                rest = &rest[open + 1..];
-            }
-        }
-    }
-    shown + rest
 }
 
 fn without_links_in(text: &str) -> String {

@@ -381,7 +381,7 @@ fn start_log(traces: Option<&Traces>) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::path::{Path, PathBuf};
 
     use clap::CommandFactory;
@@ -504,5 +504,39 @@ mod tests {
                 assert!(may_use.split(' ').any(|may| may == used), "`{layer}` uses `{used}`");
             }
         }
+    }
+
+    /// Returns the files of a folder that each of its files uses, except its `mod.rs`, which declares them all.
+    fn uses_within(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
+        let name = |file: PathBuf| file.file_name().unwrap().to_str()?.strip_suffix(".rs").map(str::to_owned);
+        let files = std::fs::read_dir(folder).unwrap().filter_map(|entry| name(entry.unwrap().path()));
+        let files: BTreeSet<_> = files.filter(|name| name != "mod" && !name.contains("tests")).collect();
+        let uses = |file: &String| {
+            let code = code_of(&folder.join(format!("{file}.rs"))).replace("super::super::", "");
+            let used = |other: &&String| code.contains(&format!("super::{other}::"));
+            files.iter().filter(|other| *other != file).filter(used).cloned().collect()
+        };
+        files.iter().map(|file| (file.clone(), uses(file))).collect()
+    }
+
+    #[test]
+    fn files_of_a_folder_do_not_use_each_other_in_circles() {
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut seen = 0;
+        while let Some(folder) = folders.pop() {
+            let inner = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+            folders.extend(inner.filter(|path| path.is_dir()));
+            let mut uses = uses_within(&folder);
+            seen += uses.values().map(BTreeSet::len).sum::<usize>();
+            // Files that use none of those left are taken out, until all are, or the rest uses each other.
+            while let Some(leaf) = uses.iter().find(|(_, used)| used.is_empty()).map(|(file, _)| file.clone()) {
+                uses.remove(&leaf);
+                for used in uses.values_mut() {
+                    used.remove(&leaf);
+                }
+            }
+            assert!(uses.is_empty(), "{}: {uses:?}", folder.display());
+        }
+        assert!(seen > 200, "{seen} uses were seen");
     }
 }

@@ -11,6 +11,7 @@ use super::kind::Kind;
 use super::setting::{Setting, Strictness};
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
+use crate::run::journal::ProviderKind;
 
 /// Hits of one search are bounded because all of them are held in memory.
 const LIMIT: Kind = Kind::Whole { least: 1, most: 1_000 };
@@ -217,7 +218,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("rerank.candidates", Kind::Whole { least: 2, most: 100 }, "hits that are reranked", "20"),
     own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "10; 30 on this machine and for `llm`"),
     own("rerank.local", Kind::Bool, LOCAL, "only servers on this machine"),
-    own("deep_research.provider", Kind::OneOf(&["openai"]), "service that carries out the jobs", "`openai`"),
+    own("deep_research.provider", Kind::OneOf(ProviderKind::NAMES), "service that carries out the jobs", "`openai`"),
     own(
         "deep_research.models",
         Kind::Names,

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 
 use rmcp::service::ServerInitializeError;
 
-use super::http::TOKEN_VARIABLE;
 use crate::base::line::{shortened, with_causes};
 use crate::engine::EngineError;
 use crate::render::RenderError;
+
+/// Variable with the token that clients must send.
+pub(crate) const TOKEN_VARIABLE: &str = "DR_MCP_TOKEN";
 
 /// A server could not be started, or its socket failed.
 #[derive(Debug, thiserror::Error)]

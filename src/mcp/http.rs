@@ -23,9 +23,6 @@ use tokio_util::sync::CancellationToken;
 use super::{ServeError, ToolHandler};
 use crate::engine::Audience;
 
-/// Variable with the token that clients must send.
-pub(crate) const TOKEN_VARIABLE: &str = "DR_MCP_TOKEN";
-
 /// Shortest token. One of 16 random letters cannot be guessed.
 const SHORTEST_TOKEN: usize = 16;
 

@@ -33,9 +33,7 @@ mod http;
 mod client;
 
 pub(crate) use self::client::{Client, Launch};
-pub(crate) use self::failure::ServeError;
-pub(crate) use self::http::{
-    BearerCheck, LOOPBACK_NAMES, Listening, TOKEN_VARIABLE, bearer, bind, routes, serve_until,
-};
+pub(crate) use self::failure::{ServeError, TOKEN_VARIABLE};
+pub(crate) use self::http::{BearerCheck, LOOPBACK_NAMES, Listening, bearer, bind, routes, serve_until};
 pub(crate) use self::server::ToolHandler;
 pub(crate) use self::stdio::serve_stdio;

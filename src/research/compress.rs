@@ -134,7 +134,7 @@ pub(crate) async fn conclude<Q: ?Sized + AsRef<str> + Sync>(
 /// Returns the ids that a report may cite: the notes, and the checked quotes of the dependencies.
 fn received(task: &Task<'_>, noted: &[Note]) -> BTreeSet<EvidenceId> {
     let own = noted.iter().map(|note| &note.evidence);
-    let given = task.conclusions.iter().flat_map(|conclusion| &conclusion.branch.evidence);
+    let given = task.conclusions.iter().flat_map(|conclusion| &conclusion.branch().evidence);
     own.chain(given).filter(|quote| quote.checked).map(|quote| quote.id.clone()).collect()
 }
 
@@ -269,7 +269,7 @@ pub(super) fn output_prompt(caller: &dyn Caller, question: &str, mut findings: S
 
 fn branch(task: &Task<'_>, gathered: Gathered, report: BranchReport, notes: Vec<String>) -> Branch {
     let evidence: Vec<Evidence> = gathered.notes.into_iter().map(|note| note.evidence).collect();
-    let given = task.conclusions.iter().map(|conclusion| conclusion.branch.support).max().unwrap_or(Support::None);
+    let given = task.conclusions.iter().map(|conclusion| conclusion.branch().support).max().unwrap_or(Support::None);
     let support = match (report.findings.is_empty(), evidence.is_empty()) {
         (true, _) => gathered.support,
         // Concluded from dependencies alone: supported as well as the best of them.

@@ -11,6 +11,7 @@ mod extent;
 mod features;
 #[cfg(test)]
 mod fit;
+mod nearness;
 mod overview;
 mod shown;
 mod sought;
@@ -26,7 +27,8 @@ use choice::{best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, only_points};
-use overview::{keep_best, names_subject, overview};
+use nearness::names_subject;
+use overview::{keep_best, overview};
 use shown::{deciding, shown};
 use sought::Sought;
 

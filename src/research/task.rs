@@ -16,9 +16,8 @@ const VOUCHER: Voucher = Voucher::here();
 /// Limits on the steps of a worker and the size of its prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerLimits {
-    /// Most steps.
     pub(crate) max_steps: u32,
-    /// Most tokens of its steps, sent and received.
+    /// Tokens of all its steps, sent and received.
     pub(crate) max_tokens: u64,
     /// Passages shown of each search.
     pub(crate) passages_per_search: usize,
@@ -37,9 +36,24 @@ impl Default for WorkerLimits {
 /// Conclusions of a node, as shown to a worker.
 #[derive(Debug)]
 pub(crate) struct Conclusion<'a, Q: ?Sized = str> {
-    pub(super) id: &'a NodeId,
-    pub(super) question: &'a Q,
-    pub(super) branch: &'a Branch,
+    // Private: for outbound text, only `public` may set them.
+    id: &'a NodeId,
+    question: &'a Q,
+    branch: &'a Branch,
+}
+
+impl<'a, Q: ?Sized> Conclusion<'a, Q> {
+    pub(super) fn id(&self) -> &'a NodeId {
+        self.id
+    }
+
+    pub(super) fn question(&self) -> &'a Q {
+        self.question
+    }
+
+    pub(super) fn branch(&self) -> &'a Branch {
+        self.branch
+    }
 }
 
 impl<'a> Conclusion<'a> {

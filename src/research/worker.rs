@@ -70,11 +70,11 @@ struct PromptPassage {
     at: usize,
     id: String,
     place: String,
-    /// The text that names passages above it instead of repeating them.
+    /// The text with references to passages above it.
     text: PassageText,
     /// Ids of these passages.
     named: Vec<String>,
-    /// The text that repeats them.
+    /// The text without references.
     plain: PassageText,
 }
 
@@ -86,7 +86,7 @@ struct PassageText {
 }
 
 impl PromptPassage {
-    /// Returns the text below passages with the ids `above`. One that has no room any more cannot be named.
+    /// Returns the text below passages with the ids `above`. A passage that no longer has room cannot be referred to.
     fn below(&self, above: &HashSet<&str>) -> &PassageText {
         if self.named.iter().all(|id| above.contains(id.as_str())) { &self.text } else { &self.plain }
     }
@@ -566,13 +566,13 @@ fn leave_out(result: &mut StepResult, place: usize) {
     result.outcome = format!("{} (left out here for length: {})", result.outcome, ids.join(", "));
 }
 
-/// Returns the conclusions of the dependencies, each with the documents that its evidence is from.
+/// Returns the conclusions of the dependencies, each with the documents its evidence comes from.
 pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
-    let named = |Conclusion { id, question, branch }: &Conclusion<'_>| PromptEntry {
-        id: id.to_string(),
-        question: (*question).to_owned(),
-        text: std::iter::once(branch_text(&branch.report))
-            .chain(origins(&branch.evidence))
+    let named = |conclusion: &Conclusion<'_>| PromptEntry {
+        id: conclusion.id().to_string(),
+        question: conclusion.question().to_owned(),
+        text: std::iter::once(branch_text(&conclusion.branch().report))
+            .chain(origins(&conclusion.branch().evidence))
             .collect::<Vec<_>>()
             .join("\n"),
     };
@@ -592,7 +592,7 @@ fn origins(evidence: &[Evidence]) -> Vec<String> {
     origins.into_iter().map(|(origin, ids)| format!("From {origin}: {}", ids.join(", "))).collect()
 }
 
-/// Returns notes as the prompt repeats them. Their quotes stand in the results above.
+/// Returns notes as the prompt repeats them. Their quotes are in the results above.
 fn noted(notes: &[Note]) -> Vec<PromptEntry> {
     let named =
         |note: &Note| PromptEntry { id: note.evidence.id.to_string(), question: String::new(), text: note.claim() };

@@ -1,24 +1,23 @@
-//! Maintenance by the writer: when the indexes are built or extended, compaction, and pruning of old versions.
+//! Maintenance by the writer: building and extending indexes, compaction, and pruning of old versions.
 //!
 //! Rows that an index does not cover yet are found by a scan. Maintenance affects speed, not results, so a crash
-//! between two steps costs time only. LanceDB's service does its own, so here an index is only asked for.
+//! between two steps costs only time. LanceDB's service maintains its indexes itself; here they are only requested.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions, Version};
+use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
 
 use super::indexes::{TEXT_INDEX, VECTOR_INDEX, build_text_index, build_vector_index};
+use super::versions::oldest_kept;
 use super::write::drop_unnamed_generations;
 use super::{During, IndexError, IndexWriter, step};
 
-/// Vectors from which a vector index pays; comparing fewer one by one is as fast.
+/// Number of vectors from which a vector index pays off; comparing fewer one by one is as fast.
 const MIN_INDEXED_VECTORS: usize = 5_000;
 
-/// Parts of an index from which they are merged into one. Every search reads all parts.
+/// Number of index parts from which they are merged into one. Every search reads all parts.
 const MAX_INDEX_PARTS: u32 = 4;
 
-/// Target size of a fragment of the chunks table, in rows: smaller ones are merged. Each commit of vectors writes the
-/// vectors of every fragment it touches anew, so large fragments would multiply the space that is used until old versions
+/// Target size of a fragment of the chunks table, in rows: smaller ones are merged. Each commit of vectors rewrites
+/// the vectors of every fragment it touches, so large fragments would multiply the space used until old versions
 /// are dropped.
 const ROWS_PER_FRAGMENT: usize = 4_096;
 
@@ -26,14 +25,11 @@ const ROWS_PER_FRAGMENT: usize = 4_096;
 /// fragments.
 const MAX_SMALL_FRAGMENTS: usize = 16;
 
-/// How long superseded versions, and a generation before a rebuild, are kept for readers that have them open.
-pub(crate) const KEPT_VERSIONS: std::time::Duration = std::time::Duration::from_mins(10);
-
 impl IndexWriter {
     /// Creates the text index if there is none. It has to exist before the first search, since unindexed rows are
     /// scanned with its tokenizer.
     pub(crate) async fn ensure_text_index(&self) -> Result<(), IndexError> {
-        // The service may still be building the one that was asked for first, and would start over.
+        // The service may still be building the one requested first, and would start over.
         if self.is_maintained() {
             return Ok(());
         }
@@ -76,8 +72,8 @@ impl IndexWriter {
         self.commit("build the vector index", finish).await
     }
 
-    /// Returns whether the service extends indexes, compacts tables and drops versions. It does so in the background, and
-    /// refuses to be told when.
+    /// Returns whether the service extends indexes, compacts tables and drops versions. It does so in the background,
+    /// and rejects requests to do it.
     fn is_maintained(&self) -> bool {
         self.index().location().is_service()
     }
@@ -85,7 +81,7 @@ impl IndexWriter {
     async fn extend_index(&self, name: &str, parts: u32) -> Result<(), IndexError> {
         let action = "extend an index";
         step(action)?;
-        // 0 puts a part beside the others, and leaves those as they are.
+        // 0 adds a part and leaves the others unchanged.
         let merged = if parts >= MAX_INDEX_PARTS { parts as usize } else { 0 };
         let options = OptimizeOptions::merge(merged).index_names(vec![name.to_owned()]);
         self.index().chunks.optimize(OptimizeAction::Index(options)).await.during(action)?;
@@ -110,7 +106,7 @@ impl IndexWriter {
                 step(action)?;
                 let options = CompactionOptions {
                     target_rows_per_fragment: ROWS_PER_FRAGMENT,
-                    // Bounds the memory, as the small batches do: rows are read with their vectors.
+                    // Bounds the memory, as small batches do: rows are read with their vectors.
                     num_threads: Some(1),
                     batch_size: Some(1_024),
                     ..Default::default()
@@ -163,29 +159,6 @@ impl IndexWriter {
             count: stats.num_indices.unwrap_or(1),
         }))
     }
-}
-
-/// Returns the numbers of the versions of a table that readers may have open.
-pub(super) fn kept_versions(versions: &[Version]) -> Vec<u64> {
-    let (oldest_ms, _) = oldest_kept(versions);
-    let is_kept = |version: &&Version| version.timestamp.timestamp_millis() >= oldest_ms;
-    versions.iter().filter(is_kept).map(|version| version.version).collect()
-}
-
-/// Returns the time of the oldest version of a table to keep, and the present, in milliseconds.
-fn oldest_kept(versions: &[Version]) -> (i64, i64) {
-    let made_ms: Vec<_> = versions.iter().map(|version| version.timestamp.timestamp_millis()).collect();
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-    (oldest_kept_ms(&made_ms, now_ms), now_ms)
-}
-
-/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS`] ago. By its own
-/// time alone, a version of yesterday would be deleted a moment after it was superseded.
-fn oldest_kept_ms(made_ms: &[i64], now_ms: i64) -> i64 {
-    let kept_ms = i64::try_from(KEPT_VERSIONS.as_millis()).unwrap_or(i64::MAX);
-    let limit = now_ms.saturating_sub(kept_ms);
-    made_ms.iter().copied().filter(|made| *made <= limit).max().unwrap_or(limit)
 }
 
 /// How many rows of the table an index covers, and in how many parts.
@@ -244,7 +217,7 @@ mod tests {
         vector.into_iter().map(|x| x / length).collect()
     }
 
-    /// Returns how many of the exact first fifty are found through the vector index, out of a thousand.
+    /// Returns how many of the exact first fifty are found through the vector index, per thousand.
     async fn found_of_a_thousand(dimension: usize) -> usize {
         let folder = tempfile::tempdir().unwrap();
         let location = IndexLocation::in_folder(folder.path());
@@ -288,16 +261,6 @@ mod tests {
             assert!((best.0 - best.1).abs() < 1e-5, "scores are not those of the vectors: {best:?}");
         }
         found
-    }
-
-    #[test]
-    fn version_is_kept_until_it_was_superseded_for_ten_minutes() {
-        let minutes = |minutes: i64| minutes * 60_000;
-        let made = [0, 5, 50, 58].map(minutes);
-        for (now, oldest) in [(14, 0), (15, 5), (59, 5), (60, 50), (67, 50), (68, 58), (999, 58)] {
-            assert_eq!(oldest_kept_ms(&made, minutes(now)), minutes(oldest), "after {now} minutes");
-        }
-        assert_eq!(oldest_kept_ms(&made[2..], minutes(55)), minutes(45), "all are younger");
     }
 
     #[tokio::test]

@@ -10,10 +10,11 @@
 //!   of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 //! - For an index on an object store, `store` connects to it, `lease` keeps writers apart, and `cache` keeps files on
-//!   this machine. `service` has what differs for LanceDB's service.
+//!   this machine. `service` has the differences for LanceDB's service.
 
 pub(crate) mod location;
 pub(crate) mod terms;
+mod versions;
 pub(crate) mod schema;
 pub(crate) mod manifest;
 pub(crate) mod stamp;
@@ -40,11 +41,11 @@ pub(crate) use indexes::{TEXT_INDEX_VERSION, text_index_number};
 pub(crate) use location::DR_FOLDER;
 pub(crate) use location::leads_out_of;
 pub use location::{IndexLocation, LocalSide, LocationError};
-pub(crate) use maintain::KEPT_VERSIONS;
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};
 pub use service::{AccessError, ServiceError};
+pub(crate) use versions::KEPT_VERSIONS;
 pub use write::lock_writer;
 pub(crate) use write::{IndexWriter, Replacement, writer};
 
@@ -102,7 +103,7 @@ pub enum IndexError {
     Store { action: &'static str, source: Box<object_store::Error> },
     #[error("failed to {action}")]
     Service { action: &'static str, source: ServiceError },
-    /// It is not known how LanceDB's service is reached.
+    /// The address or key of LanceDB's service is unknown.
     #[error("failed to connect to `{location}`")]
     Access { location: String, source: AccessError },
     #[error(transparent)]
@@ -127,8 +128,8 @@ pub enum IndexError {
 }
 
 impl IndexError {
-    /// Returns whether what is stored cannot be used, by this `dr` at least: a rebuild may then replace it. A request that
-    /// an object store refused or did not answer says nothing of what is stored.
+    /// Returns whether the stored data is unusable, at least for this `dr`: a rebuild may then replace it. A request
+    /// that an object store refused or did not answer says nothing about the data.
     fn is_damage(&self, location: &IndexLocation) -> bool {
         match self {
             Self::Manifest { .. } | Self::Format { .. } => true,
@@ -165,7 +166,7 @@ impl IndexError {
     }
 }
 
-/// Advice for errors of an object store, which a rebuild would not mend.
+/// Advice for errors of an object store, which a rebuild would not repair.
 const STORE_HINT: &str = "check the address, the credentials and the network";
 
 fn named(collection: &str) -> String {
@@ -235,8 +236,8 @@ impl Index {
         Ok(index)
     }
 
-    /// Keeps the tables at their versions. Those of the service follow every commit otherwise, and the row ids of a
-    /// search would not be valid when the rows are read.
+    /// Keeps the tables at their versions. Otherwise the tables of the service follow every commit, and the row ids
+    /// of a search could be invalid when the rows are read.
     async fn pin(&self) -> Result<(), IndexError> {
         let pinned = futures::try_join!(pin_latest(&self.chunks), pin_latest(&self.documents));
         pinned.map(drop).during("read the latest version of the index")
@@ -245,12 +246,12 @@ impl Index {
     /// Returns the metadata of the index without opening its tables of documents and chunks: its manifest, else the
     /// copy beside it. `None` if both are missing or damaged.
     ///
-    /// Collections of the copy are added to those of the manifest, which is of an earlier version if its latest file is
+    /// Collections of the copy are added to those of the manifest, which is an earlier version if its latest file is
     /// missing.
     ///
     /// # Errors
     ///
-    /// Returns the failure of an object store or of LanceDB's service: it does not say what the index has.
+    /// Returns the failure of an object store or of LanceDB's service: it does not tell what the index contains.
     pub(crate) async fn known(location: &IndexLocation) -> Result<Option<Manifest>, IndexError> {
         let folder = location.folder();
         if folder.is_some_and(|folder| !folder.is_dir()) {
@@ -292,7 +293,7 @@ impl Index {
         &self.manifest
     }
 
-    /// Returns how the words of a query become terms of this index, given the language of the query if it can be told.
+    /// Returns how the words of a query become terms of this index, given the language of the query, if detected.
     pub(crate) fn terms(&self, asked: Option<&'static Language>) -> Terms {
         if text_index_number(&self.manifest.text_index) == Some(0) {
             Terms::AsTyped
@@ -308,7 +309,7 @@ impl Index {
         languages.get(main.code).is_some_and(|own| u64::from(*own) * 2 > all).then_some(main)
     }
 
-    /// Returns the language that the words of a query are searched in: that of the query if some text is in it, else
+    /// Returns the language that the words of a query are searched in: that of the query if any text is in it, else
     /// the main one of the index.
     pub(crate) fn language_for(&self, asked: Option<&'static Language>) -> &'static Language {
         terms::language_for(asked, &self.manifest.languages)
@@ -369,7 +370,7 @@ impl Index {
     /// Returns the chunks of a document in file order.
     pub async fn document_chunks(&self, document: &DocumentId) -> Result<Vec<ChunkRow>, IndexError> {
         let mut rows = self.chunks_where(&format!("document_id = '{document}'")).await?;
-        // Rows come in the order of the storage, which an update changes.
+        // Rows come in storage order, which an update changes.
         rows.sort_by_key(|row| row.byte_start);
         Ok(rows)
     }
@@ -421,8 +422,8 @@ impl Index {
         })
     }
 
-    /// Reads everything that a search or an update could read. Returns how many documents lack some of their chunks,
-    /// which no error shows: a damaged table may open at an earlier version.
+    /// Reads everything that a search or an update could read. Returns how many documents lack some of their chunks.
+    /// No error shows that: a damaged table may open at an earlier version.
     pub(crate) async fn verify(&self) -> Result<usize, IndexError> {
         let action = "read the chunks";
         let mut chunks: HashMap<DocumentId, u32> = HashMap::new();
@@ -435,7 +436,8 @@ impl Index {
             }
         }
         if self.unindexed_rows(indexes::TEXT_INDEX).await?.is_some() {
-            // Reads all of it, while a search reads only the lists of its words. The service has files of its own.
+            // Reads the whole text index, while a search reads only the lists of its words. The service stores its
+            // own files.
             if !self.location.is_service() {
                 self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
             }
@@ -471,7 +473,7 @@ async fn read_manifest(location: &IndexLocation, tables: &Tables) -> Result<Opti
     manifest.map(Some).map_err(|source| IndexError::Manifest { location: location.to_string(), source })
 }
 
-/// Reads the manifest of the version that a table is opened at.
+/// Reads the manifest at the open version of a table.
 async fn manifest_in(table: &Table) -> Result<Result<Manifest, ManifestError>, IndexError> {
     let action = "read the index manifest";
     let stream = table.query().limit(ALL).execute().await.during(action)?;

@@ -18,11 +18,11 @@ use lancedb::table::AddDataMode;
 
 use super::indexes::build_text_index;
 use super::lease::{Leases, WHOLE};
-use super::maintain::kept_versions;
 use super::manifest::MANIFEST_COPY;
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::store::site;
+use super::versions::kept_versions;
 use super::{
     ChunkRow, DocumentRow, During, Filter, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, Tables,
     manifest_in, read_manifest, step,
@@ -35,14 +35,14 @@ use crate::kb::structure::Structure;
 /// Lock file of an index without leases. Readers do not take it and never wait.
 const WRITER_LOCK: &str = "writer.lock";
 
-/// Documents per condition. A longer list slows the planner of the storage engine down.
+/// Maximum number of documents per condition. A longer list slows down the storage engine's planner.
 const DOCUMENTS_PER_CONDITION: usize = 1_000;
 
-/// Documents per replacement in LanceDB's service, in which the condition is part of the address of a request: 26 bytes
-/// for each, and servers refuse addresses above some 8,000 bytes.
+/// Maximum number of documents per replacement in LanceDB's service, where the condition is part of the URL: 26 bytes
+/// each, and servers refuse URLs above some 8,000 bytes.
 const DOCUMENTS_PER_REQUEST: usize = 200;
 
-/// Attempts to commit while writers of other collections commit, on an object store.
+/// Number of attempts to commit while writers of other collections commit, on an object store.
 const ATTEMPTS: u64 = 10;
 
 /// Milliseconds before another attempt, times the number of attempts; between one and two of them.
@@ -55,11 +55,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// of this machine.
 ///
 /// On an object store it holds the leases of its collections, and writers of other collections commit beside it: the
-/// storage engine rejects a commit that conflicts with one of theirs, which is then made again.
+/// storage engine rejects a commit that conflicts with one of theirs, and it is then retried.
 pub(crate) struct IndexWriter {
     index: Index,
     lock: WriteLock,
-    /// Documents of these collections that have chunks, whether or not they have a row in the documents table.
+    /// Documents of these collections with chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
     /// Whether tables of an earlier generation are kept for its readers.
     has_old_generation: bool,
@@ -68,7 +68,6 @@ pub(crate) struct IndexWriter {
 /// The new row of a document and all its chunks.
 pub(crate) struct Replacement {
     pub(crate) document: DocumentRow,
-    /// Its headings and links.
     pub(crate) structure: Structure,
     /// All chunks; empty for a document without text.
     pub(crate) chunks: Vec<ChunkRow>,
@@ -98,7 +97,7 @@ impl IndexWriter {
                 let has_old_generation = drop_unnamed_generations(location, &tables, Some(&manifest)).await?;
                 let writer = Self::over(Index::open_tables(location, tables, manifest).await?, lock).await?;
                 let writer = Self { has_old_generation, ..writer };
-                // A writer that was killed after its last commit has left an older copy.
+                // A writer killed after its last commit has left an older copy.
                 writer.copy_manifest()?;
                 Ok(writer)
             }
@@ -142,7 +141,7 @@ impl IndexWriter {
         }
     }
 
-    /// Lets other writers write the collections of this one.
+    /// Releases the collections for other writers.
     pub(crate) async fn close(mut self) {
         self.begin().await;
         if let WriteLock::Shared { leases, .. } = self.lock {
@@ -150,13 +149,13 @@ impl IndexWriter {
         }
     }
 
-    /// Returns a filter for the collections that are written: all of them, except on an object store.
+    /// Returns a filter for the collections being written: all of them, except on an object store.
     pub(crate) fn own(&self) -> Filter {
         self.lock.own()
     }
 
-    /// Makes a commit. On an object store, it is made on the latest version of the tables, and again on a later one if
-    /// another writer was first.
+    /// Commits. On an object store, the commit applies to the latest version of the tables, and is retried on a later
+    /// one if another writer was first.
     ///
     /// # Errors
     ///
@@ -178,8 +177,7 @@ impl IndexWriter {
         self.retried(action, latest).await
     }
 
-    /// Makes a commit, and again while the commit of another writer conflicts with it. The outer error of `commit` ends
-    /// this at once.
+    /// Commits, and retries while another writer's commit conflicts. The outer error of `commit` ends this at once.
     async fn retried<T, E, F>(&self, action: &'static str, commit: impl Fn() -> F) -> Result<T, E>
     where
         E: From<IndexError>,
@@ -203,7 +201,7 @@ impl IndexWriter {
 
     /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
     ///
-    /// Reads nothing of the current generation but the names of its tables, so that damage in it does not matter.
+    /// Reads only the names of the current generation's tables, so that damage in it does not matter.
     ///
     /// # Errors
     ///
@@ -213,12 +211,12 @@ impl IndexWriter {
         manifest: Manifest,
         collections: &[String],
     ) -> Result<Self, IndexError> {
-        // All of them, since what another writer commits to the current generation would be lost.
+        // All of them, since commits of another writer to the current generation would be lost.
         let known = manifest.collections.keys().chain(collections).cloned().collect::<Vec<_>>();
         let lock = WriteLock::take(location, &known).await?;
         let tables = Tables::connect(location).await?;
         let names = tables.table_names().execute().await.during("list the tables of the index")?;
-        // Above all tables there are, since a rebuild that was killed leaves those of a generation behind.
+        // Above all existing tables, since a killed rebuild leaves the tables of its generation behind.
         let last = names.iter().filter_map(|name| generation_of(name)).max().unwrap_or(0);
         let manifest = Manifest { generation: last.saturating_add(1), ..manifest };
         create_generation(&tables, &manifest).await?;
@@ -270,10 +268,10 @@ impl IndexWriter {
         self.copy_manifest()
     }
 
-    /// Changes the stored manifest in one commit; does nothing if `change` returns it as it is.
+    /// Changes the stored manifest in one commit; does nothing if `change` returns it unchanged.
     ///
     /// The change is made to the latest version, to which a writer of another collection may have added. The storage
-    /// engine rejects an overwrite of a version that is not the latest, and the change is then made again.
+    /// engine rejects an overwrite of a version that is not the latest, and the change is then retried.
     pub(crate) async fn change_manifest<E: From<IndexError>>(
         &mut self,
         change: impl Fn(Manifest) -> Result<Manifest, E>,
@@ -316,8 +314,8 @@ impl IndexWriter {
     }
 
     async fn replace_at_once(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
-        // The client of the service repeats a request whose answer was lost. Rows that are appended again are there
-        // twice, while a merge by key changes nothing.
+        // The client of the service repeats a request whose answer was lost. Repeating an append would duplicate
+        // rows, while repeating a merge by key changes nothing.
         let is_repeated = self.index.location.is_service();
         let (mut documents, mut fresh, mut stale, mut stale_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for Replacement { document, structure, chunks, .. } in batch {
@@ -333,7 +331,7 @@ impl IndexWriter {
             }
             documents.push((document, structure));
         }
-        // Appending needs no look at the stored rows, while a merge joins with all of their keys.
+        // Appending does not read the stored rows, while a merge joins with all of their keys.
         if stale_ids.is_empty() {
             self.add_chunks(&fresh).await?;
         } else {
@@ -377,9 +375,9 @@ impl IndexWriter {
 
     /// Updates rows of documents whose content is unchanged.
     pub(crate) async fn touch(&self, rows: Vec<DocumentRow>) -> Result<(), IndexError> {
-        // Rows are written whole, so the structure that is stored with them has to be read first.
+        // Rows are written whole, so the structure stored with them has to be read first.
         let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
-        // A longer condition slows the planner down, so all of them are read.
+        // A longer condition would slow down the planner, so all of them are read.
         let only = (ids.len() <= DOCUMENTS_PER_CONDITION).then_some(&ids[..]);
         let mut known = if ids.is_empty() { None } else { self.index.structures(only).await? }.unwrap_or_default();
         let with_structure = |row: DocumentRow| {
@@ -412,7 +410,7 @@ impl IndexWriter {
         let action = "remove documents";
         for part in documents.chunks(DOCUMENTS_PER_CONDITION) {
             let condition = of_documents(part);
-            // Chunks first: of a document that is left without them, the next run finds again that its file is gone.
+            // Chunks first: if only the document is left, the next run finds again that its file is gone.
             for table in [&self.index.chunks, &self.index.documents] {
                 let delete = || async {
                     step(action)?;
@@ -486,11 +484,12 @@ pub(crate) fn writer(folder: &Path) -> Option<String> {
     FileLock::holder(&folder.join(WRITER_LOCK))
 }
 
-/// What keeps other writers away.
+/// The lock that excludes other writers.
 enum WriteLock {
-    /// From the whole index; the lock is that of a local one, or of this machine for one in LanceDB's service.
+    /// Excludes them from the whole index. The lock file is that of a local index, or this machine's for LanceDB's
+    /// service.
     Alone { _lock: Option<FileLock> },
-    /// From some collections of an index on an object store.
+    /// Excludes them from some collections of an index on an object store.
     Shared {
         collections: Vec<String>,
         leases: Leases,
@@ -516,7 +515,7 @@ impl WriteLock {
         matches!(self, Self::Shared { .. })
     }
 
-    /// Returns a filter for the collections that are held.
+    /// Returns a filter for the held collections.
     fn own(&self) -> Filter {
         let collections = match self {
             Self::Alone { .. } => Vec::new(),
@@ -557,15 +556,15 @@ fn take_lock(location: &IndexLocation) -> Result<Option<FileLock>, IndexError> {
     lock_writer(folder).map(Some)
 }
 
-/// How work on the manifest ended.
+/// The outcome of work on the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Yes,
     Damaged,
 }
 
-/// Runs work on the manifest and tells damage from other errors. Damage can make the storage engine panic: a flipped
-/// bit in the footer of a manifest is an offset outside of the file.
+/// Runs work on the manifest and distinguishes damage from other errors. Damage can make the storage engine panic: a
+/// flipped bit in the footer of a manifest is an offset outside of the file.
 async fn attempt(
     location: &IndexLocation,
     work: impl Future<Output = Result<(), IndexError>>,
@@ -614,8 +613,8 @@ fn generation_of(table: &str) -> Option<u32> {
     table.strip_prefix("chunks_").or_else(|| table.strip_prefix("documents_"))?.parse().ok()
 }
 
-/// Drops the tables of generations that no version of the manifest names: those of a rebuild that was killed, and those
-/// that a rebuild superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether
+/// Drops the tables of generations that no version of the manifest names: those of a killed rebuild, and those
+/// superseded longer ago than versions are kept. Without a manifest, drops all tables. Returns whether
 /// an earlier generation is left.
 pub(super) async fn drop_unnamed_generations(
     location: &IndexLocation,
@@ -627,10 +626,10 @@ pub(super) async fn drop_unnamed_generations(
     let mut named: Vec<u32> = current.iter().map(|manifest| manifest.generation).collect();
     let is_other = |name: &String| generation_of(name).is_some_and(|number| !named.contains(&number));
     if current.is_some() && names.iter().any(is_other) {
-        // Damage can make the storage engine panic. What such a version names is not opened any more.
+        // Damage can make the storage engine panic. Generations named by such a version are no longer opened.
         match AssertUnwindSafe(named_generations(tables)).catch_unwind().await {
             Ok(Ok(earlier)) => named.extend(earlier),
-            // No damage: a generation that is in use may not be known.
+            // Not damage: a generation in use may be unknown.
             Ok(Err(error)) if !error.is_damage(location) => return Err(error),
             Ok(Err(_)) | Err(_) => {}
         }
@@ -657,7 +656,7 @@ async fn named_generations(tables: &Tables) -> Result<Vec<u32>, IndexError> {
     let action = "read earlier versions of the index manifest";
     let table = tables.open(MANIFEST_TABLE).execute().await.during(action)?;
     let mut named = Vec::new();
-    // Older ones are pruned, except by the service, which decides on its own when.
+    // Older ones are pruned, except in the service, which decides itself when.
     for version in kept_versions(&table.list_versions().await.during(action)?) {
         table.checkout(version).await.during(action)?;
         named.extend(manifest_in(&table).await?.ok().map(|manifest| manifest.generation));

@@ -10,7 +10,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
-use super::reply::usage;
+use super::usage::usage;
 use crate::base::http::{BodyError, NoReply, retry_after};
 use crate::base::line::{innermost, shortened};
 use crate::llm::model::ModelError;

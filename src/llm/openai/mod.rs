@@ -14,6 +14,7 @@
 
 mod request;
 mod reply;
+mod usage;
 pub(crate) mod failure;
 
 #[cfg(test)]
@@ -28,7 +29,7 @@ use reqwest::{Client, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use self::reply::{usage, whole};
+pub(crate) use self::usage::{usage, whole};
 
 use super::message::{Prompt, Reply, Role, Usage};
 use super::model::{Effort, Model, ModelError};

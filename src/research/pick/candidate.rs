@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::asked::{AnswerKind, asks_for_changes, opens_with};
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
-use super::overview::{Nearness, can_open};
+use super::nearness::{Nearness, can_open};
 use super::sought::Sought;
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
 use crate::base::word::WordSplitter;

@@ -1,17 +1,14 @@
 //! Picks the units of an overview: the best of each section on its subject, starting with a note about it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
 
 use super::Kept;
 use super::candidate::{UnitCandidate, lines_of};
 use super::choice::{SAME_WORDS, common};
 use super::extent::{cut_loose_end, shorten};
 use super::features::{Weights, lists_links};
+use super::nearness::Nearness;
 use super::sought::Sought;
-use crate::base::word::WordSplitter;
-use crate::research::unit::{Unit, UnitKind};
-use crate::source::Passage;
 
 /// Maximum number of texts in an overview, and of those from notes about its subject.
 const OVERVIEW_TEXTS: usize = 10;
@@ -24,64 +21,8 @@ const PARAGRAPH_LINES: usize = 6;
 /// A further unit is left out if its score is lower than the best by more than this. Each is about something else.
 const OVERVIEW_MARGIN: f32 = 3.0;
 
-/// Minimum number of words of a paragraph that can open an overview, and number of further texts of its section.
-const OPENING_WORDS: usize = 10;
+/// Maximum number of texts of a section beside its opening.
 const OPENING_TEXTS: usize = 2;
-
-/// Words of a title that name no subject: "Working with Scans", "Introduction to Pumps".
-const NO_SUBJECT: [&str; 8] =
-    ["about", "guide", "introduction", "introducing", "overview", "understanding", "using", "working"];
-
-/// Their stems. Every heading of the documents found is compared with them.
-static NO_SUBJECT_STEMS: LazyLock<HashSet<String>> = LazyLock::new(|| {
-    let splitter = WordSplitter::default();
-    NO_SUBJECT.iter().map(|word| splitter.stem(word)).collect()
-});
-
-/// Returns whether a title or heading names the subject: it has all of its words, and few others.
-pub(super) fn names_subject(heading: &str, sought: &Sought<'_>) -> bool {
-    let stems = &sought.stems;
-    // "Scans in Mills" is about scans.
-    let part = [" in ", " on ", " for "].iter().filter_map(|link| heading.split_once(link)).map(|(part, _)| part);
-    // Beside another word, a single one often means something else: "Scan costs".
-    let most = if stems.len() == 1 { 1 } else { 2 * stems.len() };
-    let names = |heading: &str| {
-        let mut words = sought.splitter.key_stems(heading);
-        words.retain(|word| !NO_SUBJECT_STEMS.contains(word));
-        stems.iter().all(|stem| words.contains(stem)) && words.len() <= most
-    };
-    !stems.is_empty() && part.chain([heading]).any(names)
-}
-
-/// How close a unit is to the subject.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Nearness {
-    /// In a note whose title names it.
-    Note,
-    /// In a section whose heading names it, at this depth.
-    Section(usize),
-    #[default]
-    Elsewhere,
-}
-
-impl Nearness {
-    pub(super) fn of(document: &Passage, unit: &Unit, sought: &Sought<'_>) -> Self {
-        if names_subject(document.place.title(), sought) {
-            return Self::Note;
-        }
-        unit.headings.iter().position(|heading| names_subject(heading, sought)).map_or(Self::Elsewhere, Self::Section)
-    }
-
-    pub(super) fn is_on_subject(self) -> bool {
-        self != Self::Elsewhere
-    }
-}
-
-/// Returns whether a unit is a paragraph that can open a note or section.
-pub(super) fn can_open(unit: &Unit, text: &str) -> bool {
-    let words = text[unit.range.clone()].split_whitespace();
-    unit.kind == UnitKind::Paragraph && words.count() >= OPENING_WORDS
-}
 
 /// Keeps the best unit of each section, and more of a section that opens with the subject. Takes the units best
 /// first, and puts openings first.

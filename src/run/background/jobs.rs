@@ -6,7 +6,7 @@
 //! open a ticket for the cap ─▶ record what leaves ─▶ start (one request) ─▶ store its id ─▶ poll … ─▶ store its reply ─▶ settle
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -352,9 +352,8 @@ impl Jobs {
         may_summarise: bool,
     ) -> Result<(Ticket, Job), StartError> {
         let (node, instructions) = (starting.node, starting.instructions);
-        let run = self.ledger.run().id().to_string();
-        let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
-        let mut request = self.research.settings.request(model, instructions.clone(), metadata);
+        let name = (self.ledger.run().id().clone(), node.clone());
+        let mut request = self.research.settings.request(model, instructions.clone(), name);
         request.terms.summaries &= may_summarise;
         let hash = if may_summarise { RequestHash::with_summaries } else { RequestHash::without_summaries };
         let call = Call {

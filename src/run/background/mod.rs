@@ -28,14 +28,12 @@ mod jobs;
 mod log;
 pub(crate) mod verify;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::environment::Environment;
 use crate::base::http::HttpError;
 use crate::base::id::{ContentHash, JobId};
-use crate::base::outbound::Outbound;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::price::{Price, PriceTable};
 
@@ -179,11 +177,12 @@ impl DeepResearch {
 
     /// Returns a hash of everything but the instructions that a report depends on.
     pub(crate) fn version(&self) -> String {
-        let mut request = self.settings.request(&self.settings.models.join(","), Outbound::default(), BTreeMap::new());
-        if let Some(mcp) = &mut request.terms.mcp {
+        let DeepResearchSettings { address, models, terms, .. } = &self.settings;
+        let mut terms = terms.clone();
+        if let Some(mcp) = &mut terms.mcp {
             mcp.authorization = None;
         }
-        let version = format!("{}\n{request:?}", self.settings.address);
+        let version = format!("{address}\n{}\n{terms:?}", models.join(","));
         ContentHash::of(version.as_bytes()).as_str().to_owned()
     }
 }

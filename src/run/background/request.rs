@@ -1,10 +1,10 @@
 //! The request for a background job, independent of its provider.
 
-use std::collections::BTreeMap;
-
 use crate::base::http::{BaseUrl, Secret};
+use crate::base::id::RunId;
 use crate::base::outbound::Outbound;
 use crate::llm::model::Effort;
+use crate::research::node::NodeId;
 
 /// The task of a job and its limits.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,8 +15,9 @@ pub(crate) struct JobRequest {
     pub(crate) instructions: Outbound,
     /// Limits and tools.
     pub(crate) terms: JobTerms,
-    /// The run and the node, by which the job can be found in the provider's console.
-    pub(crate) metadata: BTreeMap<String, String>,
+    /// With the node, the name of the job in the provider's console.
+    pub(crate) run: RunId,
+    pub(crate) node: NodeId,
 }
 
 /// Limits and tools of every job, from the settings.

@@ -1,6 +1,5 @@
 //! Settings of Deep Research: models, endpoint and limits.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,12 +8,13 @@ use super::ProviderKind;
 use super::request::{JobRequest, JobTerms, McpServer};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};
-use crate::base::id::JobId;
+use crate::base::id::{JobId, RunId};
 use crate::base::money::nanos;
 use crate::base::outbound::Outbound;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::model::Effort;
 use crate::llm::price::{Price, PriceTable};
+use crate::research::node::NodeId;
 use crate::run::journal::JobEndpoint;
 
 /// Default for the dollars set aside for one job.
@@ -186,13 +186,8 @@ impl DeepResearchSettings {
     }
 
     /// Returns a request for a job of `model` within the limits of these settings.
-    pub(crate) fn request(
-        &self,
-        model: &str,
-        instructions: Outbound,
-        metadata: BTreeMap<String, String>,
-    ) -> JobRequest {
-        JobRequest { model: model.to_owned(), instructions, terms: self.terms.clone(), metadata }
+    pub(crate) fn request(&self, model: &str, instructions: Outbound, (run, node): (RunId, NodeId)) -> JobRequest {
+        JobRequest { model: model.to_owned(), instructions, terms: self.terms.clone(), run, node }
     }
 
     /// Returns the price of a model at this endpoint; `None` if it is unknown.
@@ -263,6 +258,8 @@ fn mcp(options: &JobMcpOptions, environment: &Environment) -> Result<McpServer, 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -375,9 +372,10 @@ mod tests {
             }),
         };
         let instructions = Outbound::fixed("Look.");
-        let expected =
-            JobRequest { model: "mine".into(), instructions: instructions.clone(), terms, metadata: BTreeMap::new() };
-        assert_eq!(settings.request("mine", instructions, BTreeMap::new()), expected);
+        let (run, node) = (RunId::random(1), NodeId::numbered(1));
+        let name = (run.clone(), node.clone());
+        let expected = JobRequest { model: "mine".into(), instructions: instructions.clone(), terms, run, node };
+        assert_eq!(settings.request("mine", instructions, name), expected);
     }
 
     #[test]

@@ -68,6 +68,11 @@ pub(crate) enum ProviderKind {
     Scripted,
 }
 
+impl ProviderKind {
+    /// The values of the setting `deep_research.provider`.
+    pub(crate) const NAMES: &'static [&'static str] = &["openai"];
+}
+
 /// Where a background job was started, and can be polled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobEndpoint {

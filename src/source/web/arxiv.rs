@@ -5,8 +5,7 @@ use std::time::Duration;
 use roxmltree::{Document, Node};
 
 use super::polite::Pace;
-use super::provider::{SearchClient, WebError, WebHit, WebQuery};
-use super::search_engine::EngineFacts;
+use super::provider::{EngineFacts, SearchClient, WebError, WebHit, WebQuery};
 use super::work::ScholarlyWork;
 use crate::base::word::WordSplitter;
 

@@ -4,8 +4,7 @@ use jiff::civil::{Date, date};
 use reqwest::header::HeaderName;
 use serde_json::Value;
 
-use super::provider::{DateRange, SearchClient, WebError, WebHit, WebQuery, cut, hit, without_markup};
-use super::search_engine::EngineFacts;
+use super::provider::{DateRange, EngineFacts, SearchClient, WebError, WebHit, WebQuery, cut, hit, without_markup};
 use crate::base::http::Secret;
 
 pub(super) static FACTS: EngineFacts = EngineFacts {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::polite::{Contact, Pace};
-use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
-use super::search_engine::EngineFacts;
+use super::provider::{EngineFacts, SearchClient, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 
 pub(super) static FACTS: EngineFacts = EngineFacts {

@@ -3,8 +3,7 @@
 use reqwest::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::provider::{SearchClient, WebError, WebHit, WebQuery, hit};
-use super::search_engine::EngineFacts;
+use super::provider::{EngineFacts, SearchClient, WebError, WebHit, WebQuery, hit};
 use crate::base::http::Secret;
 
 pub(super) static FACTS: EngineFacts =

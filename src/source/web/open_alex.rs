@@ -7,8 +7,7 @@ use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 
 use super::polite::Pace;
-use super::provider::{SearchClient, WebError, WebHit, WebQuery, without_markup};
-use super::search_engine::EngineFacts;
+use super::provider::{EngineFacts, SearchClient, WebError, WebHit, WebQuery, without_markup};
 use super::work::ScholarlyWork;
 use crate::base::http::Secret;
 

@@ -169,6 +169,18 @@ pub(super) fn day(text: &str) -> Option<Date> {
     text.trim().get(..10)?.parse().ok()
 }
 
+/// The facts about a search engine.
+pub(super) struct EngineFacts {
+    /// Name in settings and journals.
+    pub(super) name: &'static str,
+    /// The variable that sets it up, if there is one: its key, or the address if it has no public one.
+    pub(super) variable: Option<&'static str>,
+    /// Its public address, if there is one.
+    pub(super) address: Option<&'static str>,
+    /// How often requests may be sent to that, if it answers without a key.
+    pub(super) pace: Option<Pace>,
+}
+
 /// HTTP client for one engine at one address.
 #[derive(Clone, Debug)]
 pub(super) struct SearchClient {

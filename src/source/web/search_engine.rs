@@ -5,7 +5,7 @@ use std::fmt;
 use futures::future::BoxFuture;
 
 use super::polite::{Contact, Pace};
-use super::provider::{SearchClient, SearchProvider, WebError, WebHit, WebQuery};
+use super::provider::{EngineFacts, SearchClient, SearchProvider, WebError, WebHit, WebQuery};
 use super::{arxiv, brave, crossref, europe_pmc, exa, open_alex, searxng, tavily, wikipedia};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
@@ -23,18 +23,6 @@ pub enum SearchEngine {
     OpenAlex,
     Crossref,
     EuropePmc,
-}
-
-/// The facts about a search engine.
-pub(super) struct EngineFacts {
-    /// Name in settings and journals.
-    pub(super) name: &'static str,
-    /// The variable that sets it up, if there is one: its key, or the address if it has no public one.
-    pub(super) variable: Option<&'static str>,
-    /// Its public address, if there is one.
-    pub(super) address: Option<&'static str>,
-    /// How often requests may be sent to that, if it answers without a key.
-    pub(super) pace: Option<Pace>,
 }
 
 impl SearchEngine {

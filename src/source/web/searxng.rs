@@ -1,7 +1,6 @@
 //! `SearXNG`: a self-hosted metasearch engine without a key.
 
-use super::provider::{SearchClient, WebError, WebHit, WebQuery, hit};
-use super::search_engine::EngineFacts;
+use super::provider::{EngineFacts, SearchClient, WebError, WebHit, WebQuery, hit};
 
 pub(super) static FACTS: EngineFacts =
     EngineFacts { name: "searxng", variable: Some("SEARXNG_URL"), address: None, pace: None };

@@ -3,8 +3,7 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::json;
 
-use super::provider::{SearchClient, WebError, WebHit, WebQuery, cut, hit};
-use super::search_engine::EngineFacts;
+use super::provider::{EngineFacts, SearchClient, WebError, WebHit, WebQuery, cut, hit};
 use crate::base::http::Secret;
 
 pub(super) static FACTS: EngineFacts = EngineFacts {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::polite::Pace;
-use super::provider::{SearchClient, WebError, WebHit, WebQuery, cut, page, without_markup};
-use super::search_engine::EngineFacts;
+use super::provider::{EngineFacts, SearchClient, WebError, WebHit, WebQuery, cut, page, without_markup};
 
 pub(super) static FACTS: EngineFacts = EngineFacts {
     name: "wikipedia",

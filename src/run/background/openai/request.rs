@@ -1,22 +1,11 @@
 //! The body of the request that starts a job, with the fields that its model accepts.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::llm::openai::reasons;
 #[cfg(test)]
 use crate::run::background::request::JobTerms;
 use crate::run::background::request::{JobRequest, McpServer};
-
-/// Most metadata pairs of a job. This and the two lengths below are set by OpenAI.
-const MAX_PAIRS: usize = 16;
-
-/// Longest metadata key, in characters.
-const MAX_KEY: usize = 64;
-
-/// Longest metadata value, in characters.
-const MAX_VALUE: usize = 512;
 
 /// The tools of an MCP server that OpenAI's research models can call.
 const RESEARCH_TOOLS: [&str; 2] = ["search", "fetch"];
@@ -62,7 +51,7 @@ fn stored_body(request: &JobRequest) -> Value {
         "max_tool_calls": request.terms.max_tool_calls,
         "max_output_tokens": request.terms.max_output_tokens,
         "tools": tools(request, capabilities),
-        "metadata": metadata(&request.metadata),
+        "metadata": { "dr_run": request.run.to_string(), "dr_node": request.node.to_string() },
     });
     let mut reasoning = serde_json::Map::new();
     if capabilities.reasons && request.terms.summaries {
@@ -129,11 +118,6 @@ fn mcp_tool(server: &McpServer, capabilities: Capabilities) -> Value {
     tool
 }
 
-fn metadata(pairs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let first = |text: &str, letters| text.chars().take(letters).collect();
-    pairs.iter().take(MAX_PAIRS).map(|(key, value)| (first(key, MAX_KEY), first(value, MAX_VALUE))).collect()
-}
-
 #[cfg(test)]
 pub(super) fn sample(model: &str) -> JobRequest {
     JobRequest {
@@ -149,7 +133,8 @@ pub(super) fn sample(model: &str) -> JobRequest {
             code_interpreter: false,
             mcp: None,
         },
-        metadata: BTreeMap::from([("dr_run".into(), "4f1c09a2b7de5533".into()), ("dr_node".into(), "n2".into())]),
+        run: "4f1c09a2b7de5533".parse().unwrap(),
+        node: "n2".parse().unwrap(),
     }
 }
 
@@ -230,13 +215,5 @@ mod tests {
         assert!(!stored.to_string().contains("mcp-secret") && !format!("{request:?}").contains("mcp-secret"));
         sent["tools"][1].as_object_mut().unwrap().remove("authorization");
         assert_eq!(sent, stored);
-    }
-
-    #[test]
-    fn metadata_is_cut_to_what_is_taken() {
-        let pairs = (0..20).map(|number| (format!("{number:0>80}"), "é".repeat(600))).collect();
-        let metadata = metadata(&pairs);
-        assert_eq!(metadata.values().next().unwrap().chars().count(), MAX_VALUE);
-        assert!(metadata.len() <= MAX_PAIRS && metadata.keys().all(|key| key.len() <= MAX_KEY));
     }
 }
