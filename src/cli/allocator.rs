@@ -1,7 +1,7 @@
 //! Configures the system allocator to return large buffers to the system when they are freed.
 //!
 //! The allocator of glibc keeps freed buffers of up to 32 MB in an arena per thread. Indexing frees many such buffers
-//! on many threads: for 71,000 chunks, 550 MB stayed allocated without use. Without unsafe code, only the environment
+//! on many threads: for 71,000 chunks, 550 MB stayed allocated but unused. Without unsafe code, only the environment
 //! of the process can change this, so `dr index` restarts itself once.
 
 /// Restarts the program in place with the allocator configured. Returns if that is unnecessary or fails.

@@ -87,7 +87,7 @@ impl AskArgs {
 
 /// Runs the command.
 pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
-    // First, so that a file that cannot be written is known before anything is paid for.
+    // First, so that an unwritable file is detected before anything is paid for.
     args.report.check()?;
     let request = args.request()?;
     let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };

@@ -42,11 +42,10 @@ pub(super) struct ManArgs {
     folder: PathBuf,
 }
 
-/// Variable by which a script asks for the words that may come next.
+/// Variable by which a script requests completions.
 const ASKING: &str = "DR_COMPLETE";
 
-/// Zsh loads a script from `fpath` when a word is completed first, and takes the script for the function that completes
-/// it.
+/// Zsh loads a script from `fpath` at the first completion, and runs the script as the completion function.
 const ZSH_FIRST: &str = "[[ $funcstack[1] != _dr ]] || _clap_dynamic_completer_dr\n";
 
 /// Prints the script.
@@ -60,19 +59,19 @@ pub(super) fn completions(ui: &mut Ui, args: &CompletionsArgs) -> Result<Exit, C
             asking(&Zsh)?;
             script.extend_from_slice(ZSH_FIRST.as_bytes());
         }
-        // The script for PowerShell that asks would run `$(…)` of the line that is being typed.
+        // The dynamic script for PowerShell would run `$(…)` in the line being typed.
         shell => clap_complete::generate(shell, &mut Cli::command(), "dr", &mut script),
     }
     ui.pass(&script)?;
     Ok(Exit::Done)
 }
 
-/// Prints the words that may come next, if a script asks for them. Returns whether one did.
+/// Prints completions if a script requests them. Returns whether one did.
 pub(super) fn answered() -> bool {
     if std::env::var_os(ASKING).is_none() {
         return false;
     }
-    // A panic would be printed over the line that is being typed.
+    // A panic would be printed over the line being typed.
     std::panic::set_hook(Box::new(|_| ()));
     let folder = std::env::current_dir().ok();
     let asked = CompleteEnv::with_factory(Cli::command).var(ASKING);
@@ -82,7 +81,7 @@ pub(super) fn answered() -> bool {
     !matches!(answer, Ok(Ok(false)))
 }
 
-/// Completes the words that an argument takes, if their type does not tell clap.
+/// Completes the words that an argument accepts, if clap cannot derive them from its type.
 pub(super) fn words(words: &'static [&'static str]) -> ArgValueCandidates {
     ArgValueCandidates::new(|| words.iter().map(CompletionCandidate::new).collect())
 }
@@ -126,9 +125,9 @@ pub(super) fn servers() -> ArgValueCandidates {
     })
 }
 
-/// Returns the engine of the line that is being typed, if there can be one.
+/// Returns the engine for the line being typed, if one can be opened.
 fn engine() -> Option<Engine> {
-    // The shell passes the line that is being typed after `--`, not yet parsed.
+    // The shell passes the line being typed after `--`, not yet parsed.
     let mut words = std::env::args().skip_while(|word| word != "--");
     let mut index = None;
     while let Some(word) = words.next() {
@@ -141,11 +140,11 @@ fn engine() -> Option<Engine> {
     Engine::new(&Flags::default().set("index", index)).ok()
 }
 
-/// Characters of a question or a description that a shell shows.
+/// Maximum number of characters of a question or description shown by a shell.
 const MAX_HELP: usize = 60;
 
-/// Returns a name with its description. Names that a shell would take for more than a word are left out: they may come
-/// from elsewhere, and are put on the line as they are.
+/// Returns a name with its description. Names that a shell would not read as a single word are left out: they may
+/// come from elsewhere, and are inserted into the line unescaped.
 fn candidate(name: &str, help: Option<&str>) -> Option<CompletionCandidate> {
     let is_plain = |letter: char| letter.is_alphanumeric() || "._/-".contains(letter);
     let help = help.map(|help| cut(help, MAX_HELP)).filter(|help| !help.is_empty());
@@ -153,7 +152,7 @@ fn candidate(name: &str, help: Option<&str>) -> Option<CompletionCandidate> {
         .then(|| CompletionCandidate::new(name).help(help.map(Into::into)))
 }
 
-/// Writes `dr.1` and a page for each command.
+/// Writes `dr.1` and one page per command.
 pub(super) fn man(args: &ManArgs) -> Result<Exit, CliError> {
     let written =
         std::fs::create_dir_all(&args.folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder));

@@ -39,7 +39,7 @@ pub(super) struct DoctorArgs {
 pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
     // Before the checkup, which shows the remaining problems.
     let repairs = if args.repair { engine.repair().await? } else { Vec::new() };
-    // A checkup starts servers, which dropping it ends.
+    // A checkup starts servers; dropping it ends them.
     let checkup = interruptible().run_until_cancelled_owned(Box::pin(async {
         let mut checkup = engine.checkup().await;
         checkup.repairs = repairs;

@@ -103,11 +103,12 @@ impl CliError {
     }
 }
 
-/// Crates whose panics mean that a file of theirs is damaged.
-// As they occur in the path of a source file, which is the place of a panic.
+/// Crates whose panics mean that a stored file is damaged.
+// As in the path of the source file, which is the location of a panic.
 const STORAGE: [&str; 4] = ["/lance", "/arrow", "/datafusion", "/parquet"];
 
-/// Returns the message for a panic at `place`. A damaged index can cause one in the storage engine, else it is a bug.
+/// Returns the message for a panic at `place`. A damaged index can cause one in the storage engine; any other is a
+/// bug.
 pub(crate) fn panicked(panic: &(dyn Any + Send), place: &str) -> String {
     let text = printable(panic_text(panic));
     if STORAGE.iter().any(|name| place.contains(name)) {

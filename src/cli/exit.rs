@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     /// A limit ended a run, or parts of it failed; the report is written. Or a citation does not hold: `dr verify`.
     Partial = 4,
     /// Interrupted. Finished work is kept, and running the command again continues.
-    // As a shell reports a program that SIGINT (signal 2) has ended: 128 + 2.
+    // The code that shells use for a program ended by SIGINT (signal 2): 128 + 2.
     Interrupted = 130,
 }
 

@@ -1,4 +1,4 @@
-//! The context of a passage, as `dr search --expand` and `dr get --expand` print it.
+//! The context of a passage, as printed by `dr search --expand` and `dr get --expand`.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub(super) fn around(found: &Neighbourhood, indent: &str) -> String {
         let _ = writeln!(text, "{indent}Outline:");
     }
     let width = outline.iter().map(|heading| heading.line.to_string().len()).max().unwrap_or_default();
-    // The highest heading of a note need not be of the first level.
+    // The top heading of a note need not have level 1.
     let top = outline.iter().map(|heading| heading.level).min().unwrap_or_default();
     for heading in outline {
         let deep = "  ".repeat(usize::from(heading.level - top));

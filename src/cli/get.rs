@@ -113,7 +113,7 @@ fn print(ui: &mut Ui, PassageEntry { passage, around }: &PassageEntry, is_listed
     if Ui::is_for_people() {
         ui.print(&printable(&passage.text))?;
     } else {
-        // Into a pipe or a file, byte for byte; characters are escaped for terminals alone.
+        // To a pipe or a file, byte for byte; characters are escaped only for terminals.
         ui.pass(passage.text.as_bytes())?;
         if is_listed && !passage.text.ends_with('\n') {
             ui.pass(b"\n")?;

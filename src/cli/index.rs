@@ -21,7 +21,7 @@ use crate::engine::{Engine, Include, IndexEstimate, IndexRequest, IngestSummary,
 ///
 /// Reads only changed files and embeds only changed passages. Text is searchable as soon as it is read; vectors follow.
 /// The next run completes a run that was interrupted or killed. Without a folder, all folders of the index are updated.
-/// PDF and HTML files are read where `--include` says so.
+/// PDF and HTML files are read if `--include` says so.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr index docs                        index a folder, or update its index
@@ -38,7 +38,7 @@ pub(super) struct IndexArgs {
     #[arg(long = "collection", value_name = "NAME", add = completions::collections())]
     collections: Vec<String>,
 
-    /// Read these formats beside Markdown and text: `pdf`, `html`, or `none` of them (default: as the last time)
+    /// Additional formats to index: `pdf`, `html`, or `none` (default: same as the last run)
     #[arg(long, value_name = "FORMATS")]
     include: Option<Include>,
 
@@ -62,7 +62,7 @@ pub(super) struct IndexArgs {
     #[arg(long)]
     rebuild: bool,
 
-    /// Print what would be read and embedded, with time and cost; write and send nothing
+    /// Print what would be read and embedded, and estimate time and cost; write and send nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -129,7 +129,7 @@ pub(super) async fn run(ui: &mut Ui, engine: &Engine, request: &IndexRequest) ->
     Ok(summary?)
 }
 
-/// Returns the summary for people.
+/// Returns the summary as text.
 fn text(summary: &IngestSummary) -> String {
     let IngestSummary { added, changed, renamed, removed, unchanged, skipped, warnings, .. } = summary;
     let counts =
@@ -165,7 +165,7 @@ fn text(summary: &IngestSummary) -> String {
     text
 }
 
-/// Returns an estimate for people.
+/// Returns an estimate as text.
 fn estimate_text(estimate: &IndexEstimate) -> String {
     let IndexEstimate { files, unchanged, skipped, removed, chunks, to_embed, kept, tokens, seconds, server } =
         estimate;
@@ -203,7 +203,7 @@ fn estimate_text(estimate: &IndexEstimate) -> String {
     text
 }
 
-/// Returns a time as people say it.
+/// Returns an approximate time in words.
 pub(super) fn about(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 90.0 => format!("{seconds:.0} s"),

@@ -1,4 +1,4 @@
-//! `dr links`: prints where links lead, and which are broken.
+//! `dr links`: prints the targets of links, and the broken ones.
 
 use std::fmt::Write;
 
@@ -66,7 +66,7 @@ pub(super) async fn links(ui: &mut Ui, engine: &Engine, args: LinksArgs) -> Resu
     Ok(if args.check && is_broken { Exit::Failed } else { Exit::Done })
 }
 
-/// Returns the links of a note and to it.
+/// Returns the links from and to a note.
 fn of_document(found: &DocumentLinks) -> String {
     let DocumentLinks { path, title, links, backlinks, .. } = found;
     let mut text = format!("{}  {}\n", styled(PLACE, &one_line(path)), styled(QUIET, &one_line(title)));
@@ -94,7 +94,7 @@ fn of_document(found: &DocumentLinks) -> String {
     text
 }
 
-/// Longest first column that the second is aligned with, in characters.
+/// Maximum width, in characters, of the first column for the second to be aligned.
 const MAX_WRITTEN: usize = 48;
 
 fn leads(link: &LinkEntry) -> String {
@@ -110,7 +110,7 @@ fn leads(link: &LinkEntry) -> String {
     }
 }
 
-/// Returns the broken links, one a line. Collections are named where there are several.
+/// Returns the broken links, one per line. Collections are named if there are several.
 fn broken(found: &LinkCheck) -> String {
     let line = |link: &BrokenLink| {
         let collection = if found.collections.len() > 1 { format!("{}/", link.collection) } else { String::new() };

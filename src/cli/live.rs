@@ -83,7 +83,7 @@ impl Live {
             bar.enable_steady_tick(TICK);
             bar
         });
-        // With `--quiet` too, a program gets the events that it asked for.
+        // Even with `--quiet`, a program gets the events that it requested.
         let tells = bar.is_none() && (!ui.is_quiet() || format == EventFormat::Jsonl);
         Self { shown: Arc::new(LiveState { bar, format: tells.then_some(format), view: Mutex::default() }) }
     }
@@ -97,7 +97,7 @@ impl Live {
     /// Frees the terminal for other output until the guard is dropped.
     pub(super) fn pause(&self) -> Pause {
         if let Some(bar) = &self.shown.bar {
-            // Otherwise the next tick would draw over the answer that is being typed.
+            // Otherwise the next tick would draw over the answer being typed.
             bar.disable_steady_tick();
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
@@ -152,7 +152,7 @@ impl LiveView {
         match event {
             RunEvent::Event { event, progress } => {
                 self.progress = Some(progress);
-                // The mark of the node in the tree below says so.
+                // The mark of the node in the tree below already shows that.
                 if !matches!(event.event, Event::NodeStarted { .. }) {
                     self.call = event_line(&event);
                 }
@@ -168,7 +168,7 @@ impl LiveView {
             RunEvent::Written { section } => self.written = preview(&section),
             // Printed above the view.
             RunEvent::Note { .. } => {}
-            // As well. What follows is another run.
+            // Printed above as well. The following events are of another run.
             RunEvent::Instead { .. } => *self = Self::default(),
         }
     }

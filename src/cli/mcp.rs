@@ -34,7 +34,7 @@ pub(super) struct McpArgs {
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
 
-    /// Name that the server is reached by from other machines, for example through a proxy; may be repeated
+    /// Host name that clients use to reach the server, for example through a proxy; may be repeated
     #[arg(long = "allow-host", value_name = "NAME", requires = "http")]
     hosts: Vec<String>,
 
@@ -77,7 +77,7 @@ pub(super) async fn mcp(ui: &mut Ui, engine: Engine, mut args: McpArgs) -> Resul
     }
     gone.cancel();
     if let Some(watching) = watching {
-        // A batch that is being indexed is committed. A panic was printed.
+        // A batch in progress is committed. A panic has been printed.
         let _ = watching.await;
     }
     Ok(Exit::Done)

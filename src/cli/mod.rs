@@ -173,7 +173,7 @@ impl OutputArgs {
         self.json || self.format == TextFormat::Json
     }
 
-    /// Prints a result as JSON, or as `text` puts it for people.
+    /// Prints a result as JSON, or as the text returned by `text`.
     fn print<T: serde::Serialize>(
         &self,
         ui: &mut Ui,
@@ -257,7 +257,7 @@ pub fn run() -> ExitCode {
             events.note(&mut ui, &note);
         }
     }
-    // An aborted task that has started one may not be dropped before the process ends.
+    // An aborted task that has started a program may not be dropped before the process ends.
     kill_programs();
     // Background tasks have nothing left to report.
     runtime.shutdown_background();
@@ -345,13 +345,13 @@ fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
         .map_err(|error| CliError::Usage { message: format!("`{}` is not JSON: {error}", file.display()), hint: None })
 }
 
-/// Checks that a file of the user is writable, before anything is spent on what is written there.
+/// Checks that a file of the user is writable, before anything is spent on its contents.
 fn check_writable(file: &std::path::Path) -> Result<(), CliError> {
     // A pipe or device cannot be checked without side effects.
     if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         return Ok(());
     }
-    // To append, so that what is there stays if the command fails.
+    // In append mode, so that existing contents stay if the command fails.
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
     opened.map(drop).map_err(CliError::file("write", file))
 }
@@ -365,11 +365,11 @@ fn write(file: &std::path::Path, text: &str) -> Result<(), CliError> {
 /// with the counts recorded by then.
 fn start_log(traces: Option<&Traces>) {
     let log = std::env::var("DR_LOG").ok().map(|filter| {
-        // Without that of rmcp, which logs whole requests and replies: texts of a client and of the knowledge base.
+        // Without rmcp, which logs whole requests and replies, with texts of clients and of the knowledge base.
         let filter = tracing_subscriber::EnvFilter::new(format!("{filter},rmcp=off"));
         let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
         let log = log.with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE);
-        // A log that is redirected to a file is searched later: escape sequences would be in the way.
+        // A log redirected to a file is searched later, where escape sequences would be in the way.
         let log = log.with_ansi(std::io::stderr().is_terminal());
         // If stderr is closed, an error about writing to it could not be written either.
         log.log_internal_errors(false).with_filter(filter)
@@ -410,14 +410,14 @@ mod tests {
         assert!(seen > 10, "{seen} flags were looked at");
     }
 
-    /// An engine that is opened otherwise leaves the gate of the traces closed, and its runs have none.
+    /// An engine opened in another way leaves the gate of the traces closed, so its runs are not exported.
     #[test]
     fn every_command_opens_its_engine_together_with_the_traces() {
         let (code, _) = include_str!("mod.rs").split_once("#[cfg(test)]").unwrap();
         assert_eq!(code.matches("Engine::new(").count(), 1);
     }
 
-    /// Returns the modules of the crate that a text uses, also inside of braces.
+    /// Returns the modules of the crate that a text uses, including those in braces.
     fn modules_used(text: &str) -> BTreeSet<&str> {
         let name = |text: &'_ str| text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
         let mut used = BTreeSet::new();
@@ -475,7 +475,7 @@ mod tests {
     fn code_of(path: &Path) -> String {
         if path.is_dir() {
             let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-            // By the name alone: the checkout itself may be below a folder of tests.
+            // By the file name only: the checkout itself may be below a folder of tests.
             let is_code =
                 |file: &PathBuf| !file.file_name().is_some_and(|name| name.to_string_lossy().contains("tests"));
             return files.filter(is_code).map(|file| code_of(&file)).collect();
@@ -483,7 +483,7 @@ mod tests {
         if path.extension().is_none_or(|extension| extension != "rs") {
             return String::new();
         }
-        // Of a layer, the folder or the file beside it may be missing.
+        // The folder or the file of a layer may be missing.
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()

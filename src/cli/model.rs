@@ -1,4 +1,4 @@
-//! `dr model`: the models that vectors and rankings are made with, and the choice of one.
+//! `dr model`: lists the embedders and rerankers, and selects one.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ use crate::engine::{Engine, Fetching, IndexEstimate, ModelEntry, ModelList, Mode
 
 /// List the embedders and rerankers, or use one
 ///
-/// The built-in embedder needs nothing. The others run on ONNX Runtime and are downloaded once, into your data folder.
-/// `kb/how-to/use-another-embedder.md` in the manual says which to choose.
+/// The built-in embedder needs no download. The others run on ONNX Runtime and are downloaded once, into your data
+/// folder. `kb/how-to/use-another-embedder.md` in the manual says which to choose.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr model list

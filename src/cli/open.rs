@@ -66,8 +66,8 @@ fn browse(ui: &mut Ui, place: &FilePlace) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Returns the program and its arguments that open a file at its line. A value of words is a program with arguments,
-/// unless all of it is the path of a file.
+/// Returns the program and its arguments that open a file at its line. A value of several words is a program with
+/// arguments, unless the whole value is the path of a file.
 fn editor_command(editor: &OsString, place: &FilePlace) -> Vec<OsString> {
     let mut command: Vec<OsString> = match editor.to_str() {
         Some(words) if !Path::new(words).is_file() => words.split_whitespace().map(OsString::from).collect(),

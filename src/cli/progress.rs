@@ -108,7 +108,7 @@ impl IngestProgress {
         }
     }
 
-    /// Shows how far a download is.
+    /// Shows the progress of a download.
     pub(crate) fn downloading(&self, download: &Downloading) {
         self.take(&IngestEvent::Downloading(download.clone()));
     }
@@ -165,7 +165,7 @@ impl IngestProgress {
     fn tell_now_and_then(&self, state: &mut State, line: &str) {
         let now = Instant::now();
         match state.told {
-            // The step has just been announced in a line of its own.
+            // The step has just been announced on a separate line.
             None => state.told = Some(now),
             Some(told) if now.duration_since(told) < LINE_INTERVAL => {}
             Some(_) => {

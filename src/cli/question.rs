@@ -64,7 +64,8 @@ impl QuestionArgs {
         AskRequest { run, ..AskRequest::new(question) }.checked().map_err(CliError::from)
     }
 
-    /// Indexes the folder of `--kb` and restricts the request to it. Returns `None` if the user interrupts that.
+    /// Indexes the folder of `--kb` and restricts the request to it. Returns `None` if the user interrupts the
+    /// indexing.
     pub(super) async fn updated(
         &self,
         ui: &mut Ui,
@@ -79,7 +80,7 @@ impl QuestionArgs {
     }
 }
 
-/// Indexes a folder and returns its collection, or `None` if the user interrupts that.
+/// Indexes a folder and returns its collection, or `None` if the user interrupts the indexing.
 async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<String>, CliError> {
     let request = IndexRequest { folders: vec![folder.to_path_buf()], embed: true, ..IndexRequest::default() };
     let summary = super::index::run(ui, engine, &request).await?;

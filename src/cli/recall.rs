@@ -55,7 +55,7 @@ pub(super) async fn recall(ui: &mut Ui, engine: &Engine, args: RecallArgs) -> Re
     Ok(Exit::Done)
 }
 
-/// Returns a quote for people.
+/// Returns a quote as text.
 fn text(found: &FoundBefore) -> String {
     let FoundBefore { quote, source, file, run_id, question, asked_on, .. } = found;
     let mut text = format!("{}\n", styled(PLACE, &one_line(&source.for_people())));

@@ -18,7 +18,7 @@ use crate::config::{Flags, bounds};
 use crate::engine::{Engine, Hit, Neighbourhood, Scope, SearchMode, Searched, Snippet, Support};
 use crate::render::json::{line, versioned};
 
-/// Most lines of a section that are printed with a hit.
+/// Maximum number of lines of a section printed with a hit.
 const MAX_SECTION_LINES: usize = 30;
 
 /// Find passages in the index
@@ -186,14 +186,14 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Csv => ui.pass(&csv(&found.hits)?)?,
         SearchFormat::Files => {
             let folders = engine.folders().await;
-            // Folders of collections are stored without symbolic links, so this one is compared without, too.
+            // Collection folders are stored with symbolic links resolved, so this one is resolved too.
             let current = std::env::current_dir().and_then(|current| current.canonicalize()).ok();
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
                 ui.print(&one_line(&file_name(hit, &folders, current.as_deref())))?;
             }
         }
-        // On stderr: a pipe that reads hits gets none. The other formats have an empty form of their own.
+        // On stderr: a pipe that reads hits gets none. The other formats have their own empty form.
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
         SearchFormat::Text => {
             let folders = if ui.shows_links() { engine.folders().await } else { BTreeMap::new() };
@@ -217,14 +217,14 @@ fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
         let [first, last, score] = lines.each_ref().map(String::as_str);
         let row =
             [&hit.path, first, last, score, &hit.title, &heading, &hit.snippet.text, &hit.collection, hit.id.as_str()];
-        // A terminal that shows the rows obeys control characters in them.
+        // A terminal that shows the rows would obey control characters in them.
         rows.write_record(row.map(printable)).map_err(io::Error::from)?;
     }
     Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }
 
-/// Returns the file of a hit, relative to the working directory `current` if it is inside; where the folder of the
-/// collection is not known, relative to that.
+/// Returns the file of a hit, relative to the working directory `current` if it is inside; if the collection's folder
+/// is unknown, relative to that folder.
 fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Path>) -> String {
     let Some(folder) = folders.get(&hit.collection) else { return hit.path.clone() };
     let file = folder.join(&hit.path);
@@ -232,8 +232,8 @@ fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Pa
     inside.unwrap_or(file).to_string_lossy().into_owned()
 }
 
-/// Returns the hits for people, matched words marked. Places of collections with a folder are links. The sentence
-/// about a folder is printed with its first hit.
+/// Returns the hits as text, with matched words highlighted. Places in collections with a folder are links. The
+/// sentence about a folder is printed with its first hit.
 fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders: &BTreeMap<String, PathBuf>) -> String {
     let (mut text, mut said, mut seen) = (String::new(), HashSet::new(), HashSet::new());
     for HitEntry { hit, around } in entries {
@@ -245,7 +245,7 @@ fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders:
         };
         let _ = writeln!(text, "{place}  {}", styled(QUIET, hit.id.as_str()));
         let mut names = vec![hit.title.as_str()];
-        // The title of a note is mostly its first heading, and would be printed twice.
+        // The title of a note is usually its first heading, and would be printed twice.
         names.extend(hit.heading_path.iter().map(String::as_str).filter(|heading| *heading != hit.title));
         let _ = writeln!(text, "  {}", styled(QUIET, &one_line(&names.join(" › "))));
         if let Some(about) = hit.about.as_deref().filter(|about| said.insert(*about)) {

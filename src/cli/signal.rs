@@ -16,7 +16,8 @@ const GRACE: Duration = Duration::from_millis(1_500);
 /// Exit code after a signal.
 static EXIT: AtomicU8 = AtomicU8::new(Exit::Interrupted as u8);
 
-/// Keeps the exit code of a command that has ended, whatever signals follow. Returns a token that the next one cancels.
+/// Fixes the exit code of a command that has ended, whatever signals follow. Returns a token that the next signal
+/// cancels.
 pub(super) fn ended(exit: Exit) -> CancellationToken {
     EXIT.store(exit as u8, Ordering::Release);
     interruptible()
@@ -30,7 +31,7 @@ pub(super) fn interruptible() -> CancellationToken {
     let token = CancellationToken::new();
     let triggered = token.clone();
     let (listening, is_listening) = std::sync::mpsc::channel();
-    // A thread of its own: computations may keep every thread of the runtime busy.
+    // A separate thread: computations may keep every thread of the runtime busy.
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
@@ -40,12 +41,12 @@ pub(super) fn interruptible() -> CancellationToken {
             triggered.cancel();
             signals.forget_hangups();
             let _ = tokio::time::timeout(GRACE, signals.next()).await;
-            // They are in groups of their own, which no signal of a terminal reaches.
+            // They are in separate process groups, which signals of the terminal do not reach.
             kill_programs();
             std::process::exit(EXIT.load(Ordering::Acquire).into());
         });
     });
-    // Handlers are installed before this returns, so that an early signal stops the work in order too.
+    // Handlers are installed before this returns, so that an early signal also stops the work cleanly.
     let _ = is_listening.recv();
     token
 }

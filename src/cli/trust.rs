@@ -133,7 +133,7 @@ pub(super) async fn trust_server(ui: &mut Ui, engine: &Engine, name: &str, args:
     Ok(Exit::Done)
 }
 
-/// Returns everything that workers are shown of a tool, and what they were shown before if that has changed.
+/// Returns everything that workers are shown about a tool, and the previous version if it has changed.
 fn described(AcceptedTool { name, said, changed, before }: &AcceptedTool) -> String {
     let name = one_line(name);
     let lines = |word: &str, SaidTool { description, schema }: &SaidTool| {

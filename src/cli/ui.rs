@@ -68,7 +68,7 @@ impl Ui {
         self.out.flush()
     }
 
-    /// Writes bytes to stdout as they are.
+    /// Writes bytes to stdout unchanged.
     #[expect(clippy::unused_self, reason = "the terminal is reached through `Ui` alone")]
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         // Not through `out`, which would remove escape sequences that are part of the data.
@@ -123,8 +123,8 @@ impl Ui {
     }
 }
 
-/// Returns whether the terminal that these variables describe shows hyperlinks. One inside another that may not is left
-/// out.
+/// Returns whether the terminal described by these variables shows hyperlinks. A terminal inside another that may not
+/// show them does not count.
 fn knows_links(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     const PROGRAMS: [&str; 8] = ["iTerm.app", "WezTerm", "vscode", "ghostty", "WarpTerminal", "mintty", "rio", "Hyper"];
     const TERMS: [&str; 6] = ["xterm-kitty", "xterm-ghostty", "alacritty", "foot", "contour", "wezterm"];

@@ -13,7 +13,7 @@ use crate::engine::{CitationState, Engine, VerifiedCitation, VerifiedReport, Ver
 use crate::render::json::versioned;
 use crate::render::saved::CitedPlace;
 
-/// Most characters of a quote that are printed.
+/// Maximum number of characters printed of a quote.
 const MAX_QUOTE_CHARS: usize = 80;
 
 /// Check whether the citations of a report still hold
@@ -87,7 +87,7 @@ fn text(report: &VerifiedReport, online: bool) -> String {
     text
 }
 
-/// Returns a citation that does not hold, or could not be checked though it should, for people.
+/// Returns the line for a citation that does not hold, or that could not be checked although it should have been.
 fn line(citation: &VerifiedCitation, online: bool) -> Option<String> {
     let VerifiedCitation { quote, source, state, .. } = citation;
     let quote = || cut(quote, MAX_QUOTE_CHARS);
@@ -104,7 +104,7 @@ fn line(citation: &VerifiedCitation, online: bool) -> Option<String> {
     Some(format!("{}: {said}", styled(PLACE, &source.for_people())))
 }
 
-/// Returns where a quote is now. A collection is named only if it is another one.
+/// Returns the current place of a quote. The collection is named only if it differs.
 fn moved(source: &CitedPlace, now: &CitedPlace) -> String {
     let moved = format!("moved to {}", now.for_people());
     match (source, now) {

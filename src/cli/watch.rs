@@ -82,7 +82,7 @@ pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Resu
     let stop = interruptible();
     let mut watch = engine.watch(request).await?;
     let mut messages = Messages::default();
-    // A signal is how a watch ends. Only one that interrupts an indexing leaves work undone.
+    // A watch normally ends by a signal. Only a signal that interrupts indexing leaves work undone.
     let mut exit = Exit::Done;
     while let Some(event) = next(ui, engine, &mut watch, !messages.has_begun, &stop).await? {
         let is_first = !messages.has_begun;
@@ -97,7 +97,7 @@ pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Resu
     Ok(if watch.is_behind() { Exit::Interrupted } else { exit })
 }
 
-/// Returns the next event. The first indexing shows its progress as `dr index` does, and later ones where it can be
+/// Returns the next event. The first indexing shows its progress as `dr index` does, and later ones only if it can be
 /// drawn.
 async fn next(
     ui: &Ui,
@@ -109,7 +109,7 @@ async fn next(
     let progress = Mutex::new(None);
     let shown = || locked(&progress);
     let listener = |event: IngestEvent| {
-        // Made when indexing begins, since nothing is drawn while folders are only watched.
+        // Created when indexing begins, since nothing is drawn while folders are only watched.
         if matches!(event, IngestEvent::Opened { .. }) && (is_first || ui.can_draw()) {
             *shown() = Some(IngestProgress::new(ui, engine.index_address()));
         }
@@ -124,7 +124,8 @@ async fn next(
     Ok(event?)
 }
 
-/// Watches folders beside a server until `stop`; all folders of the index if none are given. Messages go to stderr.
+/// Watches folders alongside a server until `stop`; all folders of the index if none are given. Messages go to
+/// stderr.
 pub(super) fn beside(ui: &Ui, engine: &Engine, folders: Vec<PathBuf>, stop: CancellationToken) -> JoinHandle<()> {
     let (mut ui, engine) = (ui.another(), engine.clone());
     tokio::spawn(async move {
