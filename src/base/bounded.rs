@@ -1,6 +1,6 @@
-//! Computations on untrusted input, each on a thread that is given up when its time is over.
+//! Computations on untrusted input, each on a thread that is abandoned when its time is up.
 //!
-//! A thread cannot be ended from outside. One that is given up continues until it is done or the process ends, so the
+//! A thread cannot be ended from outside. An abandoned one continues until it is done or the process ends, so the
 //! input must be limited in size as well.
 
 use std::panic::AssertUnwindSafe;
@@ -17,7 +17,7 @@ use super::line::panic_text;
 #[error("it takes too long to process")]
 pub struct TooSlow;
 
-/// Runs `work` on a thread of its own and waits for at most `limit`.
+/// Runs `work` on a separate thread and waits for at most `limit`.
 pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use super::clock::Clock;
 use super::mutex::locked;
 
-/// Failures in a row after which a run stops asking a source.
+/// Number of consecutive failures after which a run stops using a source.
 const MAX_FAILURES_OF_RUN: u32 = 3;
 
-/// Failures in a row after which a server that is used across runs is given a [`PAUSE`].
+/// Number of consecutive failures after which a server used across runs gets a [`PAUSE`].
 const MAX_FAILURES: u32 = 2;
 
-/// How long that is: a server that restarts, or loads a model, is used again soon.
+/// Length of the pause: short, because a server that restarts or loads a model is soon usable again.
 const PAUSE: Duration = Duration::from_mins(1);
 
 /// The circuit is open: the request was not sent.
@@ -29,15 +29,15 @@ pub struct Open {
 /// State of a server, judged by the outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It works. A server that refuses one request does.
+    /// It works. Refusing a single request counts as working.
     Up,
     /// It would fail any request.
     Down,
-    /// The request did not reach it, or its reply was not waited for.
+    /// The request did not reach it, or its reply was not awaited.
     Unknown,
 }
 
-/// An error of a request that a [`Breaker`] guards.
+/// The error of a request guarded by a [`Breaker`].
 pub(crate) trait Guarded: Display + From<Open> {
     /// Returns the state of the server, judged by this error.
     fn health(&self) -> Health;
@@ -45,12 +45,12 @@ pub(crate) trait Guarded: Display + From<Open> {
 
 /// Guards the requests to one server.
 ///
-/// Callers may ask side by side. Until a request succeeds they take turns: otherwise all of them would be sent to a
-/// server that is down before the first failure is known.
+/// Callers may send requests concurrently. Until one succeeds, they take turns: otherwise all of them would be sent
+/// to a server that is down before the first failure is known.
 pub(crate) struct Breaker {
     name: String,
     max_failures: u32,
-    /// With a clock, the next request after a pause is sent, and decides about the following ones.
+    /// With a clock, the first request after a pause is sent, and its outcome decides about further ones.
     clock: Option<Arc<dyn Clock>>,
     turn: tokio::sync::Mutex<()>,
     record: Mutex<FailureRecord>,

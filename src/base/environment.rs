@@ -1,8 +1,8 @@
 //! Environment variables, and the keys they hold.
 //!
-//! A key is never in a settings file: it is in a variable, and a setting (`key_env`) names that variable. OpenAI's key
-//! may also be in the project's `.env` file, if the user trusts that folder. That file travels with a folder a stranger
-//! may have made, so nothing else in it is read: no address, no setting.
+//! A key is never in a settings file: it is in a variable, and a setting (`key_env`) names that variable. OpenAI's
+//! key may also be in the project's `.env` file, if the user trusts that folder. That file comes with a folder which
+//! someone else may have made, so nothing else in it is read: no address, no setting.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,7 +38,7 @@ pub(crate) enum Dotenv {
     Ignored,
 }
 
-/// A setting names a variable, and there is no usable key in it.
+/// A setting names a variable that holds no usable key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text cannot be the name of a variable. It is not shown: it may be the key itself.
@@ -71,7 +71,7 @@ impl Environment {
         Self::of(variables).with_dotenv(dotenv, is_trusted)
     }
 
-    /// Holds these variables.
+    /// Creates an environment from these variables.
     pub(crate) fn of<N: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
         Self { variables: variables.filter(|(_, value)| !value.is_empty()).collect(), dotenv: Dotenv::Unused }
@@ -108,7 +108,7 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// Returns an error without a usable key. It never shows a key, also not one that was given in place of the name.
+    /// Returns an error without a usable key. It never shows a key, not even one given in place of the name.
     pub(crate) fn key(&self, variable: &str) -> Result<Secret, KeyError> {
         if !is_variable(variable) {
             return Err(KeyError::BadName);
@@ -136,7 +136,7 @@ pub(crate) fn is_variable(name: &str) -> bool {
 
 /// Returns the value of `name` in a `.env` file, unless it is empty.
 fn dotenv_value(file: &Path, name: &str) -> Option<String> {
-    // The folder may be a stranger's: a pipe would block, and an endless file would fill the memory.
+    // The folder may be someone else's: a pipe would block, and an endless file would fill the memory.
     let is_small = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     let text = is_small.then(|| std::fs::read_to_string(file).ok()).flatten()?;
     // As in a shell, the last line wins.

@@ -1,4 +1,4 @@
-//! Reads files that were written elsewhere, whose size is not to be trusted, and replaces them.
+//! Reads files from elsewhere, whose size cannot be trusted, and replaces them.
 
 use std::fs::File;
 use std::io::{Error, Read, Result, Write};
@@ -25,7 +25,7 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     if text.len() as u64 > max_bytes { Err(too_long()) } else { Ok(text) }
 }
 
-/// Replaces a text file whole or not at all; of a symbolic link, the file it leads to. Its permissions stay.
+/// Replaces a text file atomically; for a symbolic link, its target. Its permissions stay.
 ///
 /// # Errors
 ///

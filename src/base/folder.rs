@@ -15,13 +15,13 @@ pub(crate) fn create_private(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
-/// Returns what the user can do if a folder could not be created because something else has its name.
+/// Returns a hint if a folder could not be created because something else has its name.
 pub(crate) fn in_the_way(folder: &Path, error: &Error) -> Option<String> {
     let is_taken = matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory);
     is_taken.then(|| format!("it has to be a folder: remove what has that name, `{}`", folder.display()))
 }
 
-/// Writes a file whole or not at all, with access only for its owner. Its folder must exist.
+/// Writes a file atomically, with access only for its owner. Its folder must exist.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     // Temporary files are created with mode 0600. In the same folder, because a rename is atomic within a file system.
@@ -30,11 +30,11 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     put_in_place(file, path)
 }
 
-/// Puts a file that was written in the same folder in the place of `path`, on the disk too.
+/// Moves a file written in the same folder to `path`, and syncs it to disk.
 pub(super) fn put_in_place(file: NamedTempFile, path: &Path) -> std::io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path)?;
-    // A power cut may undo the rename until the folder is written, too. Windows cannot open a folder as a file.
+    // A power cut may undo the rename until the folder is synced too. Windows cannot open a folder as a file.
     #[cfg(unix)]
     std::fs::File::open(path.parent().unwrap_or(path))?.sync_all()?;
     Ok(())
@@ -50,7 +50,7 @@ pub(crate) fn secret_in(path: &Path, creates: bool) -> std::io::Result<[u8; 32]>
             file.write_all(&rand::random::<[u8; 32]>())?;
             file.as_file().sync_all()?;
             match file.persist_noclobber(path) {
-                // Another process was first: its secret counts.
+                // Another process was first: its secret is used.
                 Err(error) if error.error.kind() != ErrorKind::AlreadyExists => return Err(error.error),
                 _ => std::fs::read(path)?,
             }

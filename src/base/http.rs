@@ -41,7 +41,7 @@ impl Secret {
         sensitive(&format!("Bearer {}", self.0))
     }
 
-    /// Returns the bare secret as a header value, marked sensitive, for servers with a key header of their own.
+    /// Returns the bare secret as a header value, marked sensitive, for servers with their own key header.
     pub(crate) fn header(&self) -> HeaderValue {
         sensitive(&self.0)
     }
@@ -51,7 +51,7 @@ impl Secret {
         self.0.clone()
     }
 
-    /// Returns a hash that tells this secret from others without giving it away. With another `salt`, it is another hash.
+    /// Returns a hash that identifies this secret without revealing it. It depends on `salt`.
     pub(crate) fn fingerprint(&self, salt: &str) -> String {
         ContentHash::of(format!("{salt}\n{}", self.0).as_bytes()).as_str()[..16].to_owned()
     }
@@ -136,7 +136,7 @@ impl BaseUrl {
         format!("{self}{path}")
     }
 
-    /// Appends segments of a path, percent-encoded: none of them can leave its place.
+    /// Appends path segments, percent-encoded, so that none can change the rest of the path.
     pub(crate) fn with_segments(&self, segments: &[&str]) -> String {
         let mut url = self.0.clone();
         // An HTTP address always has a path.
@@ -151,7 +151,7 @@ impl BaseUrl {
         self.0.host_str().unwrap_or_default()
     }
 
-    /// Returns the port, also if it is that of the scheme.
+    /// Returns the port, even if it is the default of the scheme.
     pub(crate) fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or_default()
     }

@@ -55,7 +55,7 @@ pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Returns the error and its causes, joined by `: `. A cause that the text before it already ends with is left out:
+/// Returns the error and its causes, joined by `: `. A cause is left out if the text before it already ends with it:
 /// some libraries include the cause in their own message.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -84,7 +84,7 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
 
 /// Returns whether a character has no width or changes the direction of text.
 pub fn is_invisible(letter: char) -> bool {
-    // The last range are tags: letters that no screen shows, and that a language model reads.
+    // The last range is tags: characters that are invisible on screen, but that a language model reads.
     matches!(u32::from(letter), 0xAD | 0x61C | 0x115F | 0x180E | 0x3164 | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
 }
 
@@ -101,8 +101,8 @@ const ELEMENTS: &str = "a abbr address article aside audio b blockquote body br 
     option p path picture pre q rp rt ruby s samp script section select small source span strike strong style sub \
     summary sup svg table tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr";
 
-/// Returns whether a line consists of one HTML tag, also of a custom element or component. `<name>` and `<ann@b.org>` are
-/// text.
+/// Returns whether a line consists of one HTML tag, including that of a custom element or component. `<name>` and
+/// `<ann@b.org>` are text.
 pub(crate) fn is_tag(line: &str) -> bool {
     line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).is_some_and(|inner| {
         let name = inner.strip_prefix('/').unwrap_or(inner);
@@ -111,7 +111,7 @@ pub(crate) fn is_tag(line: &str) -> bool {
         let is_element = || {
             let is_component =
                 name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase) && !name.contains('_');
-            // Without attributes it is as likely a placeholder.
+            // Without attributes, it is as likely to be a placeholder.
             let is_custom = name.contains('-') && (!attributes.is_empty() || inner.starts_with('/'));
             is_component
                 || is_custom

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A holder of a lock that has left no note.
+/// Name of a holder that has left no note.
 const ANOTHER: &str = "another process";
 
 /// Time between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Attempts to take a lock that others share: [`FileLock::holder`] shares it for a moment.
+/// Number of attempts to take a shared lock, since [`FileLock::holder`] shares it for a moment.
 const ATTEMPTS: u32 = 5;
 
 /// A lock on a file, exclusive or shared. Released on drop; the system releases it if the process is killed.
@@ -54,7 +54,7 @@ impl FileLock {
                     file.unlock().map_err(failed)?;
                     pause();
                 }
-                // Processes that share the lock leave no note, so the note in the file is that of an earlier holder.
+                // Processes that share the lock leave no note, so the note in the file is from an earlier holder.
                 Err(TryLockError::WouldBlock) => return Err(held(ANOTHER.to_owned())),
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
@@ -64,11 +64,11 @@ impl FileLock {
         Ok(Self { _file: file })
     }
 
-    /// Acquires the lock at `path` together with others that share it, without waiting.
+    /// Acquires a shared lock at `path` without waiting.
     ///
     /// # Errors
     ///
-    /// Returns [`FileLockError::Held`] if a process holds the lock for itself.
+    /// Returns [`FileLockError::Held`] if a process holds the lock exclusively.
     pub(crate) fn share(path: &Path) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
         let mut file = open(path).map_err(failed)?;
@@ -99,7 +99,7 @@ impl FileLock {
     pub fn holder(path: &Path) -> Option<String> {
         let mut file =
             path.symlink_metadata().ok().filter(std::fs::Metadata::is_file).and_then(|_| File::open(path).ok())?;
-        // Shared, so that two processes that look at the same time do not take each other for the holder.
+        // Shared, so that two processes checking at the same time do not take each other for the holder.
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(note(&mut file)),
             _ => None,

@@ -9,11 +9,11 @@
 //!   that was shown Outbound text alone
 //! ```
 //!
-//! Nothing inspects the text of an [`Outbound`]: where it came from is what makes it safe. Evidence, summaries and
-//! conclusions of the knowledge base, questions that were worded after retrieval and answers of earlier runs have no
-//! way in, so a mistake is a compile error and not a leak.
+//! The text of an [`Outbound`] is never inspected: its origin makes it safe. Evidence, summaries and conclusions of
+//! the knowledge base, questions worded after retrieval, and answers of earlier runs cannot become one, so a mistake
+//! is a compile error, not a leak.
 //!
-//! A string is no outbound text:
+//! A string is not outbound text:
 //!
 //! ```compile_fail,E0277
 //! let outbound: dr::base::outbound::Outbound = "Ferreira".into();
@@ -48,8 +48,8 @@
 //! const VOUCHER: dr::base::outbound::Voucher = dr::base::outbound::Voucher::here();
 //! ```
 //!
-//! Neither quotes, findings and summaries nor the words of a plan become one. Their words are strings that anyone may
-//! read,
+//! Neither quotes, findings and summaries nor the words of a plan become one. Their words are strings that any code
+//! may read,
 //!
 //! ```
 //! use dr::{research, run};
@@ -85,7 +85,8 @@
 //! fn leak(earlier: dr::run::event::Followed) -> dr::base::outbound::Outbound { earlier.answer }
 //! ```
 //!
-//! Addresses of pages do, where a public result, a fetched page or a cited source names them: see `run::node_source`.
+//! Addresses of pages do become one if a public result, a fetched page or a cited source names them: see
+//! `run::node_source`.
 
 use std::fmt;
 use std::panic::Location;
@@ -121,7 +122,7 @@ impl Outbound {
 
     /// Returns parts of the text.
     ///
-    /// `find` is a function pointer for every lifetime, so it captures nothing: what it returns stood in the text.
+    /// `find` is a function pointer for every lifetime, so it captures nothing: its results are parts of the text.
     pub(crate) fn parts(&self, find: for<'a> fn(&'a str) -> Vec<&'a str>) -> Vec<Self> {
         find(&self.0).into_iter().map(|part| Self(part.to_owned())).collect()
     }
@@ -170,9 +171,9 @@ impl From<Date> for Outbound {
     }
 }
 
-/// The files that may vouch for text: where the user's words and the first plan are read off a run, where a model
-/// replies to a prompt made of outbound text alone or a template is filled with such text, where an answer from the web
-/// names an address, and where the user has the pages of a report fetched again.
+/// The files that may vouch for text: they read the user's words and the first plan from a run, receive a model's
+/// reply to a prompt made only of outbound text, fill a template with such text, take an address from a web result,
+/// or fetch the pages of a report again on the user's request.
 const VOUCHING: [&str; 6] = [
     "src/run/outward.rs",
     "src/research/task.rs",
@@ -182,11 +183,11 @@ const VOUCHING: [&str; 6] = [
     "src/engine/verify.rs",
 ];
 
-/// Vouches for text whose origin the type system cannot see: the user's words and the first plan are stored as any
+/// Vouches for text whose origin the type system cannot see: the user's words and the first plan are stored like any
 /// other text, and a model replies in plain strings.
 ///
-/// A constant of this type compiles only in the files of [`VOUCHING`]. Keep it private to its file, and say at each use
-/// why that text was made without internal text.
+/// A constant of this type compiles only in the files of [`VOUCHING`]. Keep it private to its file, and state at each
+/// use why the text contains no internal text.
 #[derive(Debug)]
 pub struct Voucher(());
 
@@ -222,8 +223,8 @@ const fn ends_with(mut path: &[u8], mut end: &[u8]) -> bool {
     end.is_empty()
 }
 
-/// Shows that the user lets internal text leave: by `--allow-egress`, or by `allow_egress` of every collection
-/// searched, where no internal server may be called.
+/// Proof that the user lets internal text leave: by `--allow-egress`, or by `allow_egress` of every collection
+/// searched if no internal server may be called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EgressAllowed(());
 

@@ -22,19 +22,19 @@ pub(crate) trait Failure {
     fn again(&self) -> Again;
 }
 
-/// The longest wait that a peer may ask for: no server may hold a run up for hours.
+/// The longest wait that a peer may request: no server may delay a run for hours.
 pub(crate) const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// Most requests for one answer.
+    /// Maximum number of requests for one answer.
     pub(crate) attempts: u32,
-    /// Of those, requests that may go unanswered. Each of them may be paid for.
+    /// Of those, the number that may go unanswered. Each of them may have been paid for.
     pub(crate) unanswered: u32,
-    /// The first wait, before chance shortens it; each further one is twice as long.
+    /// The first wait, before random jitter shortens it; each further one is twice as long.
     pub(crate) first_wait: Duration,
-    /// The longest wait, whatever the peer asks for.
+    /// The longest wait, whatever the peer requests.
     pub(crate) longest_wait: Duration,
 }
 
@@ -52,11 +52,11 @@ impl Policy {
     pub(crate) const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
     /// A query to a search engine. Some charge for each, and the circuit of one that is down opens after three queries.
     pub(crate) const SEARCH: Self = Self::new(3, 1, 1, 60);
-    /// A page of the web: others may say the same, so it gets one more chance.
+    /// A web page: others may have the same content, so it gets only one more attempt.
     pub(crate) const PAGE: Self = Self::new(2, 1, 1, 10);
     /// Passages to embed. Indexing has time, and a lost reply is cheap.
     pub(crate) const PASSAGES: Self = Self::new(6, 3, 1, 60);
-    /// A query to embed: its user waits, and the text is searched in any case.
+    /// A query to embed: the user is waiting, and the text leg runs anyway.
     pub(crate) const QUERY: Self = Self::new(2, 1, 1, 5);
 
     const fn new(attempts: u32, unanswered: u32, first_seconds: u64, longest_seconds: u64) -> Self {
@@ -68,7 +68,7 @@ impl Policy {
         }
     }
 
-    /// Returns the wait after `attempts` requests, before chance shortens it.
+    /// Returns the wait after `attempts` requests, before random jitter shortens it.
     pub(crate) fn delay(&self, attempts: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
         self.first_wait.saturating_mul(doubled).min(self.longest_wait)
@@ -77,8 +77,8 @@ impl Policy {
     /// Returns the wait before the next request after `attempts` of them, of which `unanswered` brought no answer.
     /// Returns `None` if there is no next one.
     ///
-    /// `chance` is a random number from 0 to 1, which spreads out clients that failed together. The wait that a peer
-    /// asks for takes precedence.
+    /// `chance` is a random number from 0 to 1, which spreads out clients that failed together. A wait requested by
+    /// the peer takes precedence.
     fn wait(&self, again: Again, attempts: u32, unanswered: u32, chance: f64) -> Option<Duration> {
         if attempts >= self.attempts {
             return None;
@@ -91,13 +91,13 @@ impl Policy {
                 let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
                 Some(self.delay(attempts).mul_f64(chance))
             }
-            // Time has passed already while waiting for the answer.
+            // Waiting for the answer has already taken time.
             Again::Unanswered => (unanswered < self.unanswered).then_some(Duration::ZERO),
         }
     }
 }
 
-/// Sends a request until it succeeds or sending it again cannot help, and returns the last error then.
+/// Retries a request until it succeeds or the policy gives up; returns the last error.
 ///
 /// `pause` waits, and receives the error that it waits for. Its own error ends the loop, for example when a run is
 /// stopped.
@@ -109,7 +109,7 @@ pub(crate) async fn retry<T, E, P, S>(
 ) -> Result<T, E>
 where
     E: Failure,
-    // Not `AsyncFn`: the compiler cannot show yet that what such a closure returns is `Send`.
+    // Not `AsyncFn`: the compiler cannot yet prove that the future of such a closure is `Send`.
     P: Future<Output = Result<(), E>>,
     S: Future<Output = Result<T, E>>,
 {
@@ -158,7 +158,7 @@ mod tests {
         Policy::QUERY,
     ];
 
-    /// Returns the requests made and the waits between them, in milliseconds, where each request fails like this.
+    /// Returns the requests made and the waits between them, in milliseconds, if each request fails like this.
     async fn waits(policy: &Policy, failures: impl Fn(usize) -> Again, chance: f64) -> (usize, Vec<u128>) {
         let (sent, waited) = (RefCell::new(0), RefCell::new(Vec::new()));
         let pause = |wait: Duration, _| {

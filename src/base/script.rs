@@ -1,4 +1,4 @@
-//! The scripts that words are split and shortened by.
+//! Scripts, by which words are split and stemmed.
 
 use std::sync::LazyLock;
 
@@ -15,11 +15,11 @@ pub(crate) enum Script {
     Hebrew,
     Devanagari,
     Tamil,
-    /// The syllables of Korean.
+    /// Korean syllables.
     Hangul,
     /// Chinese characters.
     Han,
-    /// The syllables of Japanese.
+    /// Japanese syllables.
     Kana,
     /// Thai, Lao, Burmese and Khmer, which put no spaces between words.
     SoutheastAsian,
@@ -62,12 +62,12 @@ impl Script {
 
     /// Returns whether combining marks are letters of the script, such as vowels, and not accents.
     pub(crate) fn has_mark_letters(self) -> bool {
-        // The marks of kana tell voiced syllables from others. What marks mean in other scripts is not known here.
+        // The marks of kana distinguish voiced syllables. The meaning of marks in other scripts is unknown here.
         matches!(self, Self::Devanagari | Self::Tamil | Self::SoutheastAsian | Self::Kana | Self::Other)
     }
 }
 
-/// Returns the fraction of the letters of a text that are of a script, or 1 if it has no letters.
+/// Returns the fraction of a text's letters in a script, or 1 if it has no letters.
 #[expect(clippy::cast_precision_loss, reason = "texts are far shorter than 2^24 letters")]
 pub(crate) fn share_of(text: &str, script: Script) -> f32 {
     let (mut letters, mut own) = (0_usize, 0_usize);

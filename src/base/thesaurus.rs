@@ -1,6 +1,6 @@
-//! English words that mean much the same: a question rarely uses the words of a manual.
+//! English near-synonyms: a question rarely uses the words of a manual.
 //!
-//! Both are everyday words. Terms of a trade are left to the embedder, which reads them in context.
+//! Only everyday words. Technical terms are left to the embedder, which reads them in context.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use super::language::Language;
 use super::word::{Word, WordSplitter};
 
-/// Groups of words that may stand for each other.
+/// Groups of interchangeable words.
 const GROUPS: [&str; 104] = [
     "delete remove erase terminate destroy discard",
     "disable deactivate suspend",
@@ -116,7 +116,7 @@ const GROUPS: [&str; 104] = [
     "happen occur",
 ];
 
-/// Verbs with a particle, and words in their place.
+/// Verbs with a particle, and their synonyms.
 const PHRASES: [(&str, &str, &str); 30] = [
     ("turn", "off", "disable stop suspend"),
     ("switch", "off", "disable stop"),
@@ -150,13 +150,16 @@ const PHRASES: [(&str, &str, &str); 30] = [
     ("many", "may", "limit quota maximum"),
 ];
 
-/// Words between a verb and its particle: "turn the alarm off". "In" and "up" stand right after it.
+/// Maximum number of words between a verb and its particle: "turn the alarm off". "In" and "up" must follow it
+/// directly.
 const BETWEEN: usize = 3;
 
-/// Words from "how many" to the verb of a question about a limit: "how many groups am I allowed to have".
+/// Maximum number of words from "how many" to the verb of a question about a limit: "how many groups am I allowed to
+/// have".
 const LIMITED_WITHIN: usize = 6;
 
-/// Letters in which the form of a word may differ from the word: "deleting". "Organic" is no form of "organize".
+/// Maximum number of final letters in which a form may differ from its word: "deleting". "Organic" is not a form of
+/// "organize".
 const ENDING: usize = 3;
 
 /// The groups by the stem of each of their words, with that word.
@@ -171,22 +174,22 @@ static BY_STEM: LazyLock<HashMap<String, Vec<(&str, &str)>>> = LazyLock::new(|| 
     by_stem
 });
 
-/// The stems of a question for which others may stand, each with those.
+/// The stems of a question that have synonyms, each with its synonyms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Related(Vec<(String, BTreeSet<String>)>);
 
 impl Related {
-    /// Returns those of a question in a language; none for another than English.
+    /// Returns the synonyms of a question's words; none for a language other than English.
     pub(crate) fn of(question: &str, language: Option<&Language>) -> Self {
         if language.is_none_or(Language::is_english) { Self(related(question)) } else { Self::default() }
     }
 
-    /// Returns all stems that may stand for others, once each.
+    /// Returns the stems of all synonyms, without duplicates.
     pub(crate) fn others(&self) -> BTreeSet<&str> {
         self.0.iter().flat_map(|(_, others)| others).map(String::as_str).collect()
     }
 
-    /// Adds the stems of the question for which one of `found` may stand.
+    /// Adds the stems of the question that have a synonym in `found`.
     pub(crate) fn add_to(&self, found: &mut HashSet<String>) {
         let is_meant = |others: &BTreeSet<String>| others.iter().any(|other| found.contains(other));
         let meant: Vec<_> =
@@ -222,7 +225,7 @@ fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
     words.iter().enumerate().filter_map(of_word).collect()
 }
 
-/// Returns whether two words differ in a few letters at their end.
+/// Returns whether two words differ only in a few letters at the end.
 fn is_form(written: &str, word: &str) -> bool {
     let common = written.chars().zip(word.chars()).take_while(|(a, b)| a == b).count();
     written.chars().count() <= common + ENDING && word.chars().count() <= common + ENDING

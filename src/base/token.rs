@@ -112,10 +112,10 @@ impl CountTokens for TokenCounter {
 /// Bytes of the longest token of `o200k`: 128 spaces.
 const LONGEST_TOKEN: usize = 128;
 
-/// Returns the longest beginning of `text` that has at most `most` tokens and ends with a line. If not even its first
-/// line fits, that is cut.
+/// Returns the longest beginning of `text` that has at most `most` tokens and ends with a line. If not even the first
+/// line fits, it is cut.
 pub(crate) fn lines_within(text: &str, most: usize) -> &str {
-    // No token is shorter than a byte, so most texts need not be counted.
+    // A token has at least one byte, so most texts need not be counted.
     if text.len() <= most {
         return text;
     }
@@ -130,7 +130,7 @@ pub(crate) fn lines_within(text: &str, most: usize) -> &str {
         }
         (end, left) = (end + line.len(), left - tokens);
     }
-    // As many bytes as tokens are allowed, which are never more tokens.
+    // Cut to as many bytes as tokens are allowed, which cannot have more tokens.
     if end == 0 { &text[..text.floor_char_boundary(most)] } else { &text[..end] }
 }
 

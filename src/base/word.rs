@@ -77,14 +77,15 @@ impl WordSplitter {
         stems
     }
 
-    /// Returns `text` without its stop words, as [`without_stop_words_of`] does, by the language it is in.
+    /// Returns `text` without its stop words, as [`without_stop_words_of`] does, by the detected language.
     pub fn without_stop_words(&self, text: &str) -> String {
         without_stop_words_of(text, language(&lower_cased(text)))
     }
 
     /// Returns a word lower-cased, stemmed and without accents.
     pub(crate) fn stem(&self, word: &str) -> String {
-        // Stemmers compare letters as one character each: `ä` as a letter and a mark would be no umlaut to them.
+        // Stemmers compare letters as one character each: they would not recognise `ä` as an umlaut if it were a
+        // letter and a mark.
         let word = self.language.lower_cased(&composed(word));
         let script = Script::of_word(&word);
         match self.language.stemmer_of(script) {
@@ -146,7 +147,7 @@ pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
             'ħ' => plain.push('h'),
             'ı' => plain.push('i'),
             'ς' => plain.push('σ'),
-            // Alef, yeh and heh have forms that are exchanged in typing.
+            // Alef, yeh and heh have forms that are used interchangeably in typing.
             'ٱ' => plain.push('ا'),
             'ى' | 'ی' => plain.push('ي'),
             'ة' => plain.push('ه'),
@@ -154,7 +155,7 @@ pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
             letter => plain.push(letter),
         }
     }
-    // Decomposition has taken Korean syllables apart as well.
+    // Decomposition has also split Korean syllables.
     Cow::Owned(plain.nfc().collect())
 }
 
@@ -163,12 +164,12 @@ fn is_ignored(letter: char) -> bool {
     matches!(letter, '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{640}' | '\u{FE00}'..='\u{FE0F}')
 }
 
-/// Returns the language of a text, if it can be told.
+/// Returns the language of a text, if detected.
 pub(crate) fn language_of(text: &str) -> Option<&'static Language> {
     Language::of(lower_cased(text).iter().map(|(_, word)| word.as_str()))
 }
 
-/// Returns the language of a document, if it can be told.
+/// Returns the language of a document, if detected.
 pub(crate) fn language_of_document(text: &str) -> Option<&'static Language> {
     let words = lower_cased(text);
     Language::of_document(words.iter().map(|(_, word)| word.as_str()))
@@ -190,7 +191,7 @@ fn lower_cased(text: &str) -> Vec<(Range<usize>, String)> {
 
 pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
-    // The start of the run that is open, and whether it is of a script without spaces.
+    // The start of the open run, and whether it is in a script without spaces.
     let mut open: Option<(usize, bool)> = None;
     for (at, letter) in text.char_indices() {
         let is_unspaced = match open {
@@ -242,7 +243,7 @@ pub(crate) fn find_words(text: &str, words: &str) -> Option<usize> {
     text.match_indices(words).map(|(at, _)| at).find(|at| is_whole(text, *at..at + words.len()))
 }
 
-/// Returns whether a part of a text begins and ends where words do. In a script without spaces that is everywhere.
+/// Returns whether a part of a text begins and ends at word boundaries. In a script without spaces, that is anywhere.
 pub(crate) fn is_whole(text: &str, part: Range<usize>) -> bool {
     let joined = |before: Option<char>, after: Option<char>| {
         let joins = |letter: Option<char>| {

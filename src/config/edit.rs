@@ -12,32 +12,32 @@ use super::{ConfigError, Flags, PROJECT_FILE, SETTINGS, Settings};
 use crate::base::file::{read_text, replace_text};
 use crate::base::folder::create_private;
 
-/// A setting that was written.
+/// The result of writing a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) file: PathBuf,
-    /// Whether the file is that of all folders of the user.
+    /// Whether the file is the user's own, which applies to all folders.
     pub(crate) is_users: bool,
-    /// The file or variable whose value is in force instead, if one is.
+    /// The file or variable whose value takes precedence, if any.
     pub(crate) overridden: Option<String>,
 }
 
 /// A setting could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The settings are invalid afterwards, or before.
+    /// The settings would be invalid, or already are.
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("failed to change `{path}`")]
     File { path: PathBuf, source: std::io::Error },
-    /// The file is not TOML, or has something else in the place of a table.
+    /// The file is not TOML, or has something other than a table where one is needed.
     #[error("`{path}` has no place for `{name}`")]
     NoPlace { path: PathBuf, name: &'static str },
 }
 
 impl Settings {
     /// Writes a setting to the file of the project, or to the user's own file if a project may not set it. The
-    /// value in force here stays as it is.
+    /// settings in effect in this process do not change.
     pub(crate) fn write(&mut self, project: &Path, name: &'static str, value: &str) -> Result<Written, EditError> {
         let is_trusted = self.paths.trust().is_trusted(project);
         let is_open = |setting: &&super::setting::Setting| {
@@ -45,18 +45,18 @@ impl Settings {
         };
         let is_users = SETTINGS.iter().find(is_open).is_none();
         let file = if is_users {
-            // The user may keep it elsewhere, behind a link. One in a project may have come with it, and is not
+            // The user may keep it elsewhere, behind a link. A link in a project may have come with it, and is not
             // followed.
             self.paths.user_file.canonicalize().unwrap_or_else(|_| self.paths.user_file.clone())
         } else {
             project.join(PROJECT_FILE)
         };
         set_in(&file, name, value)?;
-        // Without flags, which are for this command alone: whether the file counts is asked for later ones.
+        // Resolved without flags: the check is whether the file takes effect in later commands.
         let now = Self::resolve(self.paths.clone(), project, &Flags::default())?;
         self.explained.clone_from(&now.explained);
         let in_force = now.explained.into_iter().find(|(key, ..)| key == name).map(|(_, _, origin)| origin);
-        // An origin is the path of a file as it was looked for, and not where a link leads.
+        // An origin is the path under which a file was found, not the target of a link.
         let here = if is_users { &self.paths.user_file } else { &file };
         let overridden = in_force.filter(|origin| *origin != here.display().to_string());
         Ok(Written { file, is_users, overridden })
@@ -81,7 +81,7 @@ fn set_in(path: &Path, name: &'static str, value: &str) -> Result<(), EditError>
         table = inner.as_table_like_mut().ok_or_else(no_place)?;
     }
     match table.get_mut(key) {
-        // A comment behind the value stays.
+        // A comment after the value is kept.
         Some(Item::Value(old)) => {
             let decor = old.decor().clone();
             *old = value.into();
@@ -97,7 +97,7 @@ fn set_in(path: &Path, name: &'static str, value: &str) -> Result<(), EditError>
         return replace_text(path, &text).map_err(failed);
     }
     let folder = create_private(path.parent().unwrap_or(path));
-    // Fails if a file or a link was put there since it was looked for.
+    // Fails if a file or a link has appeared there since the check.
     folder.and_then(|()| File::create_new(path)?.write_all(text.as_bytes())).map_err(failed)
 }
 

@@ -8,7 +8,6 @@ use crate::base::environment::is_variable;
 use crate::base::http::{BaseUrl, shown};
 use crate::base::money::{dollars_text, nanos};
 
-/// A kind of value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// Text, hidden if it looks like a key.
@@ -39,13 +38,13 @@ pub(crate) enum Kind {
     Dollars {
         /// Whether it may be 0.
         zero: bool,
-        /// The most, inclusive; infinite where `inf` lifts the limit.
+        /// The maximum, inclusive; infinite if `inf` lifts the limit.
         most: f64,
     },
     /// A span of time, for example `15m`.
     Time,
     OneOf(&'static [&'static str]),
-    /// A list of some of these words, or none.
+    /// A list of some of these words, possibly empty.
     SomeOf(&'static [&'static str]),
     /// Text that passes a check.
     Checked {
@@ -112,7 +111,7 @@ impl Kind {
                 String::new()
             }
             Self::Switch | Self::Bool => "`true` or `false`".to_owned(),
-            // A bound that is only that of the type is not worth naming.
+            // A bound that comes only from the type is not worth mentioning.
             Self::Whole { least, most } if most >= u64::from(u32::MAX) => format!("{least} or more"),
             Self::Whole { least, most } => format!("{least} to {most}"),
             Self::Number { most, .. } if most >= f64::from(f32::MAX) => "a number".to_owned(),
@@ -160,7 +159,7 @@ impl Kind {
             (Self::Text, Some(text)) => shown(text),
             (Self::Address, Some(text)) => address_shown(text),
             (Self::Variable, Some(text))
-                // Keys have lowercase letters, and names of variables by convention none.
+                // Keys contain lowercase letters; names of variables by convention do not.
                 if !is_variable(text) || text.bytes().any(|byte| byte.is_ascii_lowercase()) =>
             {
                 "not the name of a variable".to_owned()

@@ -59,8 +59,7 @@ impl Layer {
         Self::checked(DEFAULT, values, LayerKind::Default)
     }
 
-    /// Reads the user's file, or that of a project, which the user trusts or not. A file that does not exist sets
-    /// nothing.
+    /// Reads the user's file or that of a project, whether trusted or not. A missing file sets nothing.
     pub(super) fn file(path: &Path, place: FileOwner) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
         let text = match path.metadata() {
@@ -78,9 +77,10 @@ impl Layer {
         Self::checked(&origin, values, LayerKind::File(place))
     }
 
-    /// Drops values that are looser than those of the layers beneath, where only a stricter one counts.
+    /// Drops values that are looser than those of the layers beneath, for settings where only a stricter value
+    /// counts.
     pub(super) fn no_looser_than(mut self, beneath: &[&Self]) -> Self {
-        // With the defaults: a project cannot loosen what the user has left alone either.
+        // Including the defaults: a project cannot loosen a setting that the user has not set either.
         let users = |path: &[String]| beneath.iter().rev().find_map(|layer| at(&layer.values, path));
         retain(&[], &mut self.values, &|path, value| match (find(path), users(path)) {
             (ItemKind::Setting(setting), Some(users)) => !setting.keeps(users, value),
@@ -148,7 +148,7 @@ pub(super) fn find(path: &[String]) -> ItemKind {
     found
 }
 
-/// Whose file a layer is.
+/// The owner of a layer's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileOwner {
     User,
@@ -236,7 +236,7 @@ fn at<'a>(values: &'a Dict, path: &[String]) -> Option<&'a Value> {
     }
 }
 
-/// Keeps the values that pass a test of their path and themselves.
+/// Keeps the values for which a test of path and value passes.
 fn retain(above: &[String], values: &mut Dict, is_kept: &impl Fn(&[String], &Value) -> bool) {
     values.retain(|name, value| {
         let path: Vec<_> = above.iter().chain([name]).cloned().collect();

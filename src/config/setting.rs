@@ -17,7 +17,7 @@ pub(crate) struct Setting {
     pub(crate) default: Option<&'static str>,
     /// Behaviour if it is unset and has no default.
     pub(crate) unset: &'static str,
-    /// Whether there is a flag of the same name.
+    /// Whether a flag has the same name.
     pub(crate) has_flag: bool,
     /// Whether there is a variable `DR_NAME`.
     pub(crate) has_variable: bool,
@@ -25,12 +25,12 @@ pub(crate) struct Setting {
     pub(crate) project: Project,
 }
 
-/// What a project's file may do with a setting. Such a file may come from a stranger with the folder, so it cannot set
-/// anything that contacts a server or loads a file, and it cannot loosen the user's restrictions. Settings that decide
-/// the price of a call need the user's trust in the folder, as a key in its `.env` does.
+/// What a project's file may do with a setting. Such a file may come with the folder from someone else, so it cannot
+/// set anything that contacts a server or loads a file, and it cannot loosen the user's restrictions. Settings that
+/// decide the price of a call need the user's trust in the folder, as a key in its `.env` does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Project {
-    /// It may set any value, which replaces that of the user.
+    /// It may set any value, which replaces the user's.
     May,
     /// It may set any value if the user trusts its folder, else none.
     IfTrusted,
@@ -38,7 +38,7 @@ pub(crate) enum Project {
     MayNot,
     /// It may set values that pass the check. The text describes them.
     Only(fn(&Value) -> bool, &'static str),
-    /// The stricter of its value and the user's is in force.
+    /// The stricter of its value and the user's applies.
     Stricter(Strictness),
 }
 
@@ -144,7 +144,7 @@ impl Setting {
         }
     }
 
-    /// Returns whether the user's value stays in force against a project's.
+    /// Returns whether the user's value takes precedence over a project's.
     pub(super) fn keeps(&self, users: &Value, projects: &Value) -> bool {
         matches!(self.project, Project::Stricter(strictness) if strictness.is_looser(projects, users))
     }
@@ -163,7 +163,7 @@ fn whole(value: &Value) -> Option<u128> {
 /// Converts the text of a variable to the kind of value a file would have.
 pub(super) fn value_of_text(kind: Kind, text: &str) -> Value {
     match kind {
-        // A text that is no number stays text, so that the check of its kind says what is expected.
+        // A text that is not a number stays text, so that the check of its kind reports the expected values.
         Kind::Whole { .. } => text.trim().parse::<u64>().map_or_else(|_| text.into(), |whole| Num::from(whole).into()),
         Kind::Number { .. } | Kind::Dollars { .. } => {
             text.trim().parse::<f64>().map_or_else(|_| text.into(), |number| Num::from(number).into())

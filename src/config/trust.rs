@@ -5,16 +5,16 @@
 //! read only in a folder the user trusts.
 //!
 //! `dr` puts a random id into every `.dr` it makes. A note in the user's data folder, which does not travel with a
-//! project, names path and id. A copy at another path and a `.dr` that replaced the first have no note. On Unix the
-//! note also has the owner and whether others can write, so that a change of either is noticed. Windows has no such
-//! numbers; only path and id are compared there.
+//! project, records path and id. A copy at another path has no note, and neither has a `.dr` that replaced the first.
+//! On Unix, the note also records the owner and whether others can write, so that a change of either is detected. On
+//! Windows, only path and id are compared.
 //!
-//! Owner and mode are compared with those at the time of trust, and not demanded as OpenSSH's `StrictModes` does: with
-//! the umask 002 of many systems, every folder of a user can be written to by a group. Git's `safe.directory` looks at
-//! the owner alone. A sticky bit is no excuse: others could still create a `.env`.
+//! Owner and mode are compared with those at the time of trust, rather than required as in OpenSSH's `StrictModes`:
+//! with the umask 002 of many systems, every folder of a user is group-writable. Git's `safe.directory` checks only
+//! the owner. A sticky bit does not help: others could still create a `.env`.
 //!
 //! An index that the user names and that is in no `.dr` (`--index`) needs no note: its path did not come with a folder,
-//! and its runs are in the user's data folder. Its owner and mode are checked all the same, see [`Trust::check_named`].
+//! and its runs are in the user's data folder. Its owner and mode are still checked, see [`Trust::check_named`].
 
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Read};
@@ -45,32 +45,32 @@ pub(crate) struct Trust {
     notes: PathBuf,
 }
 
-/// A folder, and what trust puts to use in it.
+/// A folder, and its parts that are used only if it is trusted.
 #[derive(Debug)]
 pub(crate) struct Trustable {
     /// Its full path.
     pub(crate) folder: PathBuf,
-    /// Names of files, each with what would be used of it.
+    /// Names of files, each with the use that trust would allow.
     pub(crate) parts: Vec<(&'static str, &'static str)>,
 }
 
 /// The contents of a note. Its file name is a hash of the path, and of the id if it is about a `.dr`.
 #[derive(Debug, Serialize, Deserialize)]
 struct TrustNote {
-    /// Path of the folder or the `.dr`, for a reader of the file.
+    /// Path of the folder or the `.dr`, for people who read the file.
     path: String,
-    /// Access to it when the note was written.
-    access: Access,
+    /// FolderAccess to it when the note was written.
+    access: FolderAccess,
 }
 
 /// Owner of a folder, and whether others can write to it; unknown on Windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Access {
+struct FolderAccess {
     owner: Option<u32>,
     is_open: bool,
 }
 
-/// A `.dr` or an index may not be used, or trust could not be noted.
+/// A `.dr` or an index may not be used, or trust could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// It came with its folder, or an older version of `dr` made it.
@@ -117,7 +117,7 @@ impl TrustError {
 }
 
 impl Trustable {
-    /// Looks for what only trust puts to use.
+    /// Finds the parts of a folder that are used only if it is trusted.
     pub(crate) fn of(folder: &Path) -> Result<Self, TrustError> {
         let (folder, _) = both(folder)?;
         let parts =
@@ -142,12 +142,12 @@ impl Trust {
         let Ok(folder) = folder.canonicalize() else { return false };
         let note = self.read(&[&folder.to_string_lossy()]);
         note.is_some_and(|note| {
-            let is_opened = |access: Access| access.is_open && !note.access.is_open;
-            Access::of(&folder).is_ok_and(|access| access.owner == note.access.owner && !is_opened(access))
+            let is_opened = |access: FolderAccess| access.is_open && !note.access.is_open;
+            FolderAccess::of(&folder).is_ok_and(|access| access.owner == note.access.owner && !is_opened(access))
         })
     }
 
-    /// Checks that a `.dr` may be used. One that is missing or empty may be: it contains nothing to trust.
+    /// Checks that a `.dr` may be used. A missing or empty one may be used, because it contains nothing to trust.
     ///
     /// # Errors
     ///
@@ -158,15 +158,15 @@ impl Trust {
         }
         let place = place(dr)?;
         let note = self.read(&[&place, &id_of(dr)]).ok_or_else(|| TrustError::Foreign { path: dr.to_owned() })?;
-        let access = Access::of(dr).map_err(TrustError::file("find", dr))?;
+        let access = FolderAccess::of(dr).map_err(TrustError::file("find", dr))?;
         if access.owner != note.access.owner {
             return Err(TrustError::Owner { path: dr.to_owned() });
         }
         if access.is_open && !note.access.is_open { Err(TrustError::Open { path: dr.to_owned() }) } else { Ok(()) }
     }
 
-    /// Checks that the folder of an index that is in no `.dr` may be used: it belongs to the user and other users
-    /// cannot write to it, or it is as it was when the user trusted it. One that is missing or empty may be used.
+    /// Checks that the folder of an index outside any `.dr` may be used: it belongs to the user and other users
+    /// cannot write to it, or it is unchanged since the user trusted it. A missing or empty one may be used.
     ///
     /// # Errors
     ///
@@ -177,10 +177,10 @@ impl Trust {
         }
         let failed = || TrustError::file("find", index);
         let folder = index.canonicalize().map_err(failed())?;
-        let access = Access::of(&folder).map_err(failed())?;
+        let access = FolderAccess::of(&folder).map_err(failed())?;
         let expected = match self.read(&[&folder.to_string_lossy()]) {
             Some(note) => note.access,
-            None => Access::of_new_files().map_err(failed())?,
+            None => FolderAccess::of_new_files().map_err(failed())?,
         };
         match () {
             () if access.owner != expected.owner => Err(TrustError::Theirs { path: folder }),
@@ -193,7 +193,7 @@ impl Trust {
     ///
     /// # Errors
     ///
-    /// Returns an error if it or its note cannot be written, and if another process makes a `.dr` at the same time that
+    /// Returns an error if it or its note cannot be written, or if another process concurrently makes a `.dr` that
     /// may not be used.
     pub(crate) fn make(&self, dr: &Path) -> Result<(), TrustError> {
         if !is_absent(dr) {
@@ -202,7 +202,7 @@ impl Trust {
         let base = dr.parent().unwrap_or(dr);
         let failed = || TrustError::file("create", dr);
         std::fs::create_dir_all(base).map_err(failed())?;
-        // Made aside and renamed, so that another process never finds a `.dr` without its id.
+        // Created under a temporary name and renamed, so that another process never finds a `.dr` without its id.
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
@@ -211,19 +211,19 @@ impl Trust {
         write_private(&new.path().join(ID_FILE), id.as_bytes()).map_err(failed())?;
         write_private(&new.path().join(IGNORE_FILE), b"*\n").map_err(failed())?;
         let parts = [place(dr)?, id];
-        // The note first: a process that finds the `.dr` finds its note, too.
-        self.write(&[&parts[0], &parts[1]], dr, Access::of(new.path()).map_err(failed())?)?;
+        // The note first, so that a process that finds the `.dr` also finds its note.
+        self.write(&[&parts[0], &parts[1]], dr, FolderAccess::of(new.path()).map_err(failed())?)?;
         // Windows does not rename a folder onto an empty one. A folder with contents is not removed.
         let _ = std::fs::remove_dir(dr);
         match std::fs::rename(new.path(), dr) {
             Ok(()) => {
-                // The folder has moved, so there is none left to remove at its old place.
+                // The folder was renamed, so there is nothing left to remove under its old name.
                 let _ = new.keep();
                 Ok(())
             }
             Err(source) => {
                 self.remove(&[&parts[0], &parts[1]])?;
-                // Another process may have been faster. Its `.dr` has a note of its own.
+                // Another process may have been faster. Its `.dr` has its own note.
                 if is_absent(dr) { Err(failed()(source)) } else { self.check(dr) }
             }
         }
@@ -240,11 +240,11 @@ impl Trust {
                 let _ = write_private(&dr.join(ID_FILE), new_id().as_bytes());
                 id = id_of(&dr);
             }
-            let access = Access::of(&dr).map_err(TrustError::file("find", &dr))?;
+            let access = FolderAccess::of(&dr).map_err(TrustError::file("find", &dr))?;
             self.write(&[&place(&dr)?, &id], &dr, access)?;
         }
-        // A note of its own: that `dr` made the `.dr` of a folder does not make a key in its `.env` trusted.
-        let access = Access::of(&folder).map_err(TrustError::file("find", &folder))?;
+        // A separate note: a `.dr` made by `dr` does not make the key in the folder's `.env` trusted.
+        let access = FolderAccess::of(&folder).map_err(TrustError::file("find", &folder))?;
         self.write(&[&folder.to_string_lossy()], &folder, access)?;
         Ok(folder)
     }
@@ -259,7 +259,7 @@ impl Trust {
 
     /// Returns the path of a note. The hash keeps any text from becoming part of the path.
     fn path(&self, parts: &[&str]) -> PathBuf {
-        // No path has a NUL, so a path with an id is never read as another path.
+        // No path contains a NUL, so a path with an id is never taken for another path.
         self.notes.join(ContentHash::of(parts.join("\0").as_bytes()).as_str())
     }
 
@@ -267,7 +267,7 @@ impl Trust {
         serde_json::from_slice(&std::fs::read(self.path(parts)).ok()?).ok()
     }
 
-    fn write(&self, parts: &[&str], about: &Path, access: Access) -> Result<(), TrustError> {
+    fn write(&self, parts: &[&str], about: &Path, access: FolderAccess) -> Result<(), TrustError> {
         let (path, note) = (self.path(parts), TrustNote { path: about.to_string_lossy().into_owned(), access });
         let write = || {
             create_private(&self.notes)?;
@@ -285,7 +285,7 @@ impl Trust {
     }
 }
 
-impl Access {
+impl FolderAccess {
     #[cfg(unix)]
     fn of(folder: &Path) -> std::io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
@@ -299,12 +299,12 @@ impl Access {
         folder.metadata().map(|_: Metadata| Self::default())
     }
 
-    /// Returns the access to what this process makes: it belongs to the user, and only the user has access.
+    /// Returns the access to files made by this process: they belong to the user, and only the user has access.
     #[cfg(unix)]
     fn of_new_files() -> std::io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
 
-        // The standard library does not say who the user is; the owner of a new file does.
+        // The standard library does not provide the user id; the owner of a new file does.
         let owner = tempfile::tempfile()?.metadata()?.uid();
         Ok(Self { owner: Some(owner), is_open: false })
     }
@@ -333,8 +333,8 @@ fn both(folder: &Path) -> Result<(PathBuf, PathBuf), TrustError> {
     Ok((folder, dr))
 }
 
-/// Returns the path of a `.dr` as notes name it. If `.dr` itself is a symbolic link, it is not followed: a link that
-/// came with a folder would otherwise count as the trusted `.dr` it leads to.
+/// Returns the path of a `.dr` as recorded in notes. If `.dr` itself is a symbolic link, it is not followed: a link
+/// that came with a folder would otherwise count as the trusted `.dr` it leads to.
 fn place(dr: &Path) -> Result<String, TrustError> {
     let base = dr.parent().unwrap_or(dr);
     let base = base.canonicalize().map_err(TrustError::file("find", base))?;
@@ -360,8 +360,8 @@ fn id_of(dr: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// Takes access to a `.dr` from all but its owner. Fails for a `.dr` of another user, where the note records the access
-/// as it is.
+/// Takes access to a `.dr` from all but its owner. Fails for another user's `.dr`, in which case the note records the
+/// existing access.
 #[cfg(unix)]
 fn close(dr: &Path) {
     use std::os::unix::fs::PermissionsExt;
