@@ -1,4 +1,5 @@
-//! Model calls as seen by a research step. The run behind [`Caller`] reserves, records, retries and settles them.
+//! Model calls from the view of a research step. The run behind [`Caller`] reserves, records, retries and settles
+//! them.
 
 use std::fmt;
 
@@ -36,7 +37,7 @@ impl CallKey {
         Self { node, text }
     }
 
-    /// Reads a key as a test writes it.
+    /// Parses a key, for tests.
     #[cfg(test)]
     pub(crate) fn new(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -137,13 +138,13 @@ pub(crate) trait Caller: Send + Sync {
     /// Returns the maximum visible tokens of a reply of this role.
     fn output_limit(&self, role: Role) -> u32;
 
-    /// Returns whether the budget is low enough for work to be wrapped up.
+    /// Returns whether the budget is so low that work should be wrapped up.
     ///
     /// Decided once per key and recorded with the call, because it is part of the prompt: a resumed run has to build
     /// the same prompt to find its reply.
     fn is_tight(&self, key: &CallKey) -> bool;
 
     /// Returns whether the rest of the budget is likely to pay for prompts of these sizes, so that no work is begun
-    /// that cannot be finished. Work whose `first` call is on record was begun.
+    /// that cannot be finished. Work whose `first` call is on record has already begun.
     fn can_pay(&self, first: &CallKey, role: Role, prompts: &[u64]) -> bool;
 }

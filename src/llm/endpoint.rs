@@ -6,7 +6,7 @@ use crate::base::http::{BaseUrl, OPENAI_HOST, ParseBaseUrlError, Secret};
 /// Address of OpenAI's API.
 pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 
-/// An address, and the key that is sent to it.
+/// An address, and the key to send to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelEndpoint {
     pub(crate) address: BaseUrl,
@@ -28,8 +28,8 @@ impl ModelEndpoint {
     /// Resolves the settings `base_url` and `key_env`.
     ///
     /// `OPENAI_API_KEY` is sent to OpenAI and to the address in `OPENAI_BASE_URL`, because users set those two
-    /// together. Any other address gets a key only through `key_env`, so that a key never reaches an address it was not
-    /// made for.
+    /// together. Any other address gets a key only through `key_env`, so that a key never reaches an address it was
+    /// not issued for.
     pub(crate) fn resolve(
         base_url: Option<&str>,
         key_env: Option<&str>,
@@ -37,7 +37,7 @@ impl ModelEndpoint {
     ) -> Result<Self, EndpointError> {
         let address = base_url.or_else(|| environment.get(OPENAI_BASE_URL)).unwrap_or(OPENAI);
         let address: BaseUrl = address.parse().map_err(EndpointError::Address)?;
-        // Compared by host: `base_url` may also spell out the address of OpenAI itself.
+        // Compared by host, because `base_url` may also spell out OpenAI's own address.
         let is_paired = base_url.is_none() || address.is_openai();
         // Only if it is set: `key_in` refuses a variable without a value, and a server may need no key.
         let usual = (is_paired && environment.get(OPENAI_KEY).is_some()).then_some(OPENAI_KEY);

@@ -108,7 +108,7 @@ pub struct Prompt {
     pub(crate) cache_key: Option<String>,
 }
 
-/// Leaves the field out of hashes, since older journals have hashes of prompts without it.
+/// Omits the field from hashes, since older journals have hashes of prompts without it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_first(sample: &u32) -> bool {
     *sample == 0

@@ -37,8 +37,8 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// Checks, with a free request, whether calls are certain to fail. In doubt they are not: servers also take models
-    /// that they do not list. Returns the context window in tokens, if the endpoint states it.
+    /// Checks, with a free request, whether calls are certain to fail. In doubt they are not: servers also accept
+    /// models that they do not list. Returns the context window in tokens, if the endpoint states it.
     fn reach(&self) -> BoxFuture<'_, Result<Option<u64>, ModelError>> {
         Box::pin(async { Ok(None) })
     }
@@ -100,7 +100,7 @@ impl Failure for ModelError {
         match self {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after } => Again::Later(*retry_after),
             Self::Unknown { .. } => Again::Unanswered,
-            // A refusal, too, is a reply and was paid for; the same prompt would be refused again.
+            // A refusal is also a reply that was paid for, and the same prompt would be refused again.
             _ => Again::Never,
         }
     }

@@ -159,7 +159,7 @@ impl PriceTable {
 
 /// Returns the name of a model without the date of its snapshot, or `None` if it has no date.
 fn without_date(model: &str) -> Option<&str> {
-    // Names are any text, so the cut may fall inside a character.
+    // A name may be any text, so the cut may fall inside a character.
     let (base, date) = model.split_at_checked(model.len().checked_sub("-2026-03-05".len())?)?;
     let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
         0 | 5 | 8 => byte == b'-',
@@ -239,7 +239,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is reserved before a call covers it, whatever part of it was cached.
+        /// The reservation covers a call, whatever part of it was cached.
         #[test]
         fn fewer_tokens_never_cost_more(input in 0_u64..2_000_000, output in 0_u64..200_000, cached in 0_u64..2_000_000, less in 0_u64..2_000_000) {
             let price = table().find("gpt-6.1-sol").unwrap();

@@ -35,9 +35,9 @@ pub(crate) struct Probe {
 /// How well a reply followed its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conformance {
-    /// Valid as it was.
+    /// Valid without repair.
     Kept,
-    /// Valid as it was, with the wrong answer.
+    /// Valid without repair, but with the wrong answer.
     Wrong,
     /// Valid after lenient parsing.
     Mended,

@@ -31,17 +31,17 @@ const MAX_OUTPUT_TOKENS: u32 = 4_000;
 /// Default allowance of reasoning tokens per reply, for models that reason.
 const REASONING_TOKENS: u32 = 4_000;
 
-/// Default limit of tokens per prompt. Models use a longer prompt less well, whatever their window: in RULER, Llama 3.1
-/// 8B scores 95.5 at 4,096 tokens, 87.4 at 32,768 and 77.0 at 131,072.
+/// Default limit of tokens per prompt. Models make poorer use of longer prompts, whatever their window: in RULER,
+/// Llama 3.1 8B scores 95.5 at 4,096 tokens, 87.4 at 32,768 and 77.0 at 131,072.
 const MAX_INPUT_TOKENS: u64 = 32_000;
 
 /// Context window assumed for an unknown model, in tokens.
 const WINDOW_TOKENS: u64 = 32_768;
 
-/// Fewest prompt tokens a window must have room for.
+/// Minimum number of prompt tokens a window must have room for.
 const MIN_INPUT_TOKENS: u64 = 1_024;
 
-/// Default time-out of a request.
+/// Default timeout of a request.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// One layer of model settings, for all roles or for one. The rows of the settings document the fields.
@@ -164,9 +164,9 @@ impl ModelsError {
 pub struct RoleModel {
     pub model: Arc<dyn Model>,
     pub counter: Arc<dyn CountTokens>,
-    /// Most tokens of a prompt.
+    /// Maximum number of tokens in a prompt.
     pub max_input_tokens: u64,
-    /// Most visible tokens of a reply.
+    /// Maximum number of visible tokens in a reply.
     pub max_output_tokens: u32,
     /// Endpoint, as printed.
     pub endpoint: String,
@@ -234,9 +234,9 @@ impl Models {
         self.0.get(&role).expect("every way to make one gives every role a model")
     }
 
-    /// Returns the roles whose model has no known price. They are refused under a cost limit.
+    /// Returns the roles whose model has no known price. They are rejected if a cost limit is set.
     pub(crate) fn unpriced(&self) -> Vec<(Role, String)> {
-        // Any tokens do: the cost is `None` only if the price is unknown.
+        // Any number of tokens will do: the cost is `None` only if the price is unknown.
         let usage = super::message::Usage { input_tokens: 1, output_tokens: 1, ..Default::default() };
         let unpriced = self.0.iter().filter(|(_, role)| role.model.cost_nanos(&usage).is_none());
         unpriced.map(|(role, model)| (*role, model.model.name().to_owned())).collect()
@@ -302,7 +302,7 @@ fn resolve_role(
     Ok((settings, limits))
 }
 
-/// Refuses settings that a known model of OpenAI does not take: the provider would refuse every request.
+/// Rejects settings that a known OpenAI model does not accept: the provider would refuse every request.
 fn check_taken(role: Role, model: &str, options: &ModelOptions, limits: &WindowSplit) -> Result<(), ModelsError> {
     let Some(known) = known(model) else { return Ok(()) };
     let not_taken =
@@ -315,7 +315,7 @@ fn check_taken(role: Role, model: &str, options: &ModelOptions, limits: &WindowS
             not_taken(setting, format!("its replies have at most {most} tokens, reasoning included, not {asked}"))
         }
         _ if !known.reasons && options.effort.is_some() => not_taken("effort", "it does not reason".into()),
-        // With effort `none`, such a model does not reason and takes a temperature.
+        // With effort `none`, such a model does not reason and accepts a temperature.
         _ if known.reasons && options.temperature.is_some() && options.effort != Some(Effort::None) => {
             not_taken("temperature", "it reasons".into())
         }
@@ -353,7 +353,7 @@ impl WindowSplit {
         if room < MIN_INPUT_TOKENS {
             return Err(ModelsError::WindowTooSmall { role, window_tokens, output_tokens });
         }
-        // Also for an explicit limit: the endpoint would refuse a prompt that leaves no room for its reply.
+        // Applied even to an explicit limit: the endpoint would refuse a prompt that leaves no room for its reply.
         let max_input_tokens = options.max_input_tokens.unwrap_or(MAX_INPUT_TOKENS).min(room);
         Ok(Self { window_tokens, max_input_tokens, max_output_tokens, reasoning_tokens })
     }

@@ -33,10 +33,10 @@ const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "h
 /// Annotations, which do not constrain a value.
 const WORDS: [&str; 5] = ["description", "title", "examples", "default", "$comment"];
 
-/// Most nested levels of objects and lists in a strict form, set by OpenAI.
+/// Maximum nesting of objects and lists in a strict form, set by OpenAI.
 const STRICT_DEPTH: usize = 10;
 
-/// Most values of all enumerations in a strict form, set by OpenAI.
+/// Maximum number of values in all enumerations of a strict form, set by OpenAI.
 const STRICT_CHOICES: usize = 1_000;
 
 /// Openings of look-around in a regular expression, which endpoints refuse.
@@ -45,13 +45,13 @@ const LOOK_AROUND: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
 /// Largest schema that is compiled, in bytes of JSON.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Most nested levels of a schema.
+/// Maximum nesting of a schema.
 const MAX_DEPTH: usize = 48;
 
-/// Most objects in a schema, nearly all of which are subschemas.
+/// Maximum number of objects in a schema, nearly all of which are subschemas.
 const MAX_OBJECTS: usize = 4_000;
 
-/// Most alternatives of a schema that are examined for one value. References can multiply a few into millions.
+/// Maximum number of alternatives of a schema examined for one value. References can multiply a few into millions.
 const MAX_CHOICES: usize = 1_000;
 
 /// Time to compile a schema.
@@ -135,7 +135,7 @@ pub(crate) fn strict(schema: &Value) -> Option<Value> {
     (form.get("type")? == "object" && fits).then_some(form)
 }
 
-/// Returns the nested levels of objects and lists in a strict form. A reference counts as a level of its own.
+/// Returns the nesting of objects and lists in a strict form. A reference counts as a separate level.
 fn depth(form: &Value) -> usize {
     let own = usize::from(["properties", "items"].iter().any(|key| form.get(key).is_some()));
     let below = |key: &str| match form.get(key) {
@@ -163,19 +163,19 @@ fn enumerated(form: &Value) -> usize {
 fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     let schema = schema.as_object()?;
     if let Some(reference) = schema.get("$ref") {
-        // Endpoints reject other keywords beside a reference.
+        // Endpoints reject other keywords next to a reference.
         let is_local =
             reference.as_str().is_some_and(|reference| reference == "#" || reference.starts_with("#/$defs/"));
         return is_local.then(|| Map::from_iter([("$ref".to_owned(), reference.clone())]));
     }
-    // Generators wrap a reference like this to put a description beside it.
+    // Generators wrap a reference like this to add a description.
     if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
         return tightened(only);
     }
     let kept = schema.iter().filter(|(key, value)| KEPT.contains(&key.as_str()) && is_enforceable(key, value));
     let mut form: Map<_, _> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     if let Some(choices) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
-        // OpenAI takes `anyOf` and refuses `oneOf`; the reply is checked against the original.
+        // OpenAI accepts `anyOf` but not `oneOf`; the reply is checked against the original.
         let choices = choices.as_array()?.iter().map(|choice| tightened(choice).map(Value::Object));
         form.insert("anyOf".into(), choices.collect::<Option<Vec<_>>>()?.into());
         form.remove("type");
@@ -193,7 +193,7 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
             _ => form.extend(members(schema)?),
         }
     }
-    // A schema without a constraint, or a list of anything, is nothing that can be enforced.
+    // A schema without a constraint, or a list of anything, cannot be enforced.
     let says_something = ["type", "enum", "const", "anyOf"].iter().any(|key| form.contains_key(*key));
     let is_whole = !is_type(schema, "array") || has_choices || form.contains_key("items");
     (says_something && is_whole).then_some(form)
@@ -226,7 +226,7 @@ fn nullable(form: Value) -> Value {
     if accepts_null(&form, &form) { form } else { json!({ "anyOf": [form, { "type": "null" }] }) }
 }
 
-/// Returns whether endpoints enforce a value of this keyword; the reply is checked against all of them in any case.
+/// Returns whether endpoints enforce a value of this keyword; the reply is checked against all keywords anyway.
 fn is_enforceable(key: &str, value: &Value) -> bool {
     match key {
         "format" => value.as_str().is_some_and(|format| FORMATS.contains(&format)),

@@ -95,7 +95,7 @@ pub(crate) fn check_schema(schema: &Value) -> Result<(), StructuredError> {
     CompiledSchema::new("schema", schema.clone()).map(|_| ())
 }
 
-/// Makes the attempts that the module describes, until `accept` takes a value.
+/// Makes the attempts described above, until `accept` returns a value.
 async fn climb<T>(
     caller: &dyn Caller,
     key: &CallKey,
@@ -116,7 +116,7 @@ async fn climb<T>(
     }
     let mut small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
     if small == first {
-        // Without annotations to leave out the prompt is the first one, whose reply is on record: ask for another
+        // Without annotations to omit, the prompt equals the first one, whose reply is on record: request another
         // sample.
         small.sample = 1;
     }
@@ -196,7 +196,7 @@ impl CompiledSchema {
                 path => path,
             };
             let separator = if complaints.is_empty() { "" } else { "; " };
-            // Without the value, which may be long and is part of the prompt already.
+            // Without the value, which may be long and is already part of the prompt.
             let _ = write!(complaints, "{separator}at {place}: {}", error.masked());
         }
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }

@@ -6,7 +6,7 @@ const MARKS: [(&str, &str); 3] = [("<think>", "</think>"), ("<thinking>", "</thi
 /// Returns `text` without leading reasoning.
 ///
 /// Some endpoints omit the opening mark, because it is part of their template. Unterminated reasoning yields an empty
-/// reply. Marks that are quoted in a reply stay.
+/// reply. Marks quoted in a reply stay.
 pub(super) fn spoken(text: &str) -> &str {
     let mut text = text.trim();
     // A JSON value may quote anything.

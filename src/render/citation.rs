@@ -14,7 +14,7 @@ use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
 use crate::source::Place;
 
-/// Characters of a longer quote in the list of sources, by which a reader finds it in its document.
+/// Number of characters shown of a longer quote in the list of sources: enough to find it in its document.
 const SHORT_QUOTE_CHARACTERS: usize = 80;
 
 /// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
@@ -29,7 +29,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Returns the mark as digits, from which [`Self::decode`] reads it.
+    /// Returns the mark as digits, for [`Self::decode`].
     pub(super) fn encode(self) -> String {
         format!("{} {} {}", self.quote, self.document, self.letter)
     }
@@ -96,8 +96,8 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Returns the quotes of a report by the number they are cited with, each with its position from 1: those of a document,
-/// or, in an answer that consists of quotes, those of a unit.
+/// Returns the quotes of a report grouped by citation number, each with its position from 1. A group is a document,
+/// or a unit in an answer that consists of quotes.
 pub(super) fn sources(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
     if figure::is_run(report) { documents(report) } else { units(report) }
 }
@@ -130,17 +130,17 @@ pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
     documents
 }
 
-/// Where a quote is in its document, each on one line.
+/// The location of a quote in its document, each part on one line.
 #[derive(Serialize)]
 pub(super) struct Locator {
-    /// The file and the lines, as `dr get` takes them; `None` for a place that is no file.
+    /// The file and the lines, as accepted by `dr get`; `None` for a place that is not a file.
     pub(super) lines: Option<String>,
-    /// The heading it is under, unless that is the title.
+    /// The heading above it, unless that is the title.
     pub(super) heading: Option<String>,
 }
 
 impl Locator {
-    /// Returns where a quote is in its document.
+    /// Returns the location of a quote in its document.
     pub(super) fn of(evidence: &Evidence) -> Self {
         let source = &evidence.source;
         let lines = match source {
@@ -152,7 +152,7 @@ impl Locator {
     }
 }
 
-/// Returns a quote as a reader of its document sees it, on one line: links reduced to their text, without emphasis. The
+/// Returns the visible text of a quote on one line: links reduced to their text, without emphasis. The
 /// text of a page or a tool is not Markdown.
 pub(super) fn quoted(evidence: &Evidence) -> String {
     if !matches!(evidence.source, Place::Kb { .. }) {
@@ -176,7 +176,7 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
 /// Returns the beginning of [`quoted`], up to the end of a word.
 pub(super) fn shortly_quoted(evidence: &Evidence) -> String {
     let quote = quoted(evidence);
-    // A few more characters are better than an end that is cut off.
+    // A few more characters are better than a truncated end.
     if quote.chars().count() <= SHORT_QUOTE_CHARACTERS * 4 / 3 {
         return quote;
     }
@@ -185,7 +185,8 @@ pub(super) fn shortly_quoted(evidence: &Evidence) -> String {
     format!("{}…", words.trim_end_matches([' ', ',', ';', ':', '.', '|']))
 }
 
-/// Returns where in its file a quote is, `:11-12` or `page 7`, on one line; `None` for a place that is no file.
+/// Returns the position of a quote in its file, `:11-12` or `page 7`, on one line; `None` for a place that is not a
+/// file.
 pub(super) fn position(evidence: &Evidence) -> Option<String> {
     let Place::Kb { path, .. } = &evidence.source else { return None };
     let place = evidence.source.for_people();
@@ -206,7 +207,7 @@ pub(crate) fn quote_lines(report: &Report) -> Vec<String> {
     documents(report).into_iter().flatten().flat_map(|(_, evidence)| lines(evidence)).collect()
 }
 
-/// Returns a reservation about a quote, if there is one.
+/// Returns a caveat about a quote, if any.
 pub(super) fn note(evidence: &Evidence) -> Option<&'static str> {
     match (evidence.checked, evidence.stale) {
         (false, _) => Some("reported, unchecked"),

@@ -1,7 +1,7 @@
-//! Renders a document as HTML with one passage marked: for a reader who looks up the context of a quote.
+//! Renders a document as HTML with one passage highlighted, so that a reader can look up the context of a quote.
 //!
-//! A document is untrusted. Its HTML is shown as text, its images are reduced to their description, and its links lead
-//! to web pages or nowhere.
+//! A document is untrusted. Its HTML is shown as text, its images are reduced to their description, and its links are
+//! removed unless they lead to web pages.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ pub(crate) fn markdown(text: &str, marked: Option<&Range<usize>>) -> String {
     let parser = Parser::new_ext(text, options | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS).into_offset_iter();
     let mut events = Vec::new();
     let (mut depth, mut line, mut counted) = (0_usize, 1, 0);
-    // Links that lead nowhere, which have no end tag either.
+    // Removed links, whose end tags are removed too.
     let mut dropped = Vec::new();
     for (event, range) in parser {
         if depth == 0 && matches!(event, Event::Start(_) | Event::Rule | Event::Html(_)) {
-            // Counted on from the block before, so that the text is read once.
+            // Counted from the previous block, so that the text is read once.
             line += text[counted..range.start.max(counted)].matches('\n').count();
             counted = range.start.max(counted);
             events.push(raw(format!("<span class=\"line\" id=\"L{line}\">{line}</span>")));
@@ -57,7 +57,7 @@ pub(crate) fn markdown(text: &str, marked: Option<&Range<usize>>) -> String {
     shown
 }
 
-/// Returns a text that is not Markdown as HTML, a line of text a line.
+/// Returns a text that is not Markdown as HTML, line by line.
 pub(crate) fn plain(text: &str, marked: Option<&Range<usize>>) -> String {
     let mut events = Vec::new();
     push_marked(&mut events, text, text, &(0..text.len()), marked);
@@ -75,7 +75,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Adds the text at `range` of the document, and marks what of it is in `marked`.
+/// Adds the text at `range` of the document, and highlights the part in `marked`.
 fn push_marked(
     events: &mut Vec<Event<'_>>,
     text: &str,
@@ -86,7 +86,7 @@ fn push_marked(
     let add = |events: &mut Vec<Event<'_>>, part: &str| events.push(Event::Text(part.to_owned().into()));
     let Some(marked) = marked.filter(|marked| overlap(marked, range)) else { return add(events, shown) };
     let is_verbatim = text.get(range.clone()) == Some(shown);
-    // Where the text differs from the document, as with an entity, all of it is marked.
+    // If the text differs from the document, as with an entity, all of it is highlighted.
     let (from, to) = if is_verbatim {
         (marked.start.max(range.start) - range.start, marked.end.min(range.end) - range.start)
     } else {

@@ -12,7 +12,7 @@ pub(crate) fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "unknown".to_owned(),
         Some(0.0) => "$0".to_owned(),
-        // `$0.0000` would look like nothing.
+        // `$0.0000` would look like no cost.
         Some(usd) if usd.abs() < 0.000_1 => "< $0.0001".to_owned(),
         Some(usd) if usd.abs() < 1.0 => format!("${usd:.4}"),
         Some(usd) => format!("${usd:.2}"),
@@ -58,7 +58,7 @@ pub(crate) fn ended(reason: StopReason) -> &'static str {
     }
 }
 
-/// Returns whether the course of the run is worth showing: unless it made no call to a model and ended normally.
+/// Returns whether the course of the run is worth showing: it called a model or did not end normally.
 pub(super) fn is_run(report: &Report) -> bool {
     report.usage.total.calls > 0 || !report.stop_reason.is_natural() || report.degraded
 }
@@ -72,7 +72,7 @@ pub(super) fn support(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Returns a warning printed above the answer if it may be none, or if the run ended early or lost nodes.
+/// Returns a warning to print above the answer if it may not be one, or if the run ended early or lost nodes.
 pub(super) fn reservation(report: &Report) -> Option<String> {
     let mut said = Vec::new();
     if report.outcome == Outcome::Closest {

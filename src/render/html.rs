@@ -1,4 +1,4 @@
-//! Renders a report as one self-contained HTML page: no scripts, fonts or network. The page of a server has only the
+//! Renders a report as one self-contained HTML page: no scripts, fonts or network. A server's page embeds only the
 //! report.
 //!
 //! The template escapes everything; this file builds its data. As a second barrier, a content security policy in the
@@ -43,7 +43,7 @@ pub(crate) fn report(report: &Report) -> Result<String, RenderError> {
     rendered("report.html", report)
 }
 
-/// Returns the report as the contents of a page that has [`STYLE`].
+/// Returns the report as the contents of a page with [`STYLE`].
 pub(crate) fn body(report: &Report) -> Result<String, RenderError> {
     rendered("report_body.html", report)
 }
@@ -128,7 +128,7 @@ struct SourceHtml {
     id: String,
     label: String,
     place: PlaceHtml,
-    /// Where in its document it is.
+    /// Its location in the document.
     part: citation::Locator,
     note: Option<&'static str>,
     quote: String,
@@ -178,10 +178,10 @@ impl ReportHtml {
         Self {
             question: one_line(report.question.as_str()),
             refusal,
-            // A refusal gives a reason of its own.
+            // A refusal gives its own reason.
             reservation: figure::reservation(report).filter(|_| !is_refusal),
             answer: prose::blocks(&report.answer, &number),
-            // As in Markdown: sections say what the findings say.
+            // As in Markdown: sections repeat the findings.
             findings: if is_run && report.sections.is_empty() {
                 report.findings.iter().map(|finding| prose::finding(finding, &number)).collect()
             } else {
@@ -239,7 +239,7 @@ impl SectionHtml {
 impl Course {
     fn of(report: &Report) -> Self {
         let rows = tree::rows(&report.tree);
-        // The depth of the next node. After the last, every list that is open is closed.
+        // The depth of the next node. After the last one, every open list is closed.
         let depths: Vec<_> = rows.iter().map(|row| row.depth).skip(1).chain([0]).collect();
         let nodes = rows.iter().zip(depths).map(|(row, next)| NodeHtml::of(row, next)).collect();
         Self {
@@ -253,7 +253,7 @@ impl Course {
 }
 
 impl NodeHtml {
-    /// Returns the data of a node that is followed by one at depth `next`.
+    /// Returns the data of a node followed by one at depth `next`.
     fn of(row: &tree::Row<'_>, next: usize) -> Self {
         let node = row.node;
         let is_lost = matches!(node.status, NodeStatus::Failed | NodeStatus::Blocked);
@@ -326,7 +326,7 @@ mod tests {
             .collect()
     }
 
-    /// Makes sure that every tag that is opened is closed, in order.
+    /// Asserts that every opened tag is closed, in order.
     fn assert_nested(page: &str) {
         let mut open = Vec::new();
         for tag in tags(page) {
@@ -441,7 +441,7 @@ mod tests {
         assert!(!page.contains("\" onmouseover") && page.contains("&lt;script&gt;"), "{page}");
     }
 
-    /// Returns where the links of a page lead.
+    /// Returns the targets of the links of a page.
     fn links(page: &str) -> Vec<&str> {
         page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
     }

@@ -1,4 +1,4 @@
-//! Links from a printed report to the files and pages that it names.
+//! Links from a printed report to the files and pages it names.
 
 use std::ops::Range;
 
@@ -10,7 +10,6 @@ use crate::source::Place;
 /// A place as a report prints it, with its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedPlace {
-    /// As it is printed.
     pub(crate) text: String,
     pub(crate) target: Target,
 }
@@ -46,14 +45,14 @@ pub(crate) fn places(report: &Report) -> Vec<NamedPlace> {
     places
 }
 
-/// Replaces names that are whole words of a text, the longest where several do, by what `link` makes of them.
+/// Replaces whole-word names in a text, the longest if several match, by the result of `link`.
 pub(crate) fn with_links(text: &str, names: &[(String, String)], link: impl Fn(&str, &str) -> String) -> String {
     let mut found: Vec<(Range<usize>, &str)> = Vec::new();
     for (name, address) in names.iter().filter(|(name, _)| !name.is_empty()) {
         let ranges = text.match_indices(name.as_str()).map(|(at, _)| at..at + name.len());
         found.extend(ranges.filter(|range| is_alone(text, range)).map(|range| (range, address.as_str())));
     }
-    // A path is the beginning of its place with lines, and would be linked instead.
+    // Longest first: a path is a prefix of the same path with lines, and would be linked instead.
     found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
     let (mut linked, mut from) = (String::with_capacity(text.len()), 0);
     for (range, address) in found {

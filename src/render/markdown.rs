@@ -1,7 +1,8 @@
 //! Renders a report as Markdown with numbered citations.
 //!
-//! Text from sources and models is untrusted: quotes are put on one line, text of the writer is reduced to a few forms,
-//! and all of it is escaped, so that it can change neither the structure of the report nor the state of a terminal.
+//! Text from sources and models is untrusted: quotes are put on one line, the writer's text is reduced to a few
+//! forms, and all of it is escaped, so that it can change neither the structure of the report nor the state of a
+//! terminal.
 
 use std::fmt::Write;
 
@@ -19,8 +20,8 @@ use crate::source::{Place, is_name_of};
 
 /// Returns the report as Markdown for reading.
 ///
-/// An answer made without a model is short: it consists of quotes. A report of a longer run has the beginning of every
-/// quote beside its source, and one line on the course of the run; `dr show` has the rest.
+/// An answer made without a model is short: it consists of quotes. A report of a longer run has the beginning of
+/// every quote next to its source, and one line on the course of the run; `dr show` has the rest.
 pub(crate) fn report(report: &Report) -> String {
     let numbers = Numbers::of(report);
     let mut text = format!("# {}\n", line(report.question.as_str()));
@@ -37,10 +38,10 @@ pub(crate) fn report(report: &Report) -> String {
     text
 }
 
-/// Parts of a cut unit whose lines are listed. The report as JSON has all.
+/// Maximum number of parts of a cut unit whose lines are listed. The report as JSON has all.
 const MAX_POSITIONS: usize = 4;
 
-/// Appends an answer that was put together without a model: units of the sources, which speak for themselves.
+/// Appends an answer assembled without a model. It consists of units of the sources, so quotes are not repeated.
 fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     let number = |id: &_| numbers.get(id);
     if let Some(reservation) = figure::reservation(report) {
@@ -75,7 +76,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
         heading(text, "Executive summary");
         blocks(text, &answer);
     }
-    // Sections say what the findings say.
+    // Sections repeat the findings.
     if report.sections.is_empty() && !report.findings.is_empty() {
         heading(text, "Key findings");
         for (finding, place) in report.findings.iter().zip(1..) {
@@ -196,7 +197,7 @@ fn claim(finding: &Finding, numbers: &Numbers<'_>) -> String {
     inline(&spans)
 }
 
-/// Returns the source of a unit. That of one that was cut is its document with the lines of the parts, as a run cites its
+/// Returns the source of a unit. For a cut unit, it is the document with the lines of the parts, as a run cites its
 /// quotes.
 fn unit(quotes: &[(usize, &Evidence)]) -> String {
     let [(_, first), rest @ ..] = quotes else { return String::new() };
@@ -304,15 +305,15 @@ fn cell(spans: &[Span]) -> String {
     shown
 }
 
-/// Returns spans as Markdown after other text on a line, where "2." begins no item.
+/// Returns spans as Markdown after other text on a line, where "2." does not begin an item.
 fn within_line(spans: &[Span]) -> String {
     let before = "x ";
     let spans: Vec<_> = std::iter::once(Span::Text(before.to_owned())).chain(spans.iter().cloned()).collect();
     inline(&spans)[before.len()..].to_owned()
 }
 
-/// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character,
-/// except for lone stars and colons if none has a meaning in its place. The rest stays escaped: another text may
+/// Returns spans as one line of Markdown. Escapes nothing if it reads back unchanged, else every special character,
+/// except for lone stars and colons if none of them has a meaning there. The rest stays escaped, since other text may
 /// follow.
 fn inline(spans: &[Span]) -> String {
     let plain = joined(spans, &|shown, text| shown.push_str(text));
@@ -320,7 +321,7 @@ fn inline(spans: &[Span]) -> String {
         return plain;
     }
     let escaped = joined(spans, &escape);
-    // All at once: each try parses the line, and a hostile line may be all stars.
+    // All at once: each attempt parses the line, and a hostile line may consist of stars.
     let relaxed = without_idle_escapes(&escaped);
     if reads_back(&relaxed, spans) { relaxed } else { escaped }
 }
@@ -403,10 +404,10 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
         _ => read.push((kind, text.to_owned())),
     };
     let mut kind = 0;
-    // Characters that mean something next to other lines, or to other readers of Markdown.
+    // Characters with a meaning next to other lines, or in other dialects of Markdown.
     let is_plain =
         !line.starts_with([' ', '=', '|', '#', '>', '+', '-']) && !has_bare(line, &['<', '~', '$', '\\', '&']);
-    // With every extension, so that no reader of Markdown finds more in the line.
+    // With every extension, so that no other parser finds more markup in the line.
     for event in Parser::new_ext(line, Options::all()) {
         match event {
             Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}
@@ -455,7 +456,7 @@ fn has_bare(line: &str, letters: &[char]) -> bool {
     is_escaped
 }
 
-/// Returns code between more backticks than there are in a row in it.
+/// Returns code between more backticks than any run in it.
 pub(super) fn code(text: &str) -> String {
     let text = one_line(text);
     let most = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
@@ -505,7 +506,7 @@ fn escape(shown: &mut String, text: &str) {
 
 /// Returns whether the text after `&` makes it a character reference: `&lt;`, `&#91;`.
 fn is_entity(rest: &str) -> bool {
-    // Up to the end of the name only, or a line of `&` alone would be read once for each.
+    // Only up to the end of the name, or a line of `&` would be read once for each.
     let name = rest.strip_prefix('#').unwrap_or(rest);
     let end = name.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric());
     end.len() < name.len() && end.starts_with(';')
@@ -698,7 +699,7 @@ mod tests {
         assert_eq!(place(&sample::page("javascript:alert`1`", "Bad", None)), "Bad — `` javascript:alert`1` ``");
     }
 
-    /// Returns everything in a report that a reader's program would act on.
+    /// Returns everything in a report that a Markdown viewer would act on.
     fn live(text: &str) -> Vec<String> {
         let is_live = |event: &Event<'_>| match event {
             Event::Start(Tag::Link { dest_url, .. }) => !dest_url.starts_with("https://example.org/"),

@@ -1,8 +1,8 @@
 //! Reduces untrusted text to the few forms a report may have: paragraphs, items, tables, code, and numbered citations.
 //!
-//! Renderers see nothing else of the text of a writer or a source. Links and images are reduced to their text, HTML is
-//! text, evidence marks (`[n2e1]`) become numbers, and bracketed numbers that were there before are put in parentheses,
-//! so that they cannot be mistaken for citations.
+//! Renderers see only these forms. Links and images are reduced to their text, HTML is text, evidence marks
+//! (`[n2e1]`) become numbers, and existing bracketed numbers are put in parentheses, so that they cannot be mistaken
+//! for citations.
 
 use std::borrow::Cow;
 
@@ -93,7 +93,7 @@ pub(super) fn line(text: &str, number: Number<'_>) -> Vec<Span> {
 
 /// Returns a claim on one line with the numbers of its quotes: in place if the text cites them, else at the end.
 ///
-/// Only the claim's own quotes count as cited. Its text may be a sentence of a source, and marks in that are not ours.
+/// Only the claim's own quotes count as cited. Its text may be a sentence of a source, whose marks are not citations.
 pub(super) fn finding(finding: &Finding, number: Number<'_>) -> Vec<Span> {
     let mut spans = line(&finding.text, &|id| number(id).filter(|_| finding.evidence.contains(id)));
     for number in finding.evidence.iter().filter_map(number) {
@@ -104,10 +104,10 @@ pub(super) fn finding(finding: &Finding, number: Number<'_>) -> Vec<Span> {
     spans
 }
 
-/// Returns a stretch of a passage on one line, with its emphasis and code.
+/// Returns an excerpt of a passage on one line, with its emphasis and code.
 pub(super) fn snippet(text: &str) -> Vec<Span> {
     let mut text = one_line(text);
-    // The stretch may end inside a tag, and begin or end inside code or bold text.
+    // The excerpt may end inside a tag, and begin or end inside code or bold text.
     if let Some(at) = text.rfind('<').filter(|at| !text[*at..].contains('>'))
         && text[at + 1..].starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/')
     {
@@ -131,7 +131,7 @@ pub(super) fn snippet(text: &str) -> Vec<Span> {
     blocks(&text, &uncited).into_iter().flat_map(spans).collect()
 }
 
-/// Parses Markdown of the writer into blocks.
+/// Parses the writer's Markdown into blocks.
 pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     let text = numbered(&printable(text), number);
     let mut builder = BlockBuilder::default();
@@ -148,7 +148,7 @@ pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     builder.blocks
 }
 
-/// Returns text that a reference to a character stands for, as it may be printed: a reference may name one that
+/// Returns the text of a character reference in printable form: the reference may encode a character that
 /// controls a terminal, ends a line or forges a citation.
 fn harmless(decoded: &str) -> String {
     let is_shown = |letter: &char| !is_invisible(*letter) && ![OPEN, CLOSE].contains(letter);
@@ -158,7 +158,7 @@ fn harmless(decoded: &str) -> String {
 
 /// Replaces evidence marks by numbers. A mark without a number is removed, with the spaces before it.
 fn numbered(text: &str, number: Number<'_>) -> String {
-    // With these signs, a text could forge a citation.
+    // With these characters, a text could forge a citation.
     let plain = |text: &str| text.replace([OPEN, CLOSE], "");
     let mut shown = String::with_capacity(text.len());
     let mut from = 0;
@@ -252,7 +252,7 @@ fn is_reference(inner: &str) -> bool {
     let is_of_references = |word: &str| {
         let word = word.to_lowercase();
         let letters = word.trim_start_matches(char::is_numeric);
-        // `1a` is how the second quote of a document is cited.
+        // `1a` is the form in which one of several quotes of a document is cited.
         letters.len() < word.len() && letters.len() <= 2 && letters.chars().all(|letter| letter.is_ascii_lowercase())
             || matches!(word.as_str(), "ref" | "refs" | "source" | "sources" | "cit" | "fn" | "note")
     };
@@ -374,8 +374,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends text, with one space for several. Adjacent text of one style is merged, because the parser emits brackets
-    /// as events of their own.
+    /// Appends text, with one space for several. Adjacent text of one style is merged, because the parser emits
+    /// brackets as separate events.
     fn word(&mut self, style: Style, text: &str) {
         let mut text = Cow::Borrowed(text);
         if !matches!(style, Style::Code | Style::StrongCode) && !self.is_code {
@@ -416,7 +416,7 @@ impl BlockBuilder {
         let spans = self.spans();
         match (item, self.blocks.last_mut()) {
             (Some((depth, number)), _) => self.blocks.push(Block::Item { depth, number, spans }),
-            // A further paragraph of an item, which has no form of its own here.
+            // A further paragraph of an item, which has no separate form here.
             (None, Some(Block::Item { depth, spans: own, .. })) if *depth + 1 == self.lists.len() => {
                 own.push(Span::Text(" ".to_owned()));
                 own.extend(spans);
@@ -441,7 +441,7 @@ mod tests {
         at.map(|at| Mark { quote: at + 1, document: at + 1, letter: 0 })
     }
 
-    /// Writes spans so that a test can be read.
+    /// Formats spans for readable tests.
     fn shown(spans: &[Span]) -> String {
         let show = |span: &Span| match span {
             Span::Text(text) => text.clone(),

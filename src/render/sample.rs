@@ -9,7 +9,6 @@ use crate::research::report::{
 };
 use crate::source::{Label, Place};
 
-/// Returns a place in a file.
 pub(super) fn file(path: &str, title: &str, heading: &str) -> Place {
     Place::Kb {
         collection: "kb".into(),
@@ -23,7 +22,6 @@ pub(super) fn file(path: &str, title: &str, heading: &str) -> Place {
     }
 }
 
-/// Returns a web page.
 pub(super) fn page(url: &str, title: &str, fetched_at: Option<u64>) -> Place {
     Place::Web { url: url.into(), title: title.into(), published: None, fetched_at, content_hash: None }
 }

@@ -1,9 +1,9 @@
-//! Reports that are saved: a note to put back into a knowledge base, and the citations of a saved report, to check them
-//! again and to correct their places.
+//! Saved reports: writes a report as a note for a knowledge base, and reads the citations of a saved report, to check
+//! them again and correct their places.
 //!
 //! A report as JSON has its citations under `evidence`, a note in its front matter under `sources`. Such a file may
-//! have been edited, formatted or made up, so it is data: sizes are limited, and a corrected text is read back before
-//! it is returned. A correction replaces lines and paths in place and leaves every other byte as it was.
+//! have been edited, reformatted or forged, so it is untrusted: sizes are limited, and a corrected text is read back
+//! before it is returned. A correction replaces lines and paths in place and leaves every other byte as it was.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -23,13 +23,13 @@ use crate::source::{Place, lines_of};
 /// Largest saved report that is read, in bytes.
 pub(crate) const MAX_SAVED_BYTES: u64 = 16_000_000;
 
-/// Most citations of a saved report.
+/// Maximum number of citations in a saved report.
 const MAX_CITATIONS: usize = 2_000;
 
-/// Most nodes of the front matter of a note.
+/// Maximum number of nodes in the front matter of a note.
 const MAX_YAML_NODES: usize = 50_000;
 
-/// A quote and the place that it was taken from.
+/// A quote and its source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Citation {
     /// Id of the evidence within its report.
@@ -39,7 +39,7 @@ pub(crate) struct Citation {
     pub(crate) place: CitedPlace,
 }
 
-/// The source of a citation, as it was saved.
+/// The source of a citation, as saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub(crate) enum CitedPlace {
@@ -52,7 +52,7 @@ pub(crate) enum CitedPlace {
         line_start: u32,
         /// Inclusive.
         line_end: u32,
-        /// Hash of the file as it was quoted.
+        /// Hash of the file at the time of quoting.
         content_hash: ContentHash,
     },
     #[serde(rename = "web")]
@@ -125,7 +125,7 @@ struct NoteFields {
     sources: Option<Vec<NoteSource>>,
 }
 
-/// A citation in the front matter: a file, with `url` a page, or with `server` a call.
+/// A citation in the front matter: a page if it has `url`, a call if it has `server`, otherwise a file.
 #[derive(Deserialize)]
 struct NoteSource {
     id: String,
@@ -168,8 +168,8 @@ impl From<&Evidence> for Citation {
     }
 }
 
-/// Returns the report as Markdown with front matter, for saving it in a knowledge base. The front matter has what a
-/// later check of the citations needs.
+/// Returns the report as Markdown with front matter, for saving it in a knowledge base. The front matter has the data
+/// for a later check of the citations.
 pub(crate) fn note(report: &Report) -> String {
     let question = yaml_string(&one_line(report.question.as_str()));
     let mut text = format!("---\ntitle: {question}\nquestion: {question}\n");
@@ -214,9 +214,9 @@ fn sources(report: &Report) -> String {
     text
 }
 
-/// Returns a text as a quoted string of YAML on one line, from which the same text is read.
+/// Returns a text as a quoted YAML string on one line, which reads back as the same text.
 fn yaml_string(text: &str) -> String {
-    // A string of JSON is one of YAML.
+    // A JSON string is also a YAML string.
     let mut string = String::new();
     for letter in serde_json::Value::from(text).to_string().chars() {
         match u32::from(letter) {
@@ -305,7 +305,7 @@ impl SavedReport {
         Some(edits)
     }
 
-    /// Returns edits of the places that a note prints below `Sources`. Places that cannot be told apart are left.
+    /// Returns edits of the places that a note prints below `Sources`. Ambiguous places are left unchanged.
     fn body_edits(&self, pairs: &[(&Citation, &Citation)]) -> Vec<Edit> {
         let sources = self.printed_sources();
         let printed = |within: &Range<usize>, from: &str| -> Vec<_> {
@@ -319,10 +319,10 @@ impl SavedReport {
                 return;
             }
             let places = printed(within, &from);
-            // Printed as often as cited, and so in the same order.
+            // Printed as often as cited, and therefore in the same order.
             if places.len() == to.len() {
                 edits.extend(places.into_iter().zip(to));
-            // Printed more often or less: they need not be told apart.
+            // Printed more or less often, but all have the same target.
             } else if to.iter().all(|other| *other == to[0]) {
                 edits.extend(places.into_iter().map(|place| (place, to[0].clone())));
             }
@@ -405,7 +405,7 @@ fn edits_of(old: &Citation, new: &Citation, at: impl Fn(&str) -> Option<Range<us
         return Some(Vec::new());
     };
     let changed = [
-        // In JSON, too. A string that is YAML alone (`\U`) does not read back, and is refused.
+        // In JSON too. A string that is valid only in YAML (`\U`) does not read back, and is refused.
         ("path", path != new_path, yaml_string(new_path)),
         ("line_start", line_start != new_start, new_start.to_string()),
         ("line_end", line_end != new_end, new_end.to_string()),

@@ -76,7 +76,7 @@ fn line(row: &Row<'_>, style: TreeStyle) -> String {
         end.push_str(if style.ascii { "  <- " } else { "  ← " });
         end.push_str(&names(&node.depends_on));
     }
-    // With less than 12 columns for the question, rather cut the dependencies.
+    // If the question has less than 12 columns, the dependencies are cut instead.
     let room = style.width.saturating_sub(columns(&start) + columns(&end)).max(12);
     let question = shortened(&one_line(node.question.as_str()), room, style);
     shortened(&format!("{start}{question}{end}"), style.width, style)
@@ -98,7 +98,7 @@ fn shortened(text: &str, width: usize, style: TreeStyle) -> String {
     format!("{}{ellipsis}", text[..bytes].trim_end())
 }
 
-// Columns and not letters: Chinese and Japanese letters take two.
+// In columns, not letters: Chinese and Japanese letters take two.
 fn columns(text: &str) -> usize {
     StrFit::count_fitting(text, usize::MAX).1
 }
@@ -117,7 +117,8 @@ pub(super) struct Row<'a> {
 
 /// Returns the nodes in drawing order: each below its parent, siblings in the order of the plan.
 ///
-/// Every node appears exactly once, even in a malformed tree: a node whose parent is missing is drawn beside the root.
+/// Every node appears exactly once, even in a malformed tree: a node whose parent is missing is drawn next to the
+/// root.
 pub(super) fn rows(tree: &Tree) -> Vec<Row<'_>> {
     let mut children: HashMap<&NodeId, Vec<&Node>> = HashMap::new();
     for node in tree.nodes.iter().filter(|node| node.id != tree.root) {

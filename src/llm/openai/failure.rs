@@ -76,7 +76,7 @@ pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str) -> M
     }
 }
 
-/// Returns the error of a response. Whatever it says, it was paid for if the response counts output tokens.
+/// Returns the error of a response. If the response counts output tokens, it was paid for, whatever its status.
 fn unless_paid(error: ModelError, raw: &Value) -> ModelError {
     match usage(raw).map_or(0, |usage| usage.output_tokens) {
         0 => error,
@@ -94,7 +94,8 @@ fn answered_unpaid(status: StatusCode, headers: &HeaderMap, body: &str) -> Model
         429 => ModelError::RateLimited { retry_after },
         // Before the status: llama.cpp reports this as an internal error, which would be retried.
         _ if said.is_too_long() => said.too_long(),
-        // A gateway waited in vain for a server that has the request and may still answer it: 504, and Cloudflare's 524.
+        // A gateway timed out waiting for a server that has the request and may still answer it: 504, and
+        // Cloudflare's 524.
         number @ (504 | 524) => ModelError::Unknown { reason: said.advised_reason(number) },
         // The statuses, besides 429, that OpenAI's own clients retry.
         408 | 409 | 500..=599 => ModelError::Transient { retry_after, reason: said.advised_reason(status.as_u16()) },

@@ -87,18 +87,18 @@ pub(crate) enum SchemaSupport {
 pub(crate) fn reasons(model: &str) -> bool {
     // Routers put the name of the provider in front: `openai/gpt-5`.
     let model = model.rsplit('/').next().unwrap_or(model);
-    // Open models need room for their reasoning, too.
+    // Open models need room for their reasoning too.
     let is_open = || ["gpt-oss", "deepseek-r1", "magistral", "qwq"].iter().any(|family| model.starts_with(family));
     known(model).map_or_else(is_open, |known| known.reasons)
 }
 
-/// Properties of an OpenAI model, known by its name wherever it is served: a gateway passes the parameters on.
+/// Properties of an OpenAI model, known by its name wherever it is served: a gateway forwards the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownModel {
-    /// Whether it reasons: it takes an effort and no temperature, and limits its reply by `max_completion_tokens`
-    /// alone.
+    /// Whether it reasons: it accepts an effort but no temperature, and limits its reply only by
+    /// `max_completion_tokens`.
     pub(crate) reasons: bool,
-    /// Most tokens of a reply, reasoning included; `None` if the limit is not published.
+    /// Maximum number of tokens in a reply, reasoning included; `None` if the limit is not published.
     pub(crate) max_output_tokens: Option<u32>,
 }
 
@@ -122,7 +122,7 @@ const KNOWN: [(&str, KnownModel); 15] = [
     ("o4", KnownModel { reasons: true, max_output_tokens: Some(100_000) }),
 ];
 
-/// Returns the known properties of a model of OpenAI, also under the name a router gives it: `openai/gpt-5`.
+/// Returns the known properties of an OpenAI model, also by the name a router gives it: `openai/gpt-5`.
 pub(crate) fn known(model: &str) -> Option<KnownModel> {
     let model = model.rsplit('/').next().unwrap_or(model);
     KNOWN.iter().find(|(family, _)| model.starts_with(family)).map(|(_, known)| *known)
@@ -167,7 +167,7 @@ pub(crate) struct OpenAiModel {
 /// Schemas that the endpoint refused to enforce.
 #[derive(Debug, Default)]
 struct RefusedSchemas {
-    /// The support that is left, by the text of the schema. Another schema may still be enforced.
+    /// The remaining support, by the text of the schema. Another schema may still be enforced.
     left: BTreeMap<String, SchemaSupport>,
     /// The first refusal in words.
     reason: Option<String>,
@@ -193,7 +193,7 @@ impl OpenAiModel {
         Self { settings, client, clock: Arc::new(SystemClock), refused: Mutex::default() }
     }
 
-    /// Returns a model whose requests time out by another clock.
+    /// Returns a model whose timeouts use another clock.
     #[cfg(test)]
     pub(crate) fn on(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
@@ -201,7 +201,7 @@ impl OpenAiModel {
 
     async fn post(&self, prompt: &Prompt) -> Result<Reply, ModelError> {
         let mut support = self.support(prompt);
-        // Ends, since each turn enforces less.
+        // Terminates, since each iteration enforces less.
         loop {
             let FailedPost { error, is_of_schema } = match self.post_once(support, prompt).await {
                 Ok(reply) => return Ok(reply),
@@ -211,7 +211,7 @@ impl OpenAiModel {
             if let Some(looser) = looser {
                 support = self.loosen(prompt, looser, &error);
             }
-            // What may have been paid for is charged. Whether the prompt is sent again, the caller decides.
+            // A request that may have been paid for is charged. The caller decides whether to send the prompt again.
             if looser.is_none() || matches!(error, ModelError::Unknown { .. }) {
                 return Err(error);
             }
@@ -220,7 +220,7 @@ impl OpenAiModel {
 
     /// Returns how far the endpoint enforces the schema of a prompt, as far as is known.
     fn support(&self, prompt: &Prompt) -> SchemaSupport {
-        // Each change of the map is complete by itself.
+        // Each change of the map is atomic.
         let refused = locked(&self.refused);
         let left = prompt.schema.as_ref().and_then(|form| refused.left.get(&form.schema.to_string()));
         left.copied().unwrap_or(self.settings.schema)
@@ -245,7 +245,7 @@ impl OpenAiModel {
         let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(*timeout)).await;
         let Exchange { status, headers, body } = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
         let text = String::from_utf8_lossy(&body).into_owned();
-        // A server may repeat the key in an error, which is printed and stored.
+        // A server may echo the key in an error, which is printed and stored.
         let text = key.as_ref().map_or_else(|| text.clone(), |key| key.scrub(&text));
         if status.is_success() {
             Ok(reply::read(&text)?)
@@ -268,15 +268,16 @@ impl OpenAiModel {
     /// Requests the list of models.
     ///
     /// A failed connection and a refused key are certain failures. A model that is not listed is unknown only at
-    /// OpenAI: other servers also take names that they do not list. If requests are free, the model itself is tried.
-    /// Returns the context window if the list states it.
+    /// OpenAI: other servers also accept names that they do not list. If requests are free, the model itself is
+    /// tried. Returns the context window if the list states it.
     async fn list(&self) -> Result<Option<u64>, ModelError> {
         let OpenAiSettings { address, key, model, .. } = &self.settings;
         let request = authorized(self.client.get(address.with_path("/models")), key.as_ref());
         let listed = match exchange(request, MAX_REPLY_BYTES, self.clock.deadline(LIST_TIMEOUT)).await {
             Ok(Exchange { status, body, .. }) if status.is_success() => serde_json::from_slice::<Listed>(&body),
             Ok(Exchange { status, body, .. }) => {
-                // A restricted key may be valid for models but not for their list; OpenAI then names the missing scope.
+                // A restricted key may be valid for models but not for listing them; OpenAI then names the missing
+                // scope.
                 let is_narrow = String::from_utf8_lossy(&body).contains("scope");
                 let is_refused = status == StatusCode::UNAUTHORIZED && !is_narrow;
                 return if is_refused { Err(ModelError::Authentication) } else { Ok(None) };
@@ -288,7 +289,7 @@ impl OpenAiModel {
         };
         let Ok(Listed { data }) = listed else { return Ok(None) };
         let known = data.iter().find(|listed| listed.id == *model);
-        // A server with a single model takes any name for it.
+        // A server with a single model accepts any name for it.
         let window = known.or(data.first().filter(|_| data.len() == 1)).and_then(ListedModel::window_tokens);
         if data.is_empty() || known.is_some() {
             Ok(window)

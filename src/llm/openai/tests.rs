@@ -27,7 +27,7 @@ pub(crate) fn settings(server: &str, api: Api) -> OpenAiSettings {
     }
 }
 
-/// As llama.cpp answers a schema that its grammar cannot express.
+/// The answer of llama.cpp to a schema that its grammar cannot express.
 const REFUSED: &str = r#"{"error":{"code":400,"message":"Failed to initialize samplers: failed to parse grammar","type":"invalid_request_error"}}"#;
 
 fn prompt() -> Prompt {
