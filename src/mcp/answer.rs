@@ -1,4 +1,4 @@
-//! An answer as a tool returns it: the report as Markdown, and its citations for programs.
+//! The answer returned by a tool: the report as Markdown, and its citations for programs.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::base::token::{CountTokens, Encoding, TokenCounter};
 use crate::engine::{Asked, Service};
 use crate::render::{self, ReportFormat};
 
-/// Tokens of all quotes in a result. The report beside them may have twice as many.
+/// Maximum number of tokens of all quotes in a result. The report may have twice as many.
 const MAX_QUOTE_TOKENS: usize = 4_000;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -73,7 +73,7 @@ impl AnswerResult {
         let whole = render::report(&report, ReportFormat::Markdown)?;
         let (text, cut) = lines_from(&whole, from, report.run_id.as_deref());
         let (text, mut cut): (_, Vec<_>) = (text.to_owned(), cut.into_iter().collect());
-        // The tokenizer of the client's model is not known; this one gives a measure.
+        // The tokenizer of the client's model is unknown; this one gives an estimate.
         let counter = TokenCounter::of(Encoding::O200k);
         let mut left = MAX_QUOTE_TOKENS;
         let mut citations = Vec::new();
@@ -113,8 +113,8 @@ impl AnswerResult {
     }
 }
 
-/// Returns a report from line `from` on, cut to the length of a result, and what was left out. `run` is its run, if that
-/// was stored.
+/// Returns a report from line `from` on, cut to the length of a result, and the omitted rest. `run` is its run, if
+/// stored.
 pub(super) fn lines_from<'a>(report: &'a str, from: usize, run: Option<&str>) -> (&'a str, Option<String>) {
     let from = from.max(1);
     let start = report.split_inclusive('\n').take(from - 1).map(str::len).sum::<usize>();
@@ -134,7 +134,7 @@ pub(super) fn lines_from<'a>(report: &'a str, from: usize, run: Option<&str>) ->
     (text, rest.map(note))
 }
 
-/// Returns the name that an enum without data has in JSON.
+/// Returns the JSON name of an enum variant without data.
 fn name<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,

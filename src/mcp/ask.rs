@@ -12,8 +12,8 @@ use super::failure::ToolError;
 use crate::base::mutex::locked;
 use crate::engine::{Observer, QuestionForm, RunEvent, Service};
 
-/// Answers a question, with progress notifications if the client asks for them. The run stops in order if the client
-/// cancels the request or goes away.
+/// Answers a question, with progress notifications if the client requests them. The run stops cleanly if the client
+/// cancels the request or disconnects.
 pub(super) async fn ask(
     service: &Service,
     question: QuestionForm,
@@ -40,7 +40,7 @@ pub(super) async fn ask(
             Some(line) = events.recv() => progress.tell(context, line).await,
         }
     };
-    // The end of the run and its last events come at the same time.
+    // The end of the run and its last events arrive at the same time.
     while let Ok(line) = events.try_recv() {
         progress.tell(context, line).await;
     }
@@ -48,7 +48,7 @@ pub(super) async fn ask(
     AnswerResult::of(service, asked, 1, notes).await
 }
 
-/// Sends progress notifications, if the client asks for them.
+/// Sends progress notifications, if the client requests them.
 struct ProgressNotices {
     token: Option<rmcp::model::ProgressToken>,
     steps: u32,
@@ -63,7 +63,7 @@ impl ProgressNotices {
         let Some(token) = &self.token else { return };
         self.steps += 1;
         let step = ProgressNotificationParam::new(token.clone(), self.steps.into()).with_message(line);
-        // A client that has gone away is noticed elsewhere.
+        // A disconnected client is detected elsewhere.
         let _ = context.peer.notify_progress(step).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The settings by which assistants start this server, to be pasted into a file of theirs.
+//! The settings with which assistants start this server, to be pasted into their configuration files.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(crate) enum Client {
 /// How the server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
-    /// The absolute path of this program. Assistants have another `PATH` than a shell.
+    /// The absolute path of this program. Assistants have a different `PATH` from a shell.
     pub(crate) program: PathBuf,
     /// The absolute path of the project. Assistants start servers in a folder of their choice.
     pub(crate) project: PathBuf,
@@ -36,7 +36,7 @@ impl Client {
                 pretty(&json!({ "servers": { "dr": server } }))
             }
             Self::Codex => {
-                // By the TOML crate, since a path of Windows has backslashes, which a TOML string escapes.
+                // By the TOML crate, since a Windows path has backslashes, which must be escaped in a TOML string.
                 let text = |text: &str| toml::Value::from(text).to_string();
                 let args: Vec<_> = args.iter().map(|arg| text(arg)).collect();
                 format!("[mcp_servers.dr]\ncommand = {}\nargs = [{}]\n", text(&program), args.join(", "))

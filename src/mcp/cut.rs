@@ -1,19 +1,19 @@
-//! Limits the length of results: a model reads them, and its context is small and dear.
+//! Limits the length of results: a model reads them, and its context is small and expensive.
 
 use serde::Serialize;
 
 use crate::base::line::shortened;
 use crate::base::token::{CountTokens, Encoding, TokenCounter, lines_within};
 
-/// Tokens of the longest text in a result. Clients warn from 10,000 on.
+/// Maximum number of tokens of a text in a result. Clients warn from 10,000 on.
 pub(super) const MAX_TEXT_TOKENS: usize = 8_000;
 
 /// The rest of a text that was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
-    /// Lines before it, at least one.
+    /// Number of lines before it, at least one.
     pub(super) after: usize,
-    /// Whether the last of those is cut too: alone, it is longer than a result may be.
+    /// Whether the last of those is cut too, because it alone exceeds the length of a result.
     pub(super) is_line_cut: bool,
 }
 
@@ -24,11 +24,11 @@ pub(super) fn cut(text: &str) -> (&str, Option<Rest>) {
     (kept, (kept.len() < text.len()).then_some(rest))
 }
 
-/// Part of one or several lists that is no longer than a result may be.
+/// A part of one or several lists that fits a result.
 pub(super) struct Page {
-    /// Elements before the page that were not seen yet.
+    /// Number of elements still to skip before the page.
     before: usize,
-    /// Tokens that it may still have.
+    /// Number of tokens left.
     room: usize,
     /// Number of elements up to the end of the page.
     pub(super) end: usize,
@@ -49,7 +49,7 @@ impl Page {
         items.drain(..skipped);
         let counter = TokenCounter::of(Encoding::O200k);
         let fits = items.iter().take_while(|item| {
-            // As it is sent, with the names of its fields.
+            // In the form in which it is sent, with the names of its fields.
             let tokens = serde_json::to_string(item).map_or(usize::MAX, |json| counter.count(&json));
             // A page has at least one element, or the next would be the same. Nothing follows one that did not fit.
             let fits = tokens <= self.room || self.room == MAX_TEXT_TOKENS;

@@ -14,10 +14,10 @@ pub(crate) const TOKEN_VARIABLE: &str = "DR_MCP_TOKEN";
 /// A server could not be started, or its socket failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The first message was not one that begins a connection.
+    /// The first message does not begin a connection.
     #[error("client does not speak the Model Context Protocol")]
     Handshake(#[source] Box<ServerInitializeError>),
-    /// Other machines reach the server, and no token is set.
+    /// Other machines can reach the server, and no token is set.
     #[error("a server at {address} is reached from other machines, and needs a token")]
     NoToken { address: SocketAddr },
     /// The token can be guessed.
@@ -25,7 +25,7 @@ pub(crate) enum ServeError {
     ShortToken { least: usize },
     #[error("`dr` is offline, and a server needs a socket")]
     Offline,
-    /// The address is taken, or not one of this machine.
+    /// The address is in use, or not an address of this machine.
     #[error("failed to listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
 }
@@ -71,12 +71,12 @@ pub(super) enum ToolError {
 }
 
 impl ToolError {
-    /// Arguments that `error` refuses. It may echo one of any length.
+    /// Returns the error for arguments refused by `error`, which may echo one of any length.
     pub(super) fn arguments(tool: &'static str, error: impl std::fmt::Display) -> Self {
         Self::Arguments { tool, reason: shortened(&error.to_string()) }
     }
 
-    /// Returns the message with its hint, for a model to act upon.
+    /// Returns the message with its hint, for a model to act on.
     pub(super) fn told(&self) -> String {
         let hint = match self {
             Self::Engine(error) => error.hint(),

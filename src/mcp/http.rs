@@ -2,8 +2,8 @@
 //! merged with other routes.
 //!
 //! A page in a browser can send requests to this machine, so `Host` and `Origin` are checked with and without a token:
-//! a foreign page has a foreign origin, and a name that was rebound to this machine is a foreign host. On an address
-//! that other machines reach, a token is needed as well, and `local_only` collections are not served.
+//! a foreign page has a foreign origin, and a name rebound to this machine is a foreign host. On an address that
+//! other machines can reach, a token is required as well, and `local_only` collections are not served.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ pub(crate) const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Path of the service.
 const PATH: &str = "/mcp";
 
-/// Longest wait for open streams after the server was stopped. Clients keep one open for as long as they run.
+/// Longest wait for open streams after the server was stopped. Clients keep one open while they run.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Authenticates requests by `Host`, `Origin` and token.
@@ -48,11 +48,11 @@ pub(crate) struct BearerCheck {
 }
 
 impl BearerCheck {
-    /// Returns the gate of a server at `address` that is also known by the names `hosts`.
+    /// Returns the check of a server at `address` that is also known by the names `hosts`.
     ///
     /// # Errors
     ///
-    /// Returns an error if other machines reach the server and there is no token, or the token can be guessed.
+    /// Returns an error if other machines can reach the server and there is no token, or the token can be guessed.
     pub(crate) fn new(address: SocketAddr, hosts: Vec<String>, token: Option<&OsStr>) -> Result<Self, ServeError> {
         let token = token.map(OsStr::as_encoded_bytes);
         let gate = Self { address, hosts, token: token.map(blake3::hash) };
@@ -63,7 +63,8 @@ impl BearerCheck {
         }
     }
 
-    /// Returns who reaches the server. With a name of its own it may be behind a proxy or a tunnel on this machine.
+    /// Returns who can reach the server. With its own host name, it may be behind a proxy or a tunnel on this
+    /// machine.
     pub(crate) fn audience(&self) -> Audience {
         let is_local = |host: &String| LOOPBACK_NAMES.contains(&host.as_str());
         let is_loopback = self.address.ip().is_loopback() && self.hosts.iter().all(is_local);
@@ -72,23 +73,23 @@ impl BearerCheck {
 
     /// Returns the names that a `Host` header may have.
     fn host_names(&self) -> Vec<String> {
-        // `0.0.0.0` is an address to listen at, and never the host of a request.
+        // `0.0.0.0` is an address to listen on, never the host of a request.
         let own = (!self.address.ip().is_unspecified()).then(|| self.address.ip().to_string());
         LOOPBACK_NAMES.iter().map(|name| (*name).to_owned()).chain(own).chain(self.hosts.clone()).collect()
     }
 
-    /// Returns whether a request has the token, if one is needed.
+    /// Returns whether a request has the token, if one is required.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         bearer(headers).is_some_and(|sent| blake3::hash(sent) == *token)
     }
 }
 
-/// Returns the token that a request was sent with.
+/// Returns the token of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"Bearer ";
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
-    // The name of a scheme has no case (RFC 9110, 11.1).
+    // The name of a scheme is case-insensitive (RFC 9110, 11.1).
     scheme.eq_ignore_ascii_case(SCHEME).then_some(token.trim_ascii())
 }
 
@@ -124,7 +125,7 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError>
     TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
 }
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub(crate) struct Listening {
     listener: TcpListener,
@@ -132,12 +133,12 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Begins to listen at the address of a gate.
+    /// Starts to listen on the address of a check.
     pub(crate) async fn at(gate: BearerCheck) -> Result<Self, ServeError> {
         Ok(Self { listener: bind(gate.address).await?, gate })
     }
 
-    /// Returns the address of the service, with the port that was chosen if none was named.
+    /// Returns the address of the service, with the actual port if none was given.
     pub(crate) fn url(&self) -> String {
         let address = self.listener.local_addr().unwrap_or(self.gate.address);
         format!("http://{address}{PATH}")
@@ -155,7 +156,7 @@ impl Listening {
     }
 }
 
-/// Serves until `stop` is cancelled, and then for as long as open requests take, up to [`PATIENCE`].
+/// Serves until `stop` is cancelled, then waits for open requests, up to [`PATIENCE`].
 pub(crate) async fn serve_until(stop: CancellationToken, listener: TcpListener, routes: Router) -> std::io::Result<()> {
     let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
     let late = async {
@@ -164,7 +165,7 @@ pub(crate) async fn serve_until(stop: CancellationToken, listener: TcpListener, 
     };
     tokio::select! {
         served = served.into_future() => served,
-        // A stream of a client has no end of its own.
+        // A client's stream does not end by itself.
         () = late => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `links`: what links where, and which links are broken.
+//! `links`: the links of a note in both directions, and the broken links.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

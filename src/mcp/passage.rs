@@ -13,7 +13,7 @@ use crate::engine::{Excerpt, Extent, Neighbourhood, ParseSelectorError, Selector
 /// Longest name of a passage, in bytes: the longest path of common systems.
 const MAX_ID_BYTES: usize = 4 * 1_024;
 
-/// Most tokens of an outline with the notes linked with its document, beside a text.
+/// Maximum number of tokens of an outline and the linked notes of its document, in addition to a text.
 const MAX_OUTLINE_TOKENS: usize = 2_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -172,7 +172,7 @@ impl CutExcerpt {
     }
 }
 
-/// The part of a passage that was left out.
+/// The omitted part of a passage.
 struct Omission {
     note: String,
     /// Name of the rest, if it has one.
@@ -185,7 +185,7 @@ fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Omission>) {
     let (kept, left_out) = (kept.len(), excerpt.text[kept.len()..].lines().count());
     excerpt.text.truncate(kept);
     let left_out = format!("the last {left_out} lines are left out");
-    // The indexed text of a changed file has other lines than the file.
+    // The lines of the indexed text differ from those of the changed file.
     if excerpt.stale {
         let note = format!("{left_out}; the rest can be read once the file is indexed again");
         return (excerpt, Some(Omission { note, rest: None }));

@@ -10,7 +10,8 @@ use crate::base::id::{ParseIdError, RunId};
 use crate::base::line::counted;
 use crate::engine::{QuestionForm, ResumeForm, RunStatus, Service};
 
-/// Most events and sub-questions in a status. Each is a line of up to 100 characters, so both are some 10,000 tokens.
+/// Maximum number of events and sub-questions in a status. Each is a line of up to 100 characters, so both are some
+/// 10,000 tokens.
 const MAX_EVENTS: usize = 200;
 const MAX_NODES: usize = 200;
 

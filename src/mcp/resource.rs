@@ -13,7 +13,7 @@ use crate::base::line::shortened;
 use crate::engine::{DOCUMENTS, Extent, Service, document_address};
 use crate::render::{self, ReportFormat};
 
-/// Resources in one page of the list.
+/// Number of resources per page of the list.
 const PAGE: usize = 200;
 
 const MARKDOWN: &str = "text/markdown";
@@ -41,7 +41,7 @@ pub(super) async fn list(service: &Service, cursor: Option<&str>) -> Result<List
     let start: usize = cursor.map(str::parse).transpose().map_err(invalid)?.unwrap_or(0);
     let documents = service.engine.documents().await.map_err(|error| failed(&error.into()))?;
     let end = start.saturating_add(PAGE);
-    // Each run is read for the list, so this waits for the page that has some.
+    // Listing runs reads each of them, so this is done only for pages that contain some.
     let runs = if end > documents.len() {
         service.engine.served_runs().await.map_err(|error| failed(&error.into()))?
     } else {

@@ -11,10 +11,10 @@ use super::cut::{MAX_TEXT_TOKENS, heading_line};
 use super::failure::{ToolError, check_length};
 use crate::engine::{CollectionEntry, Hit, Neighbourhood, Scope, SearchRequest, Service};
 
-/// Hits of a search that does not ask for a number.
+/// Default number of hits.
 const DEFAULT_HITS: u8 = 10;
 
-/// Most hits of a search. Their snippets are short, so 50 are some 5,000 tokens.
+/// Maximum number of hits. Their snippets are short, so 50 are some 5,000 tokens.
 const MAX_HITS: u8 = 50;
 
 /// Longest query, in bytes. A query is embedded as a whole, and the embedder reads some 250 words.

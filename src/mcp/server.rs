@@ -37,13 +37,13 @@ impl ToolHandler {
         Self { service, tools: McpTool::definitions().into() }
     }
 
-    /// Stops all runs and waits until each has noted where it is.
+    /// Stops all runs and waits until each has recorded its state.
     pub(crate) async fn close(&self) {
         self.service.runs.close().await;
     }
 
     /// Calls a tool. A panic, which a damaged index can cause, is an error of this call alone: without a reply the
-    /// client would wait for ever.
+    /// client would wait forever.
     async fn call(
         &self,
         tool: McpTool,
@@ -91,7 +91,7 @@ impl ServerHandler for ToolHandler {
         let sent = size(&request.arguments);
         let outcome = self.call(tool, request, &context).await;
         let is_error = outcome.is_err();
-        // A result and not an error of the protocol, so that the model of the client reads it.
+        // A result, not a protocol error, so that the client's model reads it.
         let result = outcome.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.told())]));
         let received = size(&result);
         let millis = started.elapsed().as_secs_f64() * 1_000.0;
@@ -146,7 +146,7 @@ impl ServerHandler for ToolHandler {
     }
 }
 
-/// Returns the bytes of a value as JSON.
+/// Returns the size of a value as JSON, in bytes.
 fn size<T: serde::Serialize>(value: &T) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }

@@ -1,4 +1,4 @@
-//! Serves one client over stdin and stdout, which carry nothing but the protocol.
+//! Serves one client over stdin and stdout, which carry only the protocol.
 
 use std::io;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use super::{ServeError, ToolHandler};
 /// Longest message of a client, in bytes. The longest argument is a question.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
-/// Serves until stdin ends or `stop` is cancelled. Runs are then stopped, and noted as stopped.
+/// Serves until stdin ends or `stop` is cancelled. Runs are then stopped, and recorded as stopped.
 ///
-/// `gone` stops the runs of `server`. It is cancelled at the end of stdin, when the protocol would otherwise work on an
-/// answer that no client reads.
+/// `gone` stops the runs of `server`. It is cancelled at the end of stdin; otherwise the server would keep working on
+/// an answer that no client reads.
 pub(crate) async fn serve_stdio(
     server: &ToolHandler,
     gone: CancellationToken,
@@ -30,11 +30,11 @@ pub(crate) async fn serve_stdio(
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_BYTES);
     let served = match Box::pin(server.clone().serve_with_ct(transport, stop)).await {
         Ok(service) => {
-            // Why it ended makes no difference: the client closed stdin, or the user stopped the server.
+            // The reason does not matter: the client closed stdin, or the user stopped the server.
             let _ = service.waiting().await;
             Ok(())
         }
-        // A client that leaves before its first message, or a stop, is no failure.
+        // A client that disconnects before its first message, or a stop, is not a failure.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => Err(ServeError::Handshake(Box::new(error))),
     };
@@ -42,7 +42,7 @@ pub(crate) async fn serve_stdio(
     served
 }
 
-/// An input whose end is noticed at once.
+/// An input that reports its end at once.
 struct Noticed<R> {
     input: R,
     gone: CancellationToken,

@@ -133,7 +133,7 @@ impl McpTool {
             | Self::ListCollections
             | Self::ResearchStatus
             | Self::ResearchResult => reads,
-            // A run is stored, may cost money, and may ask the web.
+            // A run is stored, may cost money, and may use the web.
             Self::Ask | Self::ResearchStart | Self::ResearchResume => {
                 ToolAnnotations::with_title(self.title()).read_only(false).destructive(false).open_world(true)
             }
@@ -141,7 +141,7 @@ impl McpTool {
         }
     }
 
-    /// Returns all tools as clients are told them.
+    /// Returns all tools as announced to clients.
     pub(super) fn definitions() -> Vec<rmcp::model::Tool> {
         Self::ALL.into_iter().map(Self::definition).collect()
     }
@@ -203,7 +203,8 @@ fn with_schemas<A: JsonSchema + 'static, R: JsonSchema + 'static>(tool: rmcp::mo
     tool.with_input_schema::<A>().with_output_schema::<R>()
 }
 
-/// Returns a result as structured content, and the same JSON as text for clients that know no structured content.
+/// Returns a result as structured content, and the same JSON as text for clients that do not support structured
+/// content.
 fn result<T: Serialize>(value: &T) -> Result<CallToolResult, ToolError> {
     Ok(CallToolResult::structured(serde_json::to_value(value)?))
 }

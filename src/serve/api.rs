@@ -1,4 +1,4 @@
-//! The routes of the API, with the description of each, from which the `OpenAPI` document is made.
+//! The routes of the API with their descriptions, from which the `OpenAPI` document is generated.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::failure::FailureReply;
 use super::{events, links, question, runs, search};
 use crate::engine::RunStatus;
 
-/// Longest body of a request, in bytes: a question with an edited plan takes a few thousand.
+/// Maximum size of a request body, in bytes: a question with an edited plan takes a few thousand.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// Returns the routes of the API, without a check of who sends a request.
+/// Returns the routes of the API, without authentication.
 pub(super) fn routes(app: App) -> Router {
     let mut description = OpenApi {
         info: Info {
@@ -97,10 +97,10 @@ pub(super) fn routes(app: App) -> Router {
     let own = Router::new().route("/metrics", metrics).with_state(app.clone());
     api.route("/api/openapi.json", document)
         .merge(own)
-        // Answered without the token, see `gate`, so it tells nothing of the index.
+        // Answered without the token, see `gate`, so it reveals nothing about the index.
         .route("/healthz", get(|| async { "ok\n" }))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        // Outermost, so that replies of the other layers are counted, too.
+        // Outermost, so that replies of the other layers are counted too.
         .layer(middleware::from_fn_with_state(app, count))
 }
 

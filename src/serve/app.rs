@@ -1,4 +1,4 @@
-//! State that the handlers of all requests share.
+//! State shared by the handlers of all requests.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use tokio::sync::Semaphore;
 use super::metrics::Metrics;
 use crate::engine::Service;
 
-/// Event streams that are open at the same time. A page has one.
+/// Maximum number of event streams open at the same time. A page has one.
 const MAX_STREAMS: usize = 256;
 
-/// The service, with what the page adds to it. Cheap to clone.
+/// The service, and the state that the page adds. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
     pub(super) service: Arc<Service>,
     pub(super) metrics: Arc<Metrics>,
-    /// One permit for each event stream that may be open.
+    /// One permit per event stream.
     pub(super) streams: Arc<Semaphore>,
 }
 

@@ -1,8 +1,8 @@
 //! The events of a run as a stream (server-sent events).
 //!
-//! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a
-//! stream that was cut continues: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A
-//! `doing` reports progress between two events, and is not stored; a stream that opens later begins with the last ones.
+//! A `state` is sent when an event was appended to the journal. Its id is the number of the last event, from which an
+//! interrupted stream continues: a browser sends it as `Last-Event-ID`, even to a restarted server. A `doing` reports
+//! progress between two events and is not stored; a stream opened later begins with the latest ones.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use super::metrics::OpenStream;
 use super::runs::RunPath;
 use crate::engine::{Doing, RunEvent, RunStatus, Standing, WatchedRun};
 
-/// How often a run that another process works on is looked at.
+/// Poll interval for a run executed by another process.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -48,12 +48,12 @@ pub(super) async fn events(
     let permit = std::sync::Arc::clone(&app.streams).try_acquire_owned();
     let permit =
         permit.map_err(|_| FailureReply::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
-    // Before the state is read, so that an event in between is received as well.
+    // Subscribed before the state is read, so that an event in between is received as well.
     let (live, doing) = match app.runs.watch(&run) {
         Some(WatchedRun { events, doing }) => (Some(events), doing),
         None => (None, Vec::new()),
     };
-    // Read here, so that an error is a reply and not a stream.
+    // Read here, so that an error becomes the reply instead of a stream.
     let status = app.runs.status(&app.engine, &run, since).await?;
     let open = app.metrics.stream();
     let watching =
@@ -70,13 +70,13 @@ pub(super) async fn events(
 struct Watching {
     app: App,
     run: String,
-    /// Number of the last event that was sent.
+    /// Number of the last event sent.
     since: u64,
     /// The state to send first.
     first: Option<RunStatus>,
-    /// What the run did last, to send after that.
+    /// The latest progress of the run, to send after that.
     doing: Vec<Doing>,
-    /// Events of a run that this server works on.
+    /// Events of a run executed by this server.
     live: Option<Receiver<RunEvent>>,
     _held: (OwnedSemaphorePermit, OpenStream),
 }
@@ -96,10 +96,10 @@ impl Watching {
                 // A graceful shutdown waits for open replies, and this one would not end.
                 () = stop.cancelled() => return None,
                 heard = heard(&mut self.live) => match heard {
-                    Heard::Doing(doing) => return Some((Event::default().event("doing").json_data(doing).ok()?, true)),
-                    Heard::Noted => {}
-                    // From now on the journal is looked at: another process may resume the run.
-                    Heard::End => self.live = None,
+                    LiveUpdate::Doing(doing) => return Some((Event::default().event("doing").json_data(doing).ok()?, true)),
+                    LiveUpdate::Noted => {}
+                    // From now on the journal is polled, because another process may resume the run.
+                    LiveUpdate::End => self.live = None,
                 },
             }
             // An error, after a deletion for example, ends the stream.
@@ -118,29 +118,29 @@ impl Watching {
     }
 }
 
-enum Heard {
+enum LiveUpdate {
     Doing(Doing),
-    /// Something may have been noted in the journal.
+    /// An event may have been appended to the journal.
     Noted,
     /// The run has ended or stopped.
     End,
 }
 
-async fn heard(live: &mut Option<Receiver<RunEvent>>) -> Heard {
+async fn heard(live: &mut Option<Receiver<RunEvent>>) -> LiveUpdate {
     let Some(events) = live else {
         tokio::time::sleep(LOOK).await;
-        return Heard::Noted;
+        return LiveUpdate::Noted;
     };
     loop {
         match events.recv().await {
-            // What a stream that lags has missed is read from the journal.
-            Ok(RunEvent::Event { .. }) | Err(RecvError::Lagged(_)) => return Heard::Noted,
+            // Events missed by a lagging stream are read from the journal.
+            Ok(RunEvent::Event { .. }) | Err(RecvError::Lagged(_)) => return LiveUpdate::Noted,
             Ok(event) => {
                 if let Some(doing) = event.doing() {
-                    return Heard::Doing(doing);
+                    return LiveUpdate::Doing(doing);
                 }
             }
-            Err(RecvError::Closed) => return Heard::End,
+            Err(RecvError::Closed) => return LiveUpdate::End,
         }
     }
 }

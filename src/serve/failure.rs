@@ -32,7 +32,7 @@ impl FailureReply {
     }
 
     pub(super) fn invalid(error: &str) -> Self {
-        // It may repeat a parameter, which can be of any length.
+        // It may echo a parameter, which can be of any length.
         Self::new(StatusCode::BAD_REQUEST, shortened(error))
     }
 
@@ -70,13 +70,13 @@ impl OperationOutput for FailureReply {
 impl From<EngineError> for FailureReply {
     fn from(error: EngineError) -> Self {
         let status = match &error {
-            // Before the kind, which is that of a plain failure for what does not exist.
+            // Before the kind, which for a missing resource is that of an ordinary failure.
             _ if error.is_missing() => StatusCode::NOT_FOUND,
             EngineError::TooManyRuns { .. } => StatusCode::TOO_MANY_REQUESTS,
             _ if error.is_conflict() => StatusCode::CONFLICT,
             _ => match error.kind() {
                 ErrorKind::Usage | ErrorKind::Limit => StatusCode::UNPROCESSABLE_ENTITY,
-                // Only a server that stops cancels the work of a request.
+                // The work of a request is cancelled only when the server stops.
                 ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
                 ErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
             },

@@ -1,4 +1,5 @@
-//! Forms of requests: parameters of the address and bodies. Unreadable ones are a [`FailureReply`] as any other.
+//! Extractors for requests: parameters of the address, and bodies. An unreadable one is answered with a
+//! [`FailureReply`] like any other error.
 
 use aide::OperationInput;
 use aide::generate::GenContext;
@@ -12,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::failure::FailureReply;
 use crate::base::line::shortened;
 
-/// Declares a form around an extractor of `axum`, whose rejections become a [`FailureReply`].
+/// Declares a wrapper of an `axum` extractor that turns rejections into a [`FailureReply`].
 macro_rules! form {
     ($(#[$doc:meta])* $name:ident of $inner:ident by $from:ident($method:ident, $input:ty) $(+ $bound:ident)?) => {
         $(#[$doc])*

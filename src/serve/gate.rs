@@ -1,8 +1,9 @@
-//! Admits requests with the token, for a name of this machine, from a page of this server or from no page.
+//! Admits requests that have the token and a `Host` of this machine, and that come from a page of this server or from
+//! no page.
 //!
 //! The address that `dr serve` prints has the token. The page exchanges it for a cookie, so that it does not stay in
 //! the address; programs send it as a bearer token. A page of another site cannot read the token, its requests come
-//! without the cookie (`SameSite=Strict`) and with its own `Origin`, and a name that was rebound to this machine is
+//! without the cookie (`SameSite=Strict`) and with its own `Origin`, and a name rebound to this machine has
 //! another `Host`.
 
 use std::sync::Arc;
@@ -70,9 +71,9 @@ impl PageCheck {
         has_cookie || bearer(headers).is_some_and(|token| self.is_own(token))
     }
 
-    /// Returns whether a request is for this machine by a name of its own.
+    /// Returns whether a request names this machine as its host.
     fn is_for_this_machine(&self, headers: &HeaderMap) -> bool {
-        // Exactly one: of two, it is not clear which one counts.
+        // Exactly one: with two, it is unclear which one counts.
         let mut hosts = headers.get_all(header::HOST).iter();
         match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
             (Some(host), None) => self.is_own_host(host),
@@ -97,7 +98,7 @@ impl PageCheck {
                 .is_some_and(|host| self.is_own_host(host))
         };
         let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
-        // A browser names the site even where it sends no origin. `none` is an address that the user typed.
+        // A browser names the site even if it sends no origin. `none` means that the user typed the address.
         headers.get_all(header::ORIGIN).iter().all(is_own)
             && site.is_none_or(|site| matches!(site, "same-origin" | "none"))
     }
@@ -108,13 +109,13 @@ impl PageCheck {
     }
 }
 
-/// Checks a request before anything else looks at it, and adds [`HEADERS`] to the reply.
+/// Checks a request before any other handler, and adds [`HEADERS`] to the reply.
 pub(super) async fn check(State(gate): State<Arc<PageCheck>>, request: Request, next: Next) -> Response {
     let mut response = checked(&gate, request, next).await;
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
-    // Files of the page have a rule of their own. Everything else may have text of the index.
+    // Files of the page have their own rule. Everything else may contain text of the index.
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
@@ -131,7 +132,7 @@ async fn checked(gate: &PageCheck, request: Request, next: Next) -> Response {
         }
         // For a year: the token is kept in a file and outlives the server.
         let cookie = format!("{}{}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000", gate.cookie(), gate.token);
-        // Not a redirect, which a browser follows as a request of the page that led here: `dr serve --open` opens a
+        // Not a redirect, which a browser attributes to the page that led here: `dr serve --open` opens a
         // file, which is another site.
         let next = (header::REFRESH, "0; url=/".to_owned());
         return ([(header::SET_COOKIE, cookie), next], "the page is at /\n").into_response();

@@ -11,10 +11,10 @@ use super::form::Parameters;
 use super::search::selector;
 use crate::engine::{DocumentLinks, LinkCheck};
 
-/// Links of a list, unless another number is asked for.
+/// Default number of links in a list.
 const LINKS: usize = 200;
 
-/// Most links of a list.
+/// Maximum number of links in a list.
 const MAX_LINKS: usize = 1_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -91,7 +91,7 @@ fn limit_of(limit: Option<usize>) -> Result<usize, FailureReply> {
     Err(FailureReply::invalid(&format!("`limit` is {limit} (from 1 to {MAX_LINKS})")))
 }
 
-/// Cuts a list to a page of it, and returns how many elements follow.
+/// Cuts a list to one page, and returns how many elements follow.
 fn page<T>(items: &mut Vec<T>, from: usize, limit: usize) -> usize {
     items.drain(..from.min(items.len()));
     let more = items.len().saturating_sub(limit);

@@ -46,8 +46,8 @@ pub(crate) struct PageServer {
 }
 
 impl PageServer {
-    /// Begins to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user, which
-    /// is made if it is missing: pages that are open continue after the server was started anew.
+    /// Starts to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user,
+    /// which is created if missing, so that open pages keep working after the server is restarted.
     pub(crate) async fn at(port: u16, token: PathBuf, app: App) -> Result<Self, PageServerError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = mcp::bind(address).await?;
@@ -63,13 +63,13 @@ impl PageServer {
         self.gate.address()
     }
 
-    /// Serves until the app stops. Runs are then stopped, and noted as stopped.
+    /// Serves until the app stops. Runs are then stopped, and recorded as stopped.
     pub(crate) async fn serve(self) -> Result<(), PageServerError> {
         let Self { listener, gate, app } = self;
         let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let stop = app.stop.clone();
         let tools = mcp::ToolHandler::new(Arc::clone(&app.service));
-        // No token of its own: `check`, which is around all routes, has asked for that of the page.
+        // Without its own token: `check`, which wraps all routes, already requires that of the page.
         let own = mcp::BearerCheck::new(address, Vec::new(), None)?;
         let routes = Router::new()
             .merge(page::routes())
@@ -78,7 +78,7 @@ impl PageServer {
             .layer(middleware::from_fn_with_state(Arc::new(gate), check));
         let served = async {
             let served = mcp::serve_until(stop.clone(), listener, routes).await;
-            // Also after the socket has failed: `runs_stopped` would wait for ever.
+            // Even after the socket has failed: `runs_stopped` would wait forever.
             stop.cancel();
             served
         };

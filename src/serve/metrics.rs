@@ -1,4 +1,4 @@
-//! Figures of the server for Prometheus. They name no question, path or text.
+//! Metrics of the server for Prometheus. They contain no question, path or text.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ struct Answered {
     status: u16,
 }
 
-/// The figures, counted since the server started.
+/// The metrics, counted since the server started.
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
@@ -54,9 +54,9 @@ impl Metrics {
         OpenStream(self.streams.clone())
     }
 
-    /// Returns the figures in the text format of `OpenMetrics`.
+    /// Returns the metrics in the text format of `OpenMetrics`.
     pub(super) fn text(&self, active_runs: usize) -> String {
-        // Set when it is read: runs are counted where they are worked on.
+        // Set when the metrics are read: the number of runs is kept elsewhere.
         self.runs.set(i64::try_from(active_runs).unwrap_or(i64::MAX));
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes all that is written to it");

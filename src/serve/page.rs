@@ -1,4 +1,4 @@
-//! The page: three files that are part of the binary, and the style of reports.
+//! The page: three files compiled into the binary, and the style of reports.
 
 use axum::Router;
 use axum::http::header;
@@ -21,7 +21,7 @@ pub(super) fn routes() -> Router {
         .route("/icon.svg", get(|| async { asset("image/svg+xml", ICON) }))
 }
 
-/// A browser asks again each time: after an update the page must fit the server.
+/// Returns a file that browsers revalidate each time: after an update, the page must match the server.
 fn asset(kind: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text).into_response()
 }

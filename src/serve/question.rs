@@ -86,7 +86,7 @@ pub(super) struct PlanReply {
     limits: RunLimits,
 }
 
-/// Between which values a figure usually lies.
+/// The usual lower and upper value of a figure.
 type Range = [u64; 2];
 
 pub(super) async fn plan(State(app): State<App>, Body(asking): Body<Asking>) -> Result<Json<PlanReply>, FailureReply> {

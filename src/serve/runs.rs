@@ -145,7 +145,7 @@ pub(super) async fn report(
         Format::Fragment => ("", "text/html", render::html::body(&report)?),
     };
     let kind = format!("{kind}; charset=utf-8");
-    // The page shows fragments alone: a report of its own would run under the address of this server.
+    // The page shows only fragments: a complete report would run under the address of this server.
     Ok(NoApi(if format == Format::Fragment {
         ([(header::CONTENT_TYPE, kind)], text).into_response()
     } else {
@@ -171,7 +171,7 @@ pub(super) async fn quote(
     Ok(Json(found.ok_or_else(|| FailureReply::not_found(&format!("quote `{quote}`")))?.into()))
 }
 
-/// Stops a run in order.
+/// Stops a run cleanly.
 pub(super) async fn cancel(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
@@ -192,13 +192,13 @@ pub(super) struct RaiseForm {
     rounds: u32,
 }
 
-/// Resumes a run, with higher limits if asked for.
+/// Resumes a run, with higher limits if requested.
 pub(super) async fn resume(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
     Body(raise): Body<RaiseForm>,
 ) -> Result<(StatusCode, Json<StartReply>), FailureReply> {
-    // The other amounts are unsigned: this one alone could be negative.
+    // The other amounts are unsigned: only this one could be negative.
     if !(raise.cost_usd.is_finite() && raise.cost_usd >= 0.0) {
         return Err(FailureReply::invalid("`cost_usd` is not an amount"));
     }

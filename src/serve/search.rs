@@ -16,10 +16,10 @@ use crate::render::document;
 
 const MAX_HITS: usize = 100;
 
-/// Most tokens of what is around the hits of a search, in all.
+/// Maximum total tokens of the context around the hits of a search.
 const MAX_CONTEXT_TOKENS: usize = 32_000;
 
-/// Most tokens of an outline with the notes linked with its document.
+/// Maximum number of tokens of an outline and the linked notes of its document.
 const MAX_OUTLINE_TOKENS: usize = 8_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]

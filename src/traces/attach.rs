@@ -1,6 +1,6 @@
 //! Attributes for the current span that are exported and not logged.
 //!
-//! Without an export these do nothing. [`super::shape`] has the name under which each leaves.
+//! Without an export these do nothing. [`super::shape`] defines the exported name of each.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,22 +17,22 @@ use crate::base::id::RunId;
 use crate::base::money;
 use crate::base::mutex::locked;
 
-/// Most bytes of one text. More would be cut by many collectors anyway, and a batch must fit one request.
+/// Maximum number of bytes of one text. Many collectors would truncate more anyway, and a batch must fit one request.
 const MAX_TEXT: usize = 32_000;
 
 /// A deviation from the default, which is to export the spans of a run without texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExportRule {
-    /// Nothing: the run is offline, while others of this process may not be.
+    /// Nothing: the run is offline, while other runs of this process may not be.
     Nothing,
-    /// Its texts too.
+    /// The texts too.
     Texts,
 }
 
 /// Rules by the trace of a run.
 static RULES: Mutex<BTreeMap<[u8; 16], ExportRule>> = Mutex::new(BTreeMap::new());
 
-/// Whether any run has texts to export, so that no text is assembled in vain.
+/// Whether any run has texts to export, so that no text is assembled needlessly.
 static HAS_TEXTS: AtomicBool = AtomicBool::new(false);
 
 /// Sets the rule of a run, before it begins.
@@ -67,12 +67,12 @@ pub(crate) fn dollars(key: &'static str, nanos: u64) {
     Span::current().record("dollars", display(money::dollars_text(nanos)));
 }
 
-/// Attaches a yes or no.
+/// Attaches a boolean.
 pub(crate) fn flag(key: &'static str, value: bool) {
     Span::current().set_attribute(key, value);
 }
 
-/// Attaches a text. It leaves only if the texts of its run may.
+/// Attaches a text. It is exported only if the rule of its run allows texts.
 pub(crate) fn text(key: &'static str, text: impl FnOnce() -> String) {
     if HAS_TEXTS.load(Ordering::Acquire) {
         let text = text();
@@ -80,7 +80,7 @@ pub(crate) fn text(key: &'static str, text: impl FnOnce() -> String) {
     }
 }
 
-/// Attaches the messages of a conversation as the conventions write them; `finish` says why a reply ended.
+/// Attaches the messages of a conversation in the form of the conventions; `finish` is the reason why a reply ended.
 pub(crate) fn messages<'a>(
     key: &'static str,
     messages: impl IntoIterator<Item = (&'a str, &'a str)>,

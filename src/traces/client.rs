@@ -1,4 +1,4 @@
-//! The HTTP client of the exporter: that of `dr`, without redirects, with a limit on the reply and on its time.
+//! The HTTP client of the exporter: that of `dr`, without redirects, with limits on the size and duration of a reply.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::settings::{NotExported, TraceSettings};
 use crate::base::http::{BaseUrl, client_for, exchange};
 use crate::base::line::with_causes;
 
-/// Most bytes of a reply, which says at most how many spans were refused.
+/// Maximum size of a reply in bytes. At most, it states how many spans were refused.
 const MAX_REPLY: usize = 64 * 1_024;
 
 /// Sends requests to one collector.
@@ -22,7 +22,7 @@ pub(super) struct Collector {
     client: Client,
     address: BaseUrl,
     timeout: Duration,
-    /// Of its own: computations of a command may keep every thread of the main one busy.
+    /// A separate one: computations of a command may keep every thread of the main one busy.
     runtime: Runtime,
     /// Reason of the first failed request.
     failure: Arc<OnceLock<String>>,
@@ -40,7 +40,7 @@ impl Collector {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
         let mut headers = parts.headers;
-        // That of `dr` is sent instead.
+        // `dr`'s own is sent instead.
         headers.remove(USER_AGENT);
         let request = self.client.post(self.address.to_string()).headers(headers).body(body);
         let limit = Box::pin(tokio::time::sleep(self.timeout));

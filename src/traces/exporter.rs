@@ -21,20 +21,18 @@ pub(super) struct Door {
     way: OnceLock<Result<opentelemetry_otlp::SpanExporter, NotExported>>,
     /// Reason of the first failed request.
     failure: Arc<OnceLock<String>>,
-    /// Spans that were exported.
     sent: AtomicUsize,
-    /// Spans that were lost.
     lost: AtomicUsize,
 }
 
 impl Door {
-    /// Returns a door that nothing passes yet.
+    /// Returns a closed door, which lets no span pass yet.
     pub(super) fn closed(resource: Resource) -> Self {
         let (sent, lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { resource, way: OnceLock::new(), failure: Arc::default(), sent, lost }
     }
 
-    /// Lets spans pass as the settings say. Only the first call counts.
+    /// Lets spans pass according to the settings. Only the first call counts.
     pub(super) fn open(&self, settings: Result<TraceSettings, NotExported>) {
         self.way.get_or_init(|| self.exporter(&settings?));
     }
@@ -71,15 +69,15 @@ impl Door {
             let counter = if exporter.export(spans).await.is_ok() { &self.sent } else { &self.lost };
             counter.fetch_add(number, Ordering::Relaxed);
         }
-        // Never an error, which the SDK would log: spans that were lost are reported once, by [`Self::lost`].
+        // Never an error, which the SDK would log: lost spans are reported once, by [`Self::lost`].
         Ok(())
     }
 
-    /// Returns why spans were lost; `None` if none were, or the user wants none. `late` says why the last of them were
-    /// no longer waited for.
+    /// Returns the reason why spans were lost; `None` if none were, or the user wants no export. `late` is the reason
+    /// why the last ones were abandoned.
     pub(super) fn lost(&self, late: Option<String>) -> Option<String> {
         let reason = match self.way.get() {
-            // Without settings, the command has failed and says why.
+            // Without settings, the command has failed and reported the reason.
             None => return None,
             Some(Err(why)) => Some(why).filter(|why| !why.is_wanted()).map(|why| with_causes(why)),
             Some(Ok(_)) => self.failure.get().cloned(),

@@ -1,4 +1,4 @@
-//! The trace of a run. Its ids are made of the run's, so that a resumed run continues its trace.
+//! The trace of a run. Its ids are derived from the run's, so that a resumed run continues its trace.
 //!
 //! ```text
 //! first process:  run (root)          ids made of the run's
@@ -14,7 +14,7 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer, SdkTra
 use crate::base::id::RunId;
 
 thread_local! {
-    // The SDK asks for new ids without saying which span they are for.
+    // The SDK requests new ids without stating the span they are for.
     /// Ids of the root that this thread is starting.
     static ROOT: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
@@ -24,7 +24,7 @@ pub(super) fn trace_of(run: &RunId) -> TraceId {
 }
 
 fn ids_of(run: &str) -> (TraceId, SpanId) {
-    // With another text, a resumed run would leave the trace that an earlier build began.
+    // With another text, a resumed run would not continue the trace begun by an earlier build.
     let hash = blake3::hash(format!("trace of run {run}").as_bytes());
     let (mut trace, mut span) = ([0; 16], [0; 8]);
     trace.copy_from_slice(&hash.as_bytes()[..16]);
@@ -32,11 +32,11 @@ fn ids_of(run: &str) -> (TraceId, SpanId) {
     (TraceId::from_bytes(trace), SpanId::from_bytes(span))
 }
 
-/// Starts spans; that of a run in the trace of the run, wherever it is started.
+/// Starts spans; the span of a run always in the run's trace.
 #[derive(Clone, Debug)]
 pub(super) struct RunTracer {
     tracer: SdkTracer,
-    /// Has the same sampler, and exports nothing.
+    /// Has the same sampler, but exports nothing.
     unexported: SdkTracer,
 }
 
@@ -65,7 +65,7 @@ impl Tracer for RunTracer {
         if attribute(&span, "resumed").is_none() {
             return root_of(&run.as_str(), &self.tracer, span);
         }
-        // An earlier process has exported the root, or its sampler has dropped it. Samplers that follow the parent are
+        // An earlier process has exported the root, or its sampler has dropped it. Parent-based samplers are
         // told which, so that a trace is kept or dropped as a whole.
         let root = root_of(&run.as_str(), &self.unexported, SpanBuilder::from_name("run")).span_context().clone();
         let root = SpanContext::new(root.trace_id(), root.span_id(), root.trace_flags(), true, TraceState::default());
@@ -96,7 +96,7 @@ impl IdGenerator for RunIds {
 mod tests {
     use super::*;
 
-    /// A change would begin another trace for a run that an earlier build began.
+    /// A change would start a new trace for a run begun by an earlier build.
     #[test]
     fn trace_of_a_run_is_the_same_in_every_build() {
         let (trace, root) = ids_of("15e4ee4ad64af079");

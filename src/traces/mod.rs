@@ -6,8 +6,8 @@
 //!                    identity: the trace of a run                 shape: the attributes that leave, by an allow-list
 //! ```
 //!
-//! A span that [`shape`] does not know is not exported, nor a field that it does not list: what is logged on this
-//! machine is not automatically fit to leave it. Texts leave only if the rule of their run says so ([`attach::rule`]).
+//! A span or field that [`shape`] does not list is not exported: data logged on this machine is not automatically fit
+//! to leave it. Texts are exported only if the rule of their run says so ([`attach::rule`]).
 //!
 //! Export never fails a command: a collector that is down, slow or wrong costs a note at the end.
 
@@ -36,7 +36,7 @@ use self::exporter::{Door, GatedExporter};
 use self::identity::{RunIds, RunTracer};
 pub(crate) use self::settings::{NotExported, TraceOptions, TraceSettings};
 
-/// Most spans of one request, so that spans with texts fit the usual limit of a collector.
+/// Maximum number of spans per request, so that spans with texts fit the usual limit of a collector.
 const BATCH: usize = 64;
 
 /// Traces of this process, from its start to its end.
@@ -64,12 +64,12 @@ impl Traces {
         Some(Self { provider, door })
     }
 
-    /// Lets the spans leave as the settings say. Only the first call counts.
+    /// Lets the spans leave according to the settings. Only the first call counts.
     pub(crate) fn open(&self, settings: Result<TraceSettings, NotExported>) {
         self.door.open(settings);
     }
 
-    /// Returns the layer that makes spans of those of `tracing`: of the spans in [`shape`], and of no event.
+    /// Returns the layer that converts spans of `tracing`: only those in [`shape`], and no events.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span>,
@@ -86,9 +86,10 @@ impl Traces {
             .with_filter(KnownSpans)
     }
 
-    /// Exports the remaining spans, in `patience` at most and until `stop`. Returns why spans were lost, if any were.
+    /// Exports the remaining spans, for at most `patience` and until `stop`. Returns the reason why spans were lost,
+    /// if any were.
     pub(crate) fn finish(self, patience: Duration, runtime: &Runtime, stop: &CancellationToken) -> Option<String> {
-        // The door has a runtime of its own, which may not be dropped within another: hence no `async` function.
+        // The door has its own runtime, which must not be dropped within another: hence not an `async` function.
         let Self { provider, door } = self;
         let flushed = runtime.spawn_blocking(move || provider.shutdown_with_timeout(patience).is_ok());
         let late = match runtime.block_on(stop.run_until_cancelled(flushed)) {
@@ -109,7 +110,7 @@ impl<S> Filter<S> for KnownSpans {
     }
 
     fn callsite_enabled(&self, span: &'static Metadata<'static>) -> tracing::subscriber::Interest {
-        // Decided once for a callsite: the default asks again for every span.
+        // Decided once per callsite: the default would ask again for every span.
         if is_known(span) { tracing::subscriber::Interest::always() } else { tracing::subscriber::Interest::never() }
     }
 }
@@ -128,6 +129,6 @@ fn resource() -> Resource {
     if name.is_some_and(|name| !name.as_str().starts_with("unknown_service")) {
         return described;
     }
-    // Only now: a name that is set here replaces that of the environment.
+    // Only now: a name set here replaces that of the environment.
     Resource::builder().with_attribute(version).with_service_name("dr").build()
 }

@@ -1,4 +1,4 @@
-//! Whether traces are exported, and where to: the variables of the OpenTelemetry SDK, and the setting for texts.
+//! Whether and where traces are exported: the variables of the OpenTelemetry SDK, and the setting for texts.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, shown};
 /// Address of the collector; `/v1/traces` is appended.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Address of the collector for traces, used as it is. Wins over [`ENDPOINT`].
+/// Address of the collector for traces, used unchanged. Takes precedence over [`ENDPOINT`].
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 
 const PATH: &str = "/v1/traces";
@@ -23,19 +23,19 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 
 const PROTOCOL: &str = "http/protobuf";
 
-/// Variables of the time one request may take, in milliseconds, the more specific first.
+/// Variables of the timeout of a request, in milliseconds, the more specific first.
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
-/// The time-out that OpenTelemetry specifies.
+/// The timeout that OpenTelemetry specifies.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Variables of how requests are compressed, the more specific first.
+/// Variables of the compression of requests, the more specific first.
 const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
 /// Variables of the headers of each request, the more specific first.
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 
-/// More about this program.
+/// Further attributes of this program.
 const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 /// Whole numbers that the SDK reads.
@@ -58,7 +58,7 @@ const SAMPLERS: [&str; 6] = [
     "parentbased_traceidratio",
 ];
 
-/// Turns off everything of OpenTelemetry.
+/// Turns off OpenTelemetry as a whole.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 
 /// Lists exporters; `none` turns traces off.
@@ -73,15 +73,15 @@ pub(crate) struct TraceOptions {
     pub(crate) texts: bool,
 }
 
-/// Where traces are exported to.
+/// The destination of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceSettings {
     pub(crate) address: BaseUrl,
-    /// Time that one request may take.
+    /// Timeout of a request.
     pub(crate) timeout: Duration,
     /// Whether texts may be exported.
     pub(crate) has_texts: bool,
-    /// Variables whose values are not used, and why, for people.
+    /// Variables whose values are not used, and why, for display.
     pub(crate) unused: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum NotExported {
 }
 
 impl NotExported {
-    /// Returns whether this is as the user wants it, so that there is nothing to say.
+    /// Returns whether this is intended by the user, so that there is nothing to report.
     pub(crate) fn is_wanted(&self) -> bool {
         matches!(self, Self::NoEndpoint | Self::TurnedOff { .. })
     }
@@ -122,7 +122,7 @@ impl TraceSettings {
     ///
     /// # Errors
     ///
-    /// Returns why traces are not exported, which may be as the user wants it.
+    /// Returns the reason why traces are not exported, which may be intended.
     pub(crate) fn resolve(
         options: &TraceOptions,
         environment: &Environment,
@@ -155,13 +155,13 @@ impl TraceSettings {
     }
 }
 
-/// Returns the variables whose values are not used, and why. The SDK, too, ignores what it cannot read.
+/// Returns the variables whose values are not used, and why. The SDK also ignores invalid values.
 fn unused(environment: &Environment) -> Vec<String> {
     let is_number = |value: &str| value.parse::<u64>().is_ok();
     let is_switch = |value: &str| ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
     let is_compression = |value: &str| ["gzip", "none"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
     let is_exporter = |value: &str| value.split(',').all(|exporter| exporter.trim().eq_ignore_ascii_case("otlp"));
-    // Without a value, a ratio is one that cannot be read.
+    // A missing ratio counts as an invalid one.
     let takes_ratio = environment.get(SAMPLER).is_some_and(|sampler| sampler.ends_with("traceidratio"));
     let ratio = takes_ratio.then(|| environment.get(RATIO).unwrap_or_default());
     let mut unused = Vec::new();

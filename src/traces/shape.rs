@@ -1,8 +1,8 @@
-//! The form in which spans leave: names, kinds and attributes of the `GenAI` conventions, release 0.1.0
+//! The exported form of spans: names, kinds and attributes of the `GenAI` conventions, release 0.1.0
 //! (`semantic-conventions-genai`), and our own, which begin with `dr.`.
 //!
-//! An attribute leaves only if [`SPANS`] lists it, and only if its value has the form that the list says. What is
-//! recorded on a span by mistake stays here.
+//! An attribute is exported only if [`SPANS`] lists it and its value has the listed form. Data recorded on a span by
+//! mistake stays on this machine.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ enum ValueForm {
     Count,
     /// US dollars.
     Dollars,
-    /// Yes or no.
+    /// A boolean.
     Flag,
     /// A name or an id: one short word.
     Word,
@@ -28,13 +28,13 @@ enum ValueForm {
     Model,
     /// The key of a call, up to the first part that is not ours: a planner chooses the names of groups.
     Key,
-    /// Any text. Leaves only if the texts of the run may.
+    /// Any text. Exported only if the run's rule allows texts.
     Text,
 }
 
 use ValueForm::{Count, Dollars, Error, Flag, Key, Model, Text, Word, Words};
 
-/// How the name of a span is made.
+/// The name of an exported span.
 #[derive(Clone, Copy, Debug)]
 enum SpanName {
     Fixed(&'static str),
@@ -44,7 +44,7 @@ enum SpanName {
     Of(&'static str),
 }
 
-/// A span as it is exported.
+/// The exported form of a span.
 struct SpanShape {
     /// Its name in this program.
     span: &'static str,
@@ -52,7 +52,7 @@ struct SpanShape {
     kind: SpanKind,
     /// Attributes that are the same for all.
     fixed: &'static [(&'static str, &'static str)],
-    /// Attributes in groups, of which some are those of several spans.
+    /// Attributes in groups, some of which are shared by several spans.
     attributes: &'static [&'static [Attribute]],
 }
 
@@ -192,7 +192,7 @@ const SPANS: [SpanShape; 9] = [
             ("asked", "dr.source.asked", Flag),
             ("arguments", "gen_ai.tool.call.arguments", Text),
             ERROR,
-            // Of a result that is an error, which is also a failure of its source.
+            // For a result that is an error, which also counts as a failure of its source.
             ("tool_error", ERROR.1, Error),
         ]],
     },
@@ -204,7 +204,7 @@ const KEY_PARTS: [&str; 24] = [
     "fold", "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small", "web",
 ];
 
-/// Most letters of a word.
+/// Maximum number of letters in a word.
 const MAX_WORD: usize = 100;
 
 /// Returns whether spans of this name are exported.
@@ -212,7 +212,7 @@ pub(super) fn knows(name: &str) -> bool {
     SPANS.iter().any(|shape| shape.span == name)
 }
 
-/// Returns a span as it leaves; `None` if it does not.
+/// Returns the exported form of a span, or `None` if it is not exported.
 pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
     let shape = SPANS.iter().find(|shape| shape.span == span.name)?;
     let mut attributes = BTreeMap::new();
@@ -263,14 +263,14 @@ impl ValueForm {
     }
 }
 
-/// Returns a text that is one short word of ASCII, as names and ids are.
+/// Returns the text if it is one short ASCII word, as names and ids are.
 fn word_of(text: &str) -> Option<String> {
     let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || b"_-.:[]@+".contains(&letter);
     (1..=MAX_WORD).contains(&text.len()).then_some(())?;
     text.bytes().all(is_letter).then(|| text.to_owned())
 }
 
-/// Returns the name of a model: `openai/gpt-5` as it is, of `/models/a.gguf` the file.
+/// Returns the name of a model: `openai/gpt-5` unchanged, but only the file name of `/models/a.gguf`.
 fn model_of(text: &str) -> Option<String> {
     let is_path = text.starts_with(['/', '.', '~']) || text.contains('\\') || text.matches('/').count() > 1;
     if is_path {
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Returns what leaves of a call with one attribute.
+    /// Returns the exported value of a call with one attribute.
     fn left(key: &'static str, value: impl Into<Value>) -> Option<String> {
         let shaped = shaped(span("call", vec![KeyValue::new(key, value)]), false).unwrap();
         let own = shaped.attributes.iter().find(|attribute| attribute.key.as_str() != OPERATION)?;
@@ -399,8 +399,8 @@ mod tests {
         assert!(shaped(span("step", Vec::new()), true).is_none());
     }
 
-    /// Calls `found` with the first group of each match in the source of these folders, and where it stands. Returns how
-    /// many there are.
+    /// Calls `found` with the first group of each match in the source of these folders, and its location. Returns the
+    /// number of matches.
     fn look_through(folders: &[&str], pattern: &str, found: impl Fn(&str, &Path)) -> usize {
         let pattern = regex::Regex::new(pattern).unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -422,7 +422,7 @@ mod tests {
         seen
     }
 
-    /// An attribute that is attached under a key that no span lists would be lost in silence.
+    /// An attribute attached under a key that no span lists would be lost silently.
     #[test]
     fn every_attribute_that_is_attached_is_listed() {
         let seen = look_through(&[""], r#"attach::\w+\(\s*"(\w+)""#, |name, path| {
@@ -433,7 +433,7 @@ mod tests {
         assert!(seen > 20, "{seen} were looked at");
     }
 
-    /// A part that is not known ends the key, and steps of different workers would have the same one.
+    /// An unknown part ends the key, so steps of different workers would share one.
     #[test]
     fn every_part_that_is_appended_to_a_key_is_known() {
         let seen = look_through(&["run", "research"], r#"\.then\("(\w+)"\)"#, |part, path| {
