@@ -859,8 +859,11 @@ mod tests {
         let jobs = json(serde_json::to_value(DeepResearchOptions::default()));
         let mcp = json(serde_json::to_value(McpOptions::default()));
         let embedding = json(serde_json::to_value(EndpointOptions::default()));
+        let rerank = json(serde_json::to_value(RerankOptions::default()));
+        let prices = json(serde_json::to_value(crate::llm::price::PriceOptions::default()));
         let outside = fields("web", web).into_iter().chain(fields("deep_research", jobs));
-        let outside = outside.chain(fields("embedding", embedding));
+        let outside = outside.chain(fields("embedding", embedding)).chain(fields("rerank", rerank));
+        let outside = outside.chain(fields("prices.MODEL", prices));
         for name in fields("models", models).into_iter().chain(outside).chain(fields("mcp.NAME", mcp)) {
             let is_of = |setting: &&Setting| setting.name == name || setting.name.starts_with(&format!("{name}."));
             assert!(SETTINGS.iter().any(|setting| is_of(&setting)), "`{name}` has no row");

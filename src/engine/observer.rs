@@ -93,18 +93,20 @@ impl Doing {
             Some((node, step)) if is_node(node) => (Some(node.to_owned()), step),
             _ => (None, key),
         };
-        let mut parts = step.split('/');
+        // Of a node on the web; it works on its steps like any other.
+        let mut parts = step.strip_prefix("web/").unwrap_or(step).split('/');
         let (name, number) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let text = match (node.is_some(), name) {
+            (_, "output") => "converting the answer to the schema".to_owned(),
             (true, "step") => format!("choosing what to search and read, step {number}"),
             (true, "page") => "reading a page".to_owned(),
             (true, "rerank") => "ordering what a search found".to_owned(),
             (true, "report") => "summing up what was found".to_owned(),
-            (false, "clarify" | "brief") => "working out what the answer must cover".to_owned(),
+            (false, "clarify" | "brief" | "outward") => "working out what the answer must cover".to_owned(),
             (false, "plan") => format!("planning round {number}"),
             (false, "skim") => "skimming the knowledge base".to_owned(),
             (false, "fold" | "group") => "summing up finished sub-questions".to_owned(),
-            (false, "draft") => "writing the answer".to_owned(),
+            (false, "draft" | "write") => "writing the answer".to_owned(),
             (false, "judge") => format!("judging the answer of round {number}"),
             _ => format!("calling a model: {step}"),
         };

@@ -16,15 +16,15 @@ use crate::kb::links::LinkMap;
 use crate::kb::rerank::Reranker;
 
 /// A value and its key. The first caller that needs the value makes it, and the others wait.
-type Kept<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
+type KeyedCell<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
 
 /// The index as of its latest known commit, the links of its documents once they were asked for, and the embedder used
 /// last.
 #[derive(Default)]
 pub(super) struct Opened {
-    index: Kept<Stamp, Index>,
-    links: Kept<Stamp, Arc<LinkMap>>,
-    embedder: Kept<EmbedderChoice, Arc<dyn Embedder>>,
+    index: KeyedCell<Stamp, Index>,
+    links: KeyedCell<Stamp, Arc<LinkMap>>,
+    embedder: KeyedCell<EmbedderChoice, Arc<dyn Embedder>>,
     /// The reranker, if one is configured. It knows how often it has failed.
     pub(super) reranker: OnceLock<Option<Arc<Reranker>>>,
 }
@@ -82,7 +82,7 @@ impl Engine {
 
 /// Returns the cell for `key`, which replaces that for any other key.
 // The lock is held only to get the cell, and never while the value is made, which takes an await.
-fn kept<K: PartialEq, V>(slot: &Kept<K, V>, key: K) -> Arc<OnceCell<V>> {
+fn kept<K: PartialEq, V>(slot: &KeyedCell<K, V>, key: K) -> Arc<OnceCell<V>> {
     let mut slot = locked(slot);
     match &*slot {
         Some((known, cell)) if *known == key => Arc::clone(cell),

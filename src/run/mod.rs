@@ -26,7 +26,7 @@ pub(crate) mod egress;
 pub(crate) mod background;
 pub(crate) mod reader;
 pub(crate) mod ranker;
-pub(crate) mod patience;
+pub(crate) mod wait_limit;
 pub(crate) mod servers;
 mod node_source;
 pub(crate) mod sources;

@@ -18,10 +18,10 @@ use super::background::JobReport;
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, LookupTool};
-use super::patience::Patience;
 use super::ranker::{HitRanker, Unranked};
 use super::reader::PageReader;
 use super::servers::{Arguments, NodeServers};
+use super::wait_limit::WaitLimit;
 use crate::base::breaker::Breaker;
 use crate::base::id::ContentHash;
 use crate::base::mutex::locked;
@@ -190,7 +190,7 @@ pub(crate) struct WebPages {
     node: NodeId,
     /// Version of everything that results depend on: the engine, the days, and the day the run began.
     version: String,
-    patience: Patience,
+    wait_limit: WaitLimit,
     /// Shortens long pages for a question; `None` shows pages whole, for code to check.
     reading: Option<(PageReader, Outbound)>,
     /// Pages that may be opened, by the id they are opened with.
@@ -226,15 +226,15 @@ pub(crate) struct Shared {
     /// Checks and records outgoing texts.
     pub(crate) egress: Egress,
     /// Limits the wait for answers from outside.
-    pub(crate) patience: Patience,
+    pub(crate) wait_limit: WaitLimit,
     /// Stops asking an engine that fails.
     pub(crate) breaker: Arc<Breaker>,
 }
 
 impl WebPages {
     fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
-        let Shared { cache, egress, patience, .. } = shared.clone();
-        Self { web, cache, egress, node, version, patience, reading: None, permitted: Mutex::default() }
+        let Shared { cache, egress, wait_limit, .. } = shared.clone();
+        Self { web, cache, egress, node, version, wait_limit, reading: None, permitted: Mutex::default() }
     }
 
     /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened
@@ -280,7 +280,7 @@ impl WebPages {
     async fn fetch(&self, id: &str, named: &Permitted) -> Result<OpenedPage, SourceError> {
         let leaving = Leaving::all(EgressKind::Address, &named.address);
         self.egress.release(&self.node, "the page's own site", leaving).await?;
-        let mut page = self.patience.wait(self.web.open(&named.address)).await?;
+        let mut page = self.wait_limit.wait(self.web.open(&named.address)).await?;
         page.passage.id = id.to_owned();
         if let Place::Web { published, .. } = &mut page.passage.place {
             *published = published.take().or_else(|| named.published.clone());
@@ -397,12 +397,12 @@ impl Outside {
     }
 
     async fn ask(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
-        let WebPages { web, egress, node, patience, .. } = &self.pages;
+        let WebPages { web, egress, node, wait_limit, .. } = &self.pages;
         self.breaker
             .ask(async {
                 let leaving = Leaving::all(EgressKind::Query, query);
                 egress.release(node, &web.scope(), leaving).await?;
-                patience.wait(web.search(query, limit)).await
+                wait_limit.wait(web.search(query, limit)).await
             })
             .await
     }
@@ -576,7 +576,7 @@ mod tests {
         let shared = Shared {
             cache: Cache::new(run.clone(), Moment(1), Arc::clone(&clock), None),
             egress: Egress::new(run, clock, false),
-            patience: Patience { budget, stop: CancellationToken::new() },
+            wait_limit: WaitLimit { budget, stop: CancellationToken::new() },
             breaker: Arc::new(Breaker::of_run("source `web`")),
         };
         of_node(web, &shared, reads_for)
@@ -630,7 +630,7 @@ mod tests {
         Shared {
             cache: node.pages.cache.clone(),
             egress: node.pages.egress.clone(),
-            patience: node.pages.patience.clone(),
+            wait_limit: node.pages.wait_limit.clone(),
             breaker: Arc::clone(&node.breaker),
         }
     }

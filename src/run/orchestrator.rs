@@ -20,7 +20,6 @@ use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::Shared;
 use super::outlook::writing_reserve;
-use super::patience::Patience;
 use super::phase::{Briefs, Judged, Phase, Stage};
 use super::ranker::HitRanker;
 use super::reader::PageReader;
@@ -32,6 +31,7 @@ pub use super::sources::{McpServers, Sources};
 use super::steps::{StepError, Steps, draft_by_rules};
 use super::store::{Store, StoreError};
 use super::tree::{FoldError, RunState};
+use super::wait_limit::WaitLimit;
 use super::work::Work;
 use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
@@ -126,7 +126,7 @@ pub enum RunError {
     Plan { complaints: String },
     /// A run that began with models is resumed without them, or the other way round.
     #[error("run was started {} a model", if *by_rules { "without" } else { "with" })]
-    OtherMind { by_rules: bool },
+    ModelsChanged { by_rules: bool },
 }
 
 impl RunError {
@@ -138,7 +138,7 @@ impl RunError {
             Self::Call { source, .. } => source.class(),
             Self::Source { source, .. } => source.class(),
             Self::Plan { .. } => "plan_refused",
-            Self::OtherMind { .. } => "other_models",
+            Self::ModelsChanged { .. } => "other_models",
         }
     }
 
@@ -147,8 +147,8 @@ impl RunError {
         match self {
             Self::Journal(error) => error.hint(),
             Self::Store(error) => error.hint(),
-            Self::OtherMind { by_rules: false } => Some("configure a model, as it was when the run began".into()),
-            Self::OtherMind { by_rules: true } => Some("add `--offline` to continue without a model".into()),
+            Self::ModelsChanged { by_rules: false } => Some("configure a model, as it was when the run began".into()),
+            Self::ModelsChanged { by_rules: true } => Some("add `--offline` to continue without a model".into()),
             Self::Plan { .. } => Some("`dr plan --save FILE` writes a plan that can be used".into()),
             Self::Call { source: CallError::Model(ModelError::Authentication), .. } => {
                 Some("check the key; `dr doctor --model` tests it".into())
@@ -238,7 +238,7 @@ impl Orchestrator {
         let (_, mut state) = resources.store.read(&run).await?;
         let by_rules = state.settings.by_rules;
         if by_rules != resources.models.is_none() {
-            return Err(RunError::OtherMind { by_rules });
+            return Err(RunError::ModelsChanged { by_rules });
         }
         // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
@@ -286,13 +286,13 @@ impl Orchestrator {
             .map(|models| Arc::new(Desk::open(Arc::clone(&ledger), models, grace.closed.clone(), calls)));
         let research = resources.jobs.clone();
         let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls)));
-        let patience = Patience { budget: budget.clone(), stop: resources.stop.clone() };
+        let wait_limit = WaitLimit { budget: budget.clone(), stop: resources.stop.clone() };
         let day = state.started_at().date().unwrap_or_default();
         let context = CallContext {
             run: locked.id().clone(),
             cache: cache.clone(),
             egress: egress.clone(),
-            patience: patience.clone(),
+            wait_limit: wait_limit.clone(),
             day: day.clone(),
         };
         let ranker = state.settings.rerank.zip(desk.clone()).zip(resources.models.as_ref());
@@ -309,7 +309,7 @@ impl Orchestrator {
             internal_servers: RunServers::new(&servers.internal, context.clone()).filter(|_| desk.is_some()),
             public_servers: RunServers::new(&servers.public, context).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
-            shared: Shared { cache, egress, patience, breaker: Arc::new(Breaker::of_run("source `web`")) },
+            shared: Shared { cache, egress, wait_limit, breaker: Arc::new(Breaker::of_run("source `web`")) },
             reading: PageReader {
                 caller: desk.clone().map(|desk| Arc::new(Outward(desk)) as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),

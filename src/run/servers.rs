@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use super::cache::Cache;
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, LookupTool};
-use super::patience::Patience;
+use super::wait_limit::WaitLimit;
 use crate::base::breaker::Breaker;
 use crate::base::id::RunId;
 use crate::base::line::counted;
@@ -37,7 +37,7 @@ pub(crate) struct CallContext {
     pub(crate) cache: Cache,
     /// Checks and records outgoing texts.
     pub(crate) egress: Egress,
-    pub(crate) patience: Patience,
+    pub(crate) wait_limit: WaitLimit,
     /// The day the run began.
     pub(crate) day: String,
 }
@@ -137,7 +137,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
         &self,
         RunServer { server, calls, .. }: &RunServer<Q>,
     ) -> Result<ToolListing, SourceError> {
-        let CallContext { run, cache, patience, .. } = &self.context;
+        let CallContext { run, cache, wait_limit, .. } = &self.context;
         let scope = server.source_name();
         let made = cache.made(LookupTool::McpCall, &scope).await?;
         // Calls of earlier processes count against the limit of the run.
@@ -152,7 +152,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
             // For this run alone: a later one must see the tools that the server offers then.
             version: run.to_string(),
         };
-        Box::pin(cache.answer(lookup, patience.wait(Box::pin(listing_of(server))))).await
+        Box::pin(cache.answer(lookup, wait_limit.wait(Box::pin(listing_of(server))))).await
     }
 }
 
@@ -238,7 +238,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
     async fn ask(&self, known: &RunServer<Q>, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError> {
         attach::flag("asked", true);
         let RunServer { server, breaker, calls } = known;
-        let CallContext { egress, patience, .. } = &self.shared.context;
+        let CallContext { egress, wait_limit, .. } = &self.shared.context;
         breaker
             .ask(async {
                 let most = server.settings().max_calls;
@@ -251,7 +251,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
                 }
                 // Recorded only once the call is within its limit: a refused call sends nothing.
                 arguments.release(egress, &self.node, &server.source_name()).await?;
-                patience.wait(Box::pin(server.call(tool, arguments))).await
+                wait_limit.wait(Box::pin(server.call(tool, arguments))).await
             })
             .await
     }

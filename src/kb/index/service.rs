@@ -25,7 +25,7 @@ const MAX_ANSWER: usize = 300;
 
 /// How a database is reached.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Access {
+pub(super) struct ServiceAccess {
     key: Secret,
     region: String,
     /// The server, if the service is not LanceDB Cloud.
@@ -60,7 +60,7 @@ impl AccessError {
     }
 }
 
-impl Access {
+impl ServiceAccess {
     /// Reads the variables. Empty ones count as not set.
     pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Self, AccessError> {
         let set = |name| variable(name).filter(|value| !value.trim().is_empty());
@@ -143,14 +143,16 @@ fn without_key(answer: &str) -> String {
 mod tests {
     use super::*;
 
-    fn access(variables: &[(&str, &str)]) -> Result<Access, AccessError> {
-        Access::of(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    fn access(variables: &[(&str, &str)]) -> Result<ServiceAccess, AccessError> {
+        ServiceAccess::of(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
     }
 
     #[test]
     fn key_alone_reaches_the_cloud_in_the_default_region() {
         let found = access(&[(KEY, "abc"), (REGION, ""), (HOST, " ")]).unwrap();
-        assert_eq!(found, Access { key: "abc".parse().unwrap(), region: "us-east-1".into(), host: None });
+        assert_eq!(found, ServiceAccess { key: "abc".parse().unwrap(), region: "us-east-1".into(), host: None });
         assert!(matches!(access(&[(REGION, "eu-west-1")]), Err(AccessError::NoKey)));
         assert!(matches!(access(&[(KEY, "a b")]), Err(AccessError::Key)));
         assert!(!format!("{found:?}").contains("abc"));

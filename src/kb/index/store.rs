@@ -12,7 +12,7 @@ use lancedb::{Connection, ObjectStoreRegistry, Session};
 
 use super::cache::{BlockCache, Caching};
 use super::lease::Site;
-use super::service::Access;
+use super::service::ServiceAccess;
 use super::{During, IndexError, IndexLocation};
 
 /// Limits of LanceDB's caches, whose defaults are several gigabytes.
@@ -55,7 +55,7 @@ impl Tables {
 fn builder(location: &IndexLocation) -> Result<ConnectBuilder, IndexError> {
     let builder = lancedb::connect(&location.uri());
     if location.is_service() {
-        let access = Access::of(|name| std::env::var(name).ok());
+        let access = ServiceAccess::of(|name| std::env::var(name).ok());
         let access = access.map_err(|source| IndexError::Access { location: location.to_string(), source })?;
         // The service may have cached a version from before the latest commit.
         return Ok(access.apply(builder).read_consistency_interval(Duration::ZERO));

@@ -231,6 +231,11 @@ const OPENING: usize = 80;
 const DEFINING: &str = "a|an|the|one|any|how|what|when|where|part|another|used";
 const ARTICLES: &str = "a|an|the";
 
+/// Nouns that say of which kind a thing is, and may stand after its name: "A `Scan` operation reads …".
+const KINDS: &str = "action|api|attribute|block|class|clause|cmdlet|command|component|crate|event|expression|feature|field|\
+    file|function|instruction|interface|key|keyword|macro|method|module|object|operation|operator|option|package|parameter|\
+    process|property|request|resource|service|statement|tool|trait|type|value";
+
 /// Verbs that say what something is or does.
 const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provides|provide|extends|helps|help|enables|enable|\
     holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
@@ -352,11 +357,17 @@ fn defines(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
     }
 }
 
-/// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …" does, and
-/// "Scan owners must …" does not.
+/// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …" and "A scan
+/// reads …" do, "Scan owners must …" and "A scan optimizer is …" do not.
 pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
     let first = words(text).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
-    let has_article = has_word(&first, ARTICLES) && after_subject(text, subject, splitter).is_some();
+    let after = after_subject(text, subject, splitter).unwrap_or_default();
+    let is_kind = after.first().is_some_and(|next| has_word(next, KINDS));
+    let after: Vec<_> = after.iter().skip(usize::from(is_kind)).map(String::as_str).collect();
+    // A verb, by its ending: "reads".
+    let is_verb = |word: &&str| word.len() > 3 && word.ends_with('s') && !word.ends_with("ss");
+    let says = matches!(after.as_slice(), ["is" | "are" | "can" | "in" | "of" | "for" | "that" | "which", ..]);
+    let has_article = has_word(&first, ARTICLES) && (is_kind || says || after.first().is_some_and(is_verb));
     has_article || defines(text, subject, splitter)
 }
 

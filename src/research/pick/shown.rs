@@ -20,6 +20,9 @@ const VALUE_ROWS: usize = 5;
 /// such a neighbour.
 const NEAR: f32 = 0.15;
 
+/// Openings of an example.
+const EXAMPLES: [&str; 5] = ["For example", "For instance", "Suppose ", "Imagine ", "Consider "];
+
 /// Weight of a sentence's match with the question, relative to its share of the question's words.
 const MEANING: f32 = 2.0;
 
@@ -63,14 +66,18 @@ pub(super) fn deciding(
     let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
     let is_mute = |sentence: &Sentence| is_open(sentence) || is_label(sentence) || points(&sentence.plain);
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
-    let value = |sentence: &Sentence| sought.value_in(sentence);
+    // A number of an example is one of many.
+    let value = |(part, sentence): (usize, &Sentence)| match sought.value_in(sentence) {
+        Value::Exact if is_of_example(candidate, part - 1) => Value::Any,
+        value => value,
+    };
     // A row says nothing about the subject of another row.
     let has_rows = candidate.unit.kind == UnitKind::Table && !sought.code_words.is_empty();
     let is_row_of = |sentence: &Sentence| {
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
         sought.code_words.iter().any(|word| word.is_in(&text, &words))
     };
-    let rank = |own: &(usize, &Sentence)| (!is_mute(own.1), has_rows && is_row_of(own.1), value(own.1), score(*own));
+    let rank = |own: &(usize, &Sentence)| (!is_mute(own.1), has_rows && is_row_of(own.1), value(*own), score(*own));
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // The first among equals.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
@@ -81,6 +88,14 @@ pub(super) fn deciding(
         Some(other) => format!("{} {}", sentence(best.min(other)), sentence(best.max(other))),
         None => sentence(best).to_owned(),
     }
+}
+
+/// Returns whether a sentence of a paragraph belongs to an example, which lasts to the end of its paragraph.
+fn is_of_example(candidate: &UnitCandidate<'_>, at: usize) -> bool {
+    let (text, sentences) = (&candidate.reading.document.text, &candidate.unit.sentences);
+    let begins = |own: &Sentence| EXAMPLES.iter().any(|opening| own.plain.starts_with(opening));
+    let Some(first) = sentences[..=at].iter().rposition(begins) else { return false };
+    !text.get(sentences[first].range.end..sentences[at].range.start).is_some_and(|between| between.contains("\n\n"))
 }
 
 /// How well a sentence answers: whether it is a statement, is in a matching row, has the requested value; then its

@@ -8,14 +8,14 @@ use crate::source::SourceError;
 
 /// Limits the wait for answers from outside.
 #[derive(Clone)]
-pub(crate) struct Patience {
+pub(crate) struct WaitLimit {
     /// Ends the wait when its time for research is up.
     pub(crate) budget: Budget,
     /// Ends the wait when the run is stopped.
     pub(crate) stop: CancellationToken,
 }
 
-impl Patience {
+impl WaitLimit {
     pub(super) async fn wait<T>(&self, answer: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
         tokio::select! {
             answer = answer => answer,
