@@ -96,6 +96,7 @@ fn table(list: &ModelList) -> String {
         );
         let _ = writeln!(text, "{}", styled(QUIET, &head));
         for entry in entries {
+            // Each source is named once, since many figures share one.
             sources.extend(entry.ndcg.filter(|new| !sources.iter().any(|known| known.is_like(new))));
             let _ = writeln!(text, "{}", line(entry, width));
         }

@@ -100,7 +100,8 @@ fn text(shown: &RunDetails, args: &ShowArgs) -> String {
     text
 }
 
-/// Formats texts that left and texts that were withheld, one per line.
+/// Formats texts that left and texts that were withheld, one per line. A text is untrusted, and could otherwise forge
+/// a line.
 fn egress_text(rows: &[EgressRow], is_altered: bool) -> String {
     let mut text = String::new();
     if is_altered {

@@ -77,7 +77,7 @@ impl fmt::Display for CallKey {
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
     Cost,
-    /// Tokens of all model calls.
+    /// Tokens of all model calls, without background jobs.
     Tokens,
     /// Active time of the run.
     Time,
