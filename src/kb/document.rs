@@ -279,17 +279,8 @@ impl Document {
 
 /// Front matter fields that hold a date, in order of precedence. Modification takes precedence over creation.
 const DATE_FIELDS: [&str; 11] = [
-    "date",
-    "updated",
-    "last_modified",
-    "last_modified_at",
-    "lastmod",
-    "last_updated",
-    "modified",
-    "ms.date",
-    "created",
-    "published",
-    "pubdate",
+    "date", "updated", "last_modified", "last_modified_at", "lastmod", "last_updated", "modified", "ms.date",
+    "created", "published", "pubdate",
 ];
 
 fn read_text(bytes: Vec<u8>) -> Result<String, SkipReason> {

@@ -12,19 +12,8 @@ use crate::base::bounded::{TooSlow, within};
 /// Keywords kept in the strict form, besides the structural ones: those that OpenAI lists as supported. It refuses
 /// schemas with some of the others, such as `default`.
 const KEPT: [&str; 13] = [
-    "type",
-    "enum",
-    "const",
-    "description",
-    "pattern",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minItems",
-    "maxItems",
-    "format",
+    "type", "enum", "const", "description", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "multipleOf", "minItems", "maxItems", "format",
 ];
 
 /// String formats supported by endpoints, as listed by OpenAI.

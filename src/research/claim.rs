@@ -139,22 +139,8 @@ fn joined(supported: &str, claims: &[&str]) -> String {
 
 /// Nouns for the findings in a sentence about them.
 const FINDINGS: [&str; 16] = [
-    "note",
-    "notes",
-    "finding",
-    "findings",
-    "source",
-    "sources",
-    "evidence",
-    "passage",
-    "passages",
-    "document",
-    "documents",
-    "documentation",
-    "page",
-    "pages",
-    "material",
-    "quotes",
+    "note", "notes", "finding", "findings", "source", "sources", "evidence", "passage", "passages", "document",
+    "documents", "documentation", "page", "pages", "material", "quotes",
 ];
 
 /// Words of negation.
@@ -163,36 +149,9 @@ const DENIALS: [&str; 12] =
 
 /// Verbs of stating, as stems.
 const SAYING: [&str; 30] = [
-    "say",
-    "said",
-    "state",
-    "mention",
-    "specif",
-    "cover",
-    "give",
-    "given",
-    "describ",
-    "contain",
-    "address",
-    "answer",
-    "explain",
-    "discuss",
-    "report",
-    "record",
-    "establish",
-    "defin",
-    "settle",
-    "found",
-    "show",
-    "silent",
-    "name",
-    "list",
-    "tell",
-    "identif",
-    "indicat",
-    "quantif",
-    "provid",
-    "detail",
+    "say", "said", "state", "mention", "specif", "cover", "give", "given", "describ", "contain", "address", "answer",
+    "explain", "discuss", "report", "record", "establish", "defin", "settle", "found", "show", "silent", "name",
+    "list", "tell", "identif", "indicat", "quantif", "provid", "detail",
 ];
 
 /// Participles that deny a statement by themselves, without a noun for the findings.

@@ -751,14 +751,7 @@ fn named(quote: &Evidence) -> PromptText {
 /// Returns whether a line is the heading of a list of sources, in any markup.
 fn is_own_list(line: &str) -> bool {
     const NAMES: [&str; 8] = [
-        "sources",
-        "references",
-        "bibliography",
-        "citations",
-        "works cited",
-        "footnotes",
-        "endnotes",
-        "further reading",
+        "sources", "references", "bibliography", "citations", "works cited", "footnotes", "endnotes", "further reading",
     ];
     let words: String = line.chars().filter(|letter| letter.is_alphabetic() || *letter == ' ').collect();
     NAMES.contains(&words.trim().to_lowercase().as_str())

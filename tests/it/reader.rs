@@ -38,20 +38,8 @@ const MAX_CLAIMS: usize = 8;
 
 /// Words that mark a question as one for the web.
 const OUTSIDE: [&str; 14] = [
-    "others",
-    "elsewhere",
-    "outside",
-    "web",
-    "public",
-    "published",
-    "industry",
-    "market",
-    "price",
-    "prices",
-    "latest",
-    "alternatives",
-    "competitors",
-    "world",
+    "others", "elsewhere", "outside", "web", "public", "published", "industry", "market", "price", "prices", "latest",
+    "alternatives", "competitors", "world",
 ];
 
 /// Returns the reply to a request.

@@ -112,23 +112,8 @@ pub(super) const SEARCHED: &str = "searched";
 
 /// Columns of a [`ChunkRow`] except the vector.
 pub(super) const CHUNK_COLUMNS: [&str; 17] = [
-    "chunk_id",
-    "document_id",
-    "collection",
-    "path",
-    "names",
-    "heading_path",
-    "context",
-    "text",
-    "tags",
-    "date",
-    "line_start",
-    "line_end",
-    "byte_start",
-    "byte_end",
-    "tokens",
-    "content_hash",
-    "embed_key",
+    "chunk_id", "document_id", "collection", "path", "names", "heading_path", "context", "text", "tags", "date",
+    "line_start", "line_end", "byte_start", "byte_end", "tokens", "content_hash", "embed_key",
 ];
 
 /// The column of a document's [`Structure`], as JSON. It is read only to resolve links. Indexes before version 3 of

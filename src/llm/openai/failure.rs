@@ -35,15 +35,8 @@ const TOO_LONG: [&str; 14] = [
 
 /// Phrases that precede the size of the window in those errors.
 const LIMIT_COMES: [&str; 9] = [
-    "context length is",
-    "context length is only",
-    "context length of",
-    "context length of only",
-    "context length (",
-    "context size (",
-    "configured limit of",
-    "model length of",
-    "context window of",
+    "context length is", "context length is only", "context length of", "context length of only", "context length (",
+    "context size (", "configured limit of", "model length of", "context window of",
 ];
 
 /// Words in the errors of various servers for a schema that they do not enforce.

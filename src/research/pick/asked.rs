@@ -20,17 +20,8 @@ const MAX_COUNTED_WORDS: usize = 4;
 
 /// Phrases and words that ask for a measure or a limit.
 const ASKS_FOR_MEASURE: [&str; 11] = [
-    "how long ",
-    "how far ",
-    "how big ",
-    "how large ",
-    "how high ",
-    "how deep ",
-    "how fast ",
-    "how soon ",
-    "how often ",
-    "how wide ",
-    "how heavy ",
+    "how long ", "how far ", "how big ", "how large ", "how high ", "how deep ", "how fast ", "how soon ",
+    "how often ", "how wide ", "how heavy ",
 ];
 const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
@@ -45,29 +36,14 @@ const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overni
 
 /// Openings of questions that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
-    "what year ",
-    "which year ",
-    "what date ",
-    "which date ",
-    "what day ",
-    "which day ",
-    "which month ",
-    "when did ",
+    "what year ", "which year ", "what date ", "which date ", "what day ", "which day ", "which month ", "when did ",
     "when was ",
 ];
 
 /// Openings and words of questions that only an amount of money answers: both must occur.
 const ASKS_FOR_AMOUNT: [&str; 10] = [
-    "how much ",
-    "what does ",
-    "what do ",
-    "what did ",
-    "what salary ",
-    "what price ",
-    "what fee ",
-    "cuánto ",
-    "combien ",
-    "was kostet ",
+    "how much ", "what does ", "what do ", "what did ", "what salary ", "what price ", "what fee ", "cuánto ",
+    "combien ", "was kostet ",
 ];
 const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|fee|fees|rent|charge|charges|cuesta|cuestan|precio|\
     precios|coûte|coûtent|prix|kostet|kosten|preis|preise|gehalt";
@@ -116,20 +92,8 @@ const PACE: &str = "daily|weekly|fortnightly|biweekly|monthly|quarterly|yearly|a
 
 /// Openings of a question for a time. "When" inside a clause ("what does it mean when …") asks for none.
 const ASKS_FOR_TIME: [&str; 14] = [
-    "when did ",
-    "when was ",
-    "when were ",
-    "when do ",
-    "when does ",
-    "when is ",
-    "when are ",
-    "when will ",
-    "when should ",
-    "when can ",
-    "when must ",
-    "since when ",
-    "until when ",
-    "how old ",
+    "when did ", "when was ", "when were ", "when do ", "when does ", "when is ", "when are ", "when will ",
+    "when should ", "when can ", "when must ", "since when ", "until when ", "how old ",
 ];
 
 /// Openings of a question for a pace.
@@ -158,19 +122,8 @@ const REMEDY_HEADINGS: &str = "fix|fixes|fixing|solution|solutions|solve|workaro
 
 /// Words that ask for the difference between two things.
 const TELLS_APART: [&str; 13] = [
-    "compare ",
-    "compared with ",
-    "compared to ",
-    "difference between ",
-    "differences between ",
-    "vs ",
-    "vs. ",
-    "versus ",
-    "different from ",
-    "what separates ",
-    "what distinguishes ",
-    "distinguish between ",
-    "tell apart ",
+    "compare ", "compared with ", "compared to ", "difference between ", "differences between ", "vs ", "vs. ",
+    "versus ", "different from ", "what separates ", "what distinguishes ", "distinguish between ", "tell apart ",
 ];
 
 /// Openings that precede the subject of an overview.
@@ -193,24 +146,9 @@ const OVERVIEWS: [&str; 12] = [
 /// about …".
 const COURTESIES: [&str; 4] = ["please ", "can you ", "could you ", "would you "];
 const ORDERS: [&str; 18] = [
-    "write a ",
-    "write an ",
-    "write me a ",
-    "write me an ",
-    "give a ",
-    "give an ",
-    "give me a ",
-    "give me an ",
-    "prepare a ",
-    "prepare an ",
-    "create a ",
-    "create an ",
-    "make me a ",
-    "draft a ",
-    "produce a ",
-    "compile a ",
-    "i need a ",
-    "i need an ",
+    "write a ", "write an ", "write me a ", "write me an ", "give a ", "give an ", "give me a ", "give me an ",
+    "prepare a ", "prepare an ", "create a ", "create an ", "make me a ", "draft a ", "produce a ", "compile a ",
+    "i need a ", "i need an ",
 ];
 const OVERVIEW_NAMES: &str = "report|overview|summary|introduction|article|essay|briefing";
 const OVERVIEW_LINKS: [&str; 7] = ["about", "about:", "on", "on:", "of", "of:", "to"];
@@ -628,19 +566,8 @@ impl AnswerKind {
             () if has_word(&lower, "default|defaults") => Self::Other,
             () if asks_for_several(&lower)
                 || has(&[
-                    "what are ",
-                    "which are ",
-                    "which of ",
-                    "list ",
-                    "name the ",
-                    "what kinds ",
-                    "what types ",
-                    "types of ",
-                    "what options ",
-                    "what must ",
-                    "what should ",
-                    "what can ",
-                    "what do ",
+                    "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
+                    "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
                     "what happens ",
                 ]) =>
             {

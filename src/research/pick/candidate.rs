@@ -21,13 +21,7 @@ pub(super) const NEIGHBOUR: f32 = 0.85;
 
 /// Titles of notes that list changes. The subjects they mention are explained elsewhere.
 const HISTORIES: [&str; 7] = [
-    "document history",
-    "revision history",
-    "release history",
-    "changelog",
-    "change log",
-    "release notes",
-    "what's new",
+    "document history", "revision history", "release history", "changelog", "change log", "release notes", "what's new",
 ];
 
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
@@ -41,29 +35,9 @@ pub(super) const MAX_EXTENDED: usize = 1_500;
 
 /// Openings of a paragraph that makes no sense without the one before it.
 pub(super) const REFERRING: [&str; 23] = [
-    "So, ",
-    "So ",
-    "This ",
-    "That ",
-    "These ",
-    "Those ",
-    "It ",
-    "They ",
-    "However",
-    "But ",
-    "Also",
-    "Then ",
-    "Therefore",
-    "Instead",
-    "For example",
-    "In this case",
-    "As a result",
-    "Here ",
-    "And ",
-    "Otherwise",
-    "Notice ",
-    "On the other hand",
-    "Once ",
+    "So, ", "So ", "This ", "That ", "These ", "Those ", "It ", "They ", "However", "But ", "Also", "Then ",
+    "Therefore", "Instead", "For example", "In this case", "As a result", "Here ", "And ", "Otherwise", "Notice ",
+    "On the other hand", "Once ",
 ];
 
 /// Openings of a lead-in that makes no sense without the unit before it: "For example:" above a block of code. "These

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::asked::{names_cause, names_remedy};
 use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, rows, units_in};
+use super::features::lists_links;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
-use crate::research::sentence::place_of;
+use crate::research::sentence::{is_label, place_of};
 use crate::research::unit::{Unit, UnitKind, ends_open};
 
 /// Maximum length, in lines, of a section that is shown whole if its steps are requested.
@@ -27,22 +28,8 @@ const ANNOUNCEMENTS: [&str; 4] =
 
 /// Openings of a later step of a procedure.
 pub(super) const CONTINUING: [&str; 16] = [
-    "Then",
-    "Next",
-    "Now ",
-    "Once ",
-    "After",
-    "Finally",
-    "Lastly",
-    "In another ",
-    "By adding ",
-    "By passing ",
-    "When done",
-    "When you are done",
-    "You can then ",
-    "You can also ",
-    "To undo ",
-    "Also",
+    "Then", "Next", "Now ", "Once ", "After", "Finally", "Lastly", "In another ", "By adding ", "By passing ",
+    "When done", "When you are done", "You can then ", "You can also ", "To undo ", "Also",
 ];
 
 /// Cuts a paragraph of more than `long` lines to at most `most`: the sentences around the one that answers, or its
@@ -170,7 +157,7 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
     let best = &mut first.candidate;
     let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
     let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
-    let mut last = best.unit.clone();
+    let (mut last, mut read_to) = (best.unit.clone(), end);
     for next in units_in(&best.reading.document).into_iter().filter(|unit| unit.range.start >= end) {
         // Below one more heading, and below a second if the first names the cause.
         let names_remedy = || next.headings.last().is_some_and(|heading| names_remedy(heading));
@@ -180,17 +167,22 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
         let is_joined = between.all(|line| line.trim().is_empty() || line.starts_with('#'));
         // Blank lines count: they are shown.
         let lines: usize = text[start..next.range.end].lines().map(rows).sum();
-        if !is_joined || lines > most || (next.section != last.section && !is_remedy()) {
+        let own = text[next.range.clone()].trim();
+        let is_other = next.section != last.section && !is_remedy();
+        // A table of contents leads away from the text.
+        if !is_joined || is_other || lines > most || lists_links(own) {
             break;
         }
+        // Included only with the text that it leads to.
+        let is_loose = next.kind == UnitKind::Paragraph && (ends_open(own) || is_label(own));
+        read_to = if is_loose { read_to } else { next.range.end };
         last = next;
     }
-    // A unit that only announces text not shown is left out.
-    if last.range.end == end || (last.kind == UnitKind::Paragraph && ends_open(&text[last.range.clone()])) {
+    if read_to == end {
         return;
     }
-    first.read_on = last.range.end - end;
-    best.unit.range.end = last.range.end;
+    first.read_on = read_to - end;
+    best.unit.range.end = read_to;
     best.unit.pieces.clear();
     let (reading, whole) = (best.reading, best.unit.range.clone());
     let mut lines = 0;

@@ -19,28 +19,9 @@ const FULL_WORDS: f32 = 60.0;
 
 /// Phrases of a sentence that points to a text instead of stating its content.
 const POINTING: [&str; 22] = [
-    "you can find",
-    "can be found",
-    "more information",
-    "further information",
-    "read more",
-    "learn more",
-    "more about",
-    "please see",
-    "see our ",
-    "see the ",
-    "this page",
-    "handbook page",
-    "refer to ",
-    "see also",
-    "listed there",
-    "listed here",
-    "listed in ",
-    "described in ",
-    "explained in ",
-    "documented in ",
-    "covered in ",
-    " here.",
+    "you can find", "can be found", "more information", "further information", "read more", "learn more", "more about",
+    "please see", "see our ", "see the ", "this page", "handbook page", "refer to ", "see also", "listed there",
+    "listed here", "listed in ", "described in ", "explained in ", "documented in ", "covered in ", " here.",
 ];
 
 /// Openings of a sentence that only points.

@@ -297,13 +297,19 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let criteria = said(&[criterion, own_criterion], ", ");
     let conditions = said(&[condition, own_condition], " ");
     let is_place = conditions.starts_with("in ") && !conditions.starts_with("in terms ");
+    let typed = format!(" {}", list.text);
     let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
     let part = |name: &&str| {
         let aspect = said(&[&said(&[&said(&[name, shared], " "), &criteria], ": "), &conditions], " ");
         // Without a criterion, entities are told apart by their definitions.
         let is_plain = criteria.is_empty() && (conditions.is_empty() || is_place);
         let verb = if name.ends_with('s') && !name.ends_with("ss") { "are" } else { "is" };
-        let question = if is_plain { format!("What {verb} {aspect}?") } else { aspect.clone() };
+        // As typed: the notes define "a query", not "query". Of two with one noun, "a shared and an exclusive lock", the
+        // first has its article before the adjective.
+        let first = name.split(' ').next().unwrap_or_default();
+        let article = ["a ", "an "].into_iter().find(|article| typed.contains(&format!(" {article}{first}")));
+        let article = article.unwrap_or_default();
+        let question = if is_plain { format!("What {verb} {article}{aspect}?") } else { aspect.clone() };
         QuestionPart { aspect, question }
     };
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())

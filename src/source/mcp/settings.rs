@@ -22,19 +22,8 @@ const MAX_CALLS: u32 = 20;
 
 /// Variables that every process needs. All others are kept from a server, since they may hold keys.
 const INHERITED: [&str; 13] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "TEMP",
-    "TMP",
-    "SYSTEMROOT",
-    "APPDATA",
-    "LOCALAPPDATA",
-    "USERPROFILE",
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "APPDATA",
+    "LOCALAPPDATA", "USERPROFILE",
 ];
 
 /// A table `[mcp.NAME]`.

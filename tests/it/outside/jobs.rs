@@ -299,7 +299,9 @@ fn missing_and_retired_models_are_skipped() {
     set(&world, "[deep_research]\nmodels = [\"gone-1\", \"retired-2\"]\n");
     let none = world.dr(ASK);
     assert_eq!((none.exit, server.jobs().len()), (Some(4), 1), "{none}");
-    assert!(none.stdout.contains("none of `gone-1`, `retired-2` is available"), "{none}");
+    assert!(none.stdout.contains("Deep Research gave no result: none of `gone-1`, `retired-2` is available"), "{none}");
+    let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+    assert!(!egress.contains("Deep Research"), "no job was started: {egress}");
 }
 
 #[test]

@@ -24,15 +24,8 @@ const MAX_REPLY_FRAME_BYTES: usize = 1 << 20;
 /// Inference: `must have less than`, `batch size`; Ollama, OpenAI, vLLM: `context length`; llama.cpp: `too large to
 /// process`, `context size`, `physical batch size`.
 const TOO_LARGE: [&str; 9] = [
-    "too long",
-    "too large",
-    "too many inputs",
-    "must have less than",
-    "batch size",
-    "context length",
-    "context size",
-    "context window",
-    "maximum input length",
+    "too long", "too large", "too many inputs", "must have less than", "batch size", "context length", "context size",
+    "context window", "maximum input length",
 ];
 
 /// An embedding server gave no vectors.
