@@ -150,6 +150,24 @@ const PHRASES: [(&str, &str, &str); 30] = [
     ("many", "may", "limit quota maximum"),
 ];
 
+/// Words of one direction, and those of the other.
+const OPPOSITES: [(&str, &str); 14] = [
+    ("enable activate", "disable deactivate off"),
+    ("start begin resume", "stop halt pause"),
+    ("include", "exclude omit"),
+    ("allow permit", "deny forbid disallow prohibit block prevent"),
+    ("add attach", "remove detach delete"),
+    ("create", "delete"),
+    ("install", "uninstall"),
+    ("lock", "unlock"),
+    ("mount", "unmount"),
+    ("increase", "decrease reduce"),
+    ("encrypt", "decrypt"),
+    ("upgrade", "downgrade"),
+    ("import", "export"),
+    ("upload", "download"),
+];
+
 /// Maximum number of words between a verb and its particle: "turn the alarm off". "In" and "up" must follow it
 /// directly.
 const BETWEEN: usize = 3;
@@ -177,6 +195,31 @@ static BY_STEM: LazyLock<HashMap<String, Vec<(&str, &str)>>> = LazyLock::new(|| 
 /// The stems of a question that have synonyms, each with its synonyms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Related(Vec<(String, BTreeSet<String>)>);
+
+/// The stems of the directions that a question names, such as those for "disable", and of the opposite ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Directions(Vec<[HashSet<String>; 2]>);
+
+impl Directions {
+    /// Returns the directions of a question in English, given its stems. One that names both ends of a pair names none.
+    pub(crate) fn of(stems: &[String], related: &Related, splitter: &WordSplitter) -> Self {
+        let side = |words: &str| words.split(' ').map(|word| splitter.stem(word)).collect::<HashSet<_>>();
+        let named: HashSet<&str> = stems.iter().map(String::as_str).chain(related.others()).collect();
+        let is_named = |side: &HashSet<String>| side.iter().any(|stem| named.contains(stem.as_str()));
+        let pairs = OPPOSITES.iter().map(|(one, other)| [side(one), side(other)]);
+        let own_first = pairs.filter_map(|[one, other]| match (is_named(&one), is_named(&other)) {
+            (true, false) => Some([one, other]),
+            (false, true) => Some([other, one]),
+            (true, true) | (false, false) => None,
+        });
+        Self(own_first.collect())
+    }
+
+    /// Returns whether a text, given its stems, is about the opposite: it names that alone.
+    pub(crate) fn are_opposed_by(&self, stems: &HashSet<String>) -> bool {
+        self.0.iter().any(|[own, opposite]| !opposite.is_disjoint(stems) && own.is_disjoint(stems))
+    }
+}
 
 impl Related {
     /// Returns the synonyms of a question's words; none for a language other than English.

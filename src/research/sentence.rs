@@ -12,6 +12,9 @@ const MIN_WORDS: usize = 4;
 /// Longest sentence that is quoted, in bytes. Text without a full stop for longer is a dump, not prose.
 const MAX_BYTES: usize = 600;
 
+/// Longest table row that is one sentence, in bytes. A longer one has cells of several sentences.
+const MAX_ROW_BYTES: usize = 400;
+
 /// Closing marks that belong to the sentence before them.
 const CLOSING: [char; 6] = ['*', '_', '"', '”', ')', '~'];
 
@@ -74,7 +77,9 @@ pub(crate) fn every_sentence_of_page(page: &str) -> Vec<Sentence> {
             blocks.push(from..from + item.len(), item);
         }
         if is_row {
+            blocks.is_row = true;
             blocks.close();
+            blocks.is_row = false;
         }
     }
     blocks.sentences(page)
@@ -103,10 +108,26 @@ fn worth_quoting(mut sentences: Vec<Sentence>) -> Vec<Sentence> {
 /// Inline text of a block: plain text with the byte range it came from.
 type InlineText = Vec<(Range<usize>, String)>;
 
+/// A block of text.
+struct Block {
+    text: InlineText,
+    is_row: bool,
+}
+
+impl Block {
+    fn sentences(&self, passage: &str) -> Vec<Sentence> {
+        let length: usize = self.text.iter().map(|(_, text)| text.len()).sum();
+        // A date in the last cell says nothing without the others.
+        split(passage, &self.text, self.is_row && length <= MAX_ROW_BYTES)
+    }
+}
+
 #[derive(Default)]
 struct Blocks {
-    done: Vec<InlineText>,
+    done: Vec<Block>,
     open: InlineText,
+    /// Whether the open text is a table row.
+    is_row: bool,
     /// Nesting depth inside headings, code and other elements whose text is not quoted.
     muted: usize,
     /// Nesting depth inside bold text, and whether the open text has some outside of it.
@@ -118,7 +139,7 @@ impl Blocks {
     /// Splits all blocks.
     fn sentences(mut self, passage: &str) -> Vec<Sentence> {
         self.close();
-        self.done.iter().flat_map(|block| split(passage, block)).collect()
+        self.done.iter().flat_map(|block| block.sentences(passage)).collect()
     }
 
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
@@ -152,6 +173,7 @@ impl Blocks {
             Event::Start(Tag::Paragraph | Tag::Item | Tag::List(_) | Tag::TableRow)
             | Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableRow) => {
                 self.close();
+                self.is_row = matches!(event, Event::Start(Tag::TableRow));
             }
             Event::End(TagEnd::TableCell) => self.push(range.end..range.end, " — "),
             Event::Text(text) => self.push(range, &text),
@@ -178,7 +200,7 @@ impl Blocks {
     fn close(&mut self) {
         self.has_plain = false;
         if !self.open.is_empty() {
-            self.done.push(std::mem::take(&mut self.open));
+            self.done.push(Block { text: std::mem::take(&mut self.open), is_row: self.is_row });
         }
     }
 }
@@ -188,8 +210,8 @@ pub(crate) fn is_label(text: &str) -> bool {
     count_words(text) < MIN_WORDS && !text.trim_end().ends_with(is_end)
 }
 
-/// Splits a block into sentences and widens each range to include the markup around it.
-fn split(passage: &str, block: &InlineText) -> Vec<Sentence> {
+/// Splits a block into sentences, unless it is to stay whole, and widens each range to include the markup around it.
+fn split(passage: &str, block: &InlineText, is_whole: bool) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     let (mut plain, mut start) = (String::new(), None);
     let block_end = block.iter().map(|(range, _)| range.end).max().unwrap_or(0);
@@ -198,7 +220,7 @@ fn split(passage: &str, block: &InlineText) -> Vec<Sentence> {
         // Nor is code, in which a dot ends no sentence.
         let is_verbatim = passage.get(range.clone()) == Some(text.as_str()) && !text.starts_with('`');
         let mut done = 0;
-        if is_verbatim {
+        if is_verbatim && !is_whole {
             for (at, _) in text.match_indices(is_end) {
                 let mut end = at + text[at..].chars().next().map_or(1, char::len_utf8);
                 let is_wide = text[at..].starts_with(is_wide_end);
@@ -207,7 +229,8 @@ fn split(passage: &str, block: &InlineText) -> Vec<Sentence> {
                 }
                 // In the passage, since the marks that close emphasis are not part of the text.
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
-                if is_wide || ends_sentence(&text[..end], after.chars().next(), at) {
+                let ends_word = after.chars().next().is_none_or(char::is_whitespace);
+                if is_wide || (ends_word && !is_abbreviated(&plain, &text[done..at], &text[at..end])) {
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
@@ -261,14 +284,14 @@ pub(crate) fn is_wide_end(letter: char) -> bool {
     matches!(letter, '。' | '！' | '？' | '｡')
 }
 
-fn ends_sentence(before: &str, next: Option<char>, at: usize) -> bool {
-    if !next.is_none_or(char::is_whitespace) {
-        return false;
-    }
-    let word = before.rsplit(char::is_whitespace).next().unwrap_or("").to_lowercase();
+/// Returns whether the word before a mark is an initial or an abbreviation. An escape may have cut it into two parts:
+/// `(N\. California)`.
+fn is_abbreviated(first: &str, second: &str, mark: &str) -> bool {
+    let end = |text: &str| text.rsplit(char::is_whitespace).next().unwrap_or_default().to_lowercase();
+    let word = if second.contains(char::is_whitespace) { end(second) } else { end(first) + &end(second) };
     let word = word.trim_start_matches(['(', '[']);
-    let is_initial = word.chars().count() == 2 && before[..at].ends_with(char::is_alphabetic);
-    !is_initial && !ABBREVIATIONS.contains(&word)
+    let is_initial = word.chars().count() == 1 && word.ends_with(char::is_alphabetic);
+    is_initial || ABBREVIATIONS.contains(&format!("{word}{mark}").as_str())
 }
 
 #[cfg(test)]
@@ -281,7 +304,10 @@ mod tests {
         let plain = |text: &str| every_sentence(text).into_iter().map(|own| own.plain).collect::<Vec<_>>();
         assert_eq!(plain("**Note**  \nIt is open\nat six."), ["Note", "It is open at six."]);
         assert_eq!(plain("Visitors  \nmay park by **hand**  \nhere."), ["Visitors may park by hand here."]);
-        assert_eq!(plain("It costs more (N. Virginia) than here."), ["It costs more (N. Virginia) than here."]);
+        for text in ["It costs more (N. Virginia) than here.", "It costs more \\(N\\. Virginia\\) than here."] {
+            assert_eq!(plain(text), ["It costs more (N. Virginia) than here."], "{text}");
+        }
+        assert_eq!(plain("| a | b |\n|-|-|\n| It opens. See X. | May 3 |\n"), ["It opens. See X. — May 3"]);
     }
 
     #[test]

@@ -75,6 +75,9 @@ const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|t
 const CHANGES: &str = "when|new|newest|latest|version|versions|release|releases|released|since|history|added|introduced|removed|\
     deprecated|update|updates|change|changes|changed|changelog";
 
+/// Words that deny something.
+const NEGATIONS: &str = "not|cannot|no|none|never|without|except|unsupported|unavailable|unable|excluded|excludes";
+
 /// Units of data.
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
 
@@ -236,6 +239,18 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Returns whether a question asks which things are not so: "which services can't be logged".
+pub(super) fn asks_for_what_is_not(question: &str) -> bool {
+    let lower = question.trim_start().to_lowercase();
+    ["which ", "what "].iter().any(|opening| lower.starts_with(opening)) && is_negative(&lower)
+}
+
+/// Returns whether a text denies something.
+pub(super) fn is_negative(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    has_word(&lower, NEGATIONS) || lower.contains("n't") || lower.contains("n’t")
 }
 
 /// Returns whether a question asks what is or was new.

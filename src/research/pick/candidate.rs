@@ -7,7 +7,7 @@ use super::asked::{AnswerKind, asks_for_changes, opens_with};
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
 use super::nearness::{Nearness, can_open};
-use super::sought::Sought;
+use super::sought::{Sought, Value};
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
 use crate::base::word::WordSplitter;
 use crate::kb::embed::{EmbedError, Embedder, Matches};
@@ -15,6 +15,10 @@ use crate::research::question::Question;
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind, ends_open, units, units_of_page};
 use crate::source::{Passage, Place, ProperName};
+
+/// Openings of an example.
+const EXAMPLES: [&str; 6] =
+    ["For example", "For instance", "Suppose ", "Imagine ", "Consider ", "The following example"];
 
 /// Score of a unit next to a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
@@ -91,6 +95,22 @@ impl UnitCandidate<'_> {
             && self.reading.document.text.get(between).is_some_and(is_blank)
     }
 
+    /// Returns whether a sentence has the requested value. One of an example is one of many.
+    pub(super) fn value_in(&self, at: usize, sought: &Sought<'_>) -> Value {
+        match sought.value_in(&self.unit.sentences[at]) {
+            Value::Exact if self.is_of_example(at) => Value::Any,
+            value => value,
+        }
+    }
+
+    /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph.
+    fn is_of_example(&self, at: usize) -> bool {
+        let (text, sentences) = (&self.reading.document.text, &self.unit.sentences);
+        let Some(first) = sentences[..=at].iter().rposition(|own| opens_example(&own.plain)) else { return false };
+        let between = text.get(sentences[first].range.end..sentences[at].range.start);
+        between.is_some_and(|between| !between.contains("\n\n"))
+    }
+
     /// Sets the headings of a place in this unit. A document that was read whole has those of the first passage found
     /// in it.
     pub(super) fn name_headings(&self, place: &mut Place) {
@@ -164,11 +184,13 @@ pub(super) fn candidates<'a>(
         let is_spelled_out = sought.spells_out(own);
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
         let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
+        let suits = suits && !opens_example(own);
         let is_defined =
             candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out || is_defined;
         candidate.features = Features::of(unit, own, words, (suits, has_form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
+        candidate.features.opposes = f32::from(u8::from(opposes(candidate, sought)));
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
     keep_named(&mut candidates, names, splitter);
@@ -193,6 +215,18 @@ pub(super) fn named(candidate: &UnitCandidate<'_>, weights: &Weights, splitter: 
     let heading = splitter.key_stems(candidate.unit.headings.last().map_or(title, String::as_str));
     let is_asked = heading.len() > 1 && heading.iter().all(|stem| weights.contains_key(stem));
     if is_asked { share(weights, &heading.into_iter().collect(), &HashSet::new()) } else { 0.0 }
+}
+
+/// Returns whether a unit is about the opposite of what is asked, judged by its text and the heading right above it.
+fn opposes(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> bool {
+    let title = candidate.reading.document.place.title();
+    let heading = candidate.unit.headings.last().map_or(title, String::as_str);
+    let text = format!("{heading} {}", candidate.text());
+    sought.is_opposed_by(&text, &sought.splitter.stems(&text))
+}
+
+fn opens_example(text: &str) -> bool {
+    EXAMPLES.iter().any(|opening| text.starts_with(opening))
 }
 
 /// Returns a text in lower case without the backslashes of Markdown.

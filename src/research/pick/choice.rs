@@ -29,8 +29,11 @@ pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, we
         let words = sought.splitter.stems(&sentence.plain);
         !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
     };
-    let says = |own: &Sentence| (is_one && weights.len() > 1 && has_all(own)) || sought.value_in(own) == Value::Exact;
-    candidates.first().is_some_and(|best| best.unit.sentences.iter().any(says))
+    let says = |best: &UnitCandidate<'_>, at: usize| {
+        let has_all = is_one && weights.len() > 1 && has_all(&best.unit.sentences[at]);
+        has_all || best.value_in(at, sought) == Value::Exact
+    };
+    candidates.first().is_some_and(|best| (0..best.unit.sentences.len()).any(|at| says(best, at)))
 }
 
 /// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. If the best is usually

@@ -2,9 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::asked::{AnswerKind, Wanted, asks_for_measure, counted, counts, has_measure, names_length, overview_of};
+use super::asked::{
+    AnswerKind, Wanted, asks_for_measure, asks_for_what_is_not, counted, counts, has_measure, is_negative,
+    names_length, overview_of,
+};
 use super::code_word::CodeWord;
-use crate::base::thesaurus::Related;
+use crate::base::thesaurus::{Directions, Related};
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 
@@ -25,6 +28,10 @@ pub(super) struct Sought<'a> {
     /// The stems of its words, and its symbols.
     pub(super) stems: Vec<String>,
     related: Related,
+    /// For the steps of a task, which may be described beside those that undo it.
+    directions: Directions,
+    /// Whether what is not so is asked for: "which services can't be logged".
+    is_negated: bool,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
     /// Whether a measure or a limit is requested, usually a number: "how long", "the maximum".
@@ -51,7 +58,25 @@ impl<'a> Sought<'a> {
         }
         let wanted = Wanted::of(question);
         let related = Related::of(question, language_of(question));
-        Self { question, splitter, stems, related, asked, wanted, is_measured, counted, abbreviations, code_words }
+        let directions = match asked {
+            AnswerKind::Steps => Directions::of(&stems, &related, splitter),
+            _ => Directions::default(),
+        };
+        let is_negated = asks_for_what_is_not(question);
+        Self {
+            question,
+            splitter,
+            stems,
+            related,
+            directions,
+            is_negated,
+            asked,
+            wanted,
+            is_measured,
+            counted,
+            abbreviations,
+            code_words,
+        }
     }
 
     /// Returns whether a number, a date or the like is requested.
@@ -69,6 +94,12 @@ impl<'a> Sought<'a> {
             (Some(_), _) => Value::Any,
             (None, _) => Value::No,
         }
+    }
+
+    /// Returns whether a text is about the opposite of the question, given its stems. An answer to what is not so says
+    /// "not" or the like.
+    pub(super) fn is_opposed_by(&self, text: &str, stems: &HashSet<String>) -> bool {
+        self.directions.are_opposed_by(stems) || (self.is_negated && !is_negative(text))
     }
 
     /// Returns whether a sentence has the requested measure.
