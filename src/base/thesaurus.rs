@@ -117,7 +117,7 @@ const GROUPS: [&str; 104] = [
 ];
 
 /// Verbs with a particle, and their synonyms.
-const PHRASES: [(&str, &str, &str); 30] = [
+const PHRASES: [(&str, &str, &str); 31] = [
     ("turn", "off", "disable stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
@@ -139,6 +139,7 @@ const PHRASES: [(&str, &str, &str); 30] = [
     ("look", "up", "find search"),
     ("go", "up", "increase"),
     ("go", "down", "decrease"),
+    ("change", "name", "rename"),
     ("hand", "in", "submit"),
     ("put", "off", "postpone delay"),
     ("fill", "in", "complete"),

@@ -285,9 +285,14 @@ fn key(quotes: &[&Evidence]) -> String {
     quotes.iter().map(|quote| format!("{} {}", quote.source.for_people(), quote.quote)).collect()
 }
 
-/// Returns a unit with its citation, and the answering sentence emphasised.
+/// Returns a unit with its citation, and the answering sentence emphasised. One of several quotes was cut.
 fn of_unit(unit: &str, finding: &Finding) -> String {
-    with_marks(&readable(&emphasised(unit, &finding.text)), finding)
+    let shown = with_marks(&readable(&emphasised(unit, &finding.text)), finding);
+    match finding.evidence.len() {
+        0 | 1 => shown,
+        _ if unit.trim_end().ends_with('|') => format!("{shown} *(other rows are left out)*"),
+        _ => format!("{shown} *(other items are left out)*"),
+    }
 }
 
 fn with_marks(text: &str, finding: &Finding) -> String {

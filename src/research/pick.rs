@@ -21,7 +21,7 @@ mod tests;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use asked::{AnswerKind, Remedy, Wanted, counted_words, names_length, overview_of};
+use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, names_length, overview_of};
 use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
 use choice::{best, says_all};
 use code_word::CodeWord;
@@ -259,10 +259,12 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     };
     // A value in another unit, in another row or in code belongs to something else.
     let says = |wanted: Wanted, own: &Picked| wanted.is_in(&own.row().unwrap_or_else(|| own.text.clone()));
+    let lacks_length = asks_for_length(question.as_str()) && !said().any(|(_, quote)| names_length(quote));
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
     first.is_some_and(|own| !asks_where && only_points(&own.text))
         || wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
+        || lacks_length
         || counted_words(question.as_str()).is_some_and(|words| !is_counted(&words))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))

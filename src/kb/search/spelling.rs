@@ -141,7 +141,18 @@ impl Searcher {
         let least = near.keys().next().map(|(distance, _)| *distance);
         let best = near.into_iter().filter(|((distance, _), _)| Some(*distance) == least);
         let commonest = |spellings: BTreeMap<String, usize>| spellings.into_iter().max_by_key(|(_, count)| *count);
-        best.filter_map(|(_, spellings)| commonest(spellings)).map(|(spelled, _)| spelled).collect()
+        let found: Vec<_> =
+            best.filter_map(|(_, spellings)| commonest(spellings)).map(|(spelled, _)| spelled).collect();
+        // A letter that was doubled, or not, is the commonest error: `acount` is `account` rather than `amount`.
+        let single = |word: &str| {
+            let mut letters: Vec<_> = word.chars().collect();
+            letters.dedup();
+            letters
+        };
+        match found.iter().filter(|spelled| single(spelled) == single(&wanted)).collect::<Vec<_>>().as_slice() {
+            [one] => vec![(*one).clone()],
+            _ => found,
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) const SAME_WORDS: f32 = 0.7;
 pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> bool {
     let is_one = !matches!(sought.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison);
     let has_all = |sentence: &Sentence| {
-        let words = sought.splitter.stems(&sentence.plain);
+        let words = sought.words_in(&sentence.plain);
         !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
     };
     let says = |best: &UnitCandidate<'_>, at: usize| {

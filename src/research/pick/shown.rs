@@ -20,6 +20,10 @@ const VALUE_ROWS: usize = 5;
 /// neighbour.
 const NEAR: f32 = 0.2;
 
+/// Openings of steps on the way to the one that answers.
+const NAVIGATION: [&str; 6] =
+    ["Sign in to ", "Log in to ", "Open the ", "In the navigation ", "Navigate to ", "Go to the "];
+
 /// Weight of a sentence's match with the question, relative to its share of the question's words.
 const MEANING: f32 = 3.0;
 
@@ -43,7 +47,7 @@ pub(super) fn deciding(
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let head = candidate.unit.head();
     if is_list
-        && sought.asked == AnswerKind::List
+        && matches!(sought.asked, AnswerKind::List | AnswerKind::Steps)
         && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
     {
         return lead.plain.clone();
@@ -68,7 +72,10 @@ pub(super) fn deciding(
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
-    let is_mute = |sentence: &Sentence| is_open(sentence) || is_label(sentence) || points(&sentence.plain);
+    let leads_there = |sentence: &Sentence| NAVIGATION.iter().any(|opening| sentence.plain.starts_with(opening));
+    let is_mute = |sentence: &Sentence| {
+        is_open(sentence) || is_label(sentence) || leads_there(sentence) || points(&sentence.plain)
+    };
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |(part, _): (usize, &Sentence)| candidate.value_in(part - 1, sought);
     // A row says nothing about the subject of another row.
