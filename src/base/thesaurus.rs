@@ -280,6 +280,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn text_on_the_opposite_alone_opposes_a_direction() {
+        let splitter = WordSplitter::default();
+        let opposes = |question: &str, text: &str| {
+            let stems: Vec<_> = splitter.key_stems(question);
+            let directions = Directions::of(&stems, &Related::of(question, None), &splitter);
+            directions.are_opposed_by(&splitter.stems(text))
+        };
+        assert!(opposes("How do I turn the alarm off?", "Enabling the alarm"));
+        assert!(!opposes("How do I turn the alarm off?", "Enabling and disabling the alarm"));
+        assert!(!opposes("How do I turn the alarm off?", "The alarm is loud."));
+        assert!(opposes("How do I exclude a bed?", "To include a bed, water it."));
+    }
+
+    #[test]
     fn word_has_those_of_its_groups_and_of_its_phrase_without_itself() {
         let found = |question: &str| -> Vec<String> {
             let related = related(question).into_iter();

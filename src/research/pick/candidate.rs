@@ -103,12 +103,12 @@ impl UnitCandidate<'_> {
         }
     }
 
-    /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph.
+    /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph or list.
     fn is_of_example(&self, at: usize) -> bool {
         let (text, sentences) = (&self.reading.document.text, &self.unit.sentences);
         let Some(first) = sentences[..=at].iter().rposition(|own| opens_example(&own.plain)) else { return false };
         let between = text.get(sentences[first].range.end..sentences[at].range.start);
-        between.is_some_and(|between| !between.contains("\n\n"))
+        self.unit.kind != UnitKind::Paragraph || between.is_some_and(|between| !between.contains("\n\n"))
     }
 
     /// Sets the headings of a place in this unit. A document that was read whole has those of the first passage found
@@ -187,10 +187,11 @@ pub(super) fn candidates<'a>(
         let suits = suits && !opens_example(own);
         let is_defined =
             candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
+        let opposes = opposes(candidate, sought);
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out || is_defined;
-        candidate.features = Features::of(unit, own, words, (suits, has_form), candidate.hit);
+        candidate.features = Features::of(unit, own, words, (suits, has_form && !opposes), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
-        candidate.features.opposes = f32::from(u8::from(opposes(candidate, sought)));
+        candidate.features.opposes = f32::from(u8::from(opposes));
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
     keep_named(&mut candidates, names, splitter);

@@ -416,3 +416,53 @@ fn label_on_a_line_of_its_own_is_not_the_sentence_that_answers() {
     let found = picked(note, "What care does a raised bed need?");
     assert_eq!(found[0].text, "Water it in the morning, before the sun is high.");
 }
+
+#[test]
+fn row_with_the_rarest_word_of_the_question_is_shown_alone() {
+    let row = |day: usize| {
+        format!("| Added region | This release adds support for region r{day}. See Regions. | May {day} |\n")
+    };
+    let rows: String = (1..=20).map(row).collect();
+    let rare = "| Added region | This release adds support for Bahrain. See Regions. | July 29 |\n";
+    let table = format!("# History\n\n| change | what | date |\n|---|---|---|\n{rows}{rare}{rows}");
+    let found = picked(&table, "When was support for the region Bahrain added?");
+    assert_eq!(quotes(&found[0])[1..], [rare.trim_end()]);
+}
+
+#[test]
+fn step_that_undoes_the_task_gives_way_to_the_one_that_does_it() {
+    let note = "# Pump\n\n## Starting\n\nTo start the pump of the bed, turn the key of the pump to the right.\n\n\
+                ## Stopping\n\nTo stop it, turn the key to the left.\n";
+    let first = |question: &str| picked(note, question)[0].text.clone();
+    assert_eq!(first("How do I turn off the pump of the bed?"), "To stop it, turn the key to the left.");
+    assert!(first("How do I turn on the pump of the bed?").starts_with("To start the pump"));
+}
+
+#[test]
+fn what_is_not_so_is_found_where_it_is_denied() {
+    let note = "# Valves\n\n## Supported valves\n\n- Brass valves are supported by the pump.\n- Steel valves are supported too.\n\n\
+                ## Unsupported valves\n\n- Wooden valves do not fit the pump.\n- Glass valves do not fit it.\n";
+    let found = picked(note, "Which valves are not supported by the pump?");
+    assert!(quotes(&found[0])[0].contains("Wooden"), "{:?}", quotes(&found[0]));
+}
+
+#[test]
+fn number_of_an_example_gives_way_to_the_rule() {
+    let note = "# Beds\n\nA bed holds five plants of any kind at most, and none of them may be a tree.\n\nThe following example is a bed with seven plants:\n\n\
+                - You set three plants in the bed.\n- You set four more plants in the bed.\n";
+    let found = picked(note, "How many plants can one bed hold?");
+    assert!(found[0].text.contains("five plants"), "{}", found[0].text);
+    let note =
+        "# Beds\n\nA bed holds five plants. For example, say a bed is as long as an arm. Then it has 23 plants.\n";
+    assert!(picked(note, "How many plants are in one bed?")[0].text.starts_with("A bed holds five"));
+}
+
+#[test]
+fn duration_that_is_not_in_the_answer_is_lacking() {
+    let lacks = |note: &str| {
+        let question = "How long are the keys of the shed kept?".parse().unwrap();
+        lacks_value(&question, &[], &picked(note, "How long are the keys of the shed kept?"))
+    };
+    assert!(lacks("# Keys\n\nThe keys of the shed are kept by the gardener in a box.\n"));
+    assert!(!lacks("# Keys\n\nThe keys of the shed are kept for thirty days.\n"));
+}
