@@ -59,7 +59,7 @@ pub(crate) struct Trustable {
 struct TrustNote {
     /// Path of the folder or the `.dr`, for people who read the file.
     path: String,
-    /// FolderAccess to it when the note was written.
+    /// Access to it when the note was written.
     access: FolderAccess,
 }
 
