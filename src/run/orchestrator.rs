@@ -220,7 +220,7 @@ impl Orchestrator {
         let state = RunState::of(std::slice::from_ref(&record))?;
         locked.create(question.as_str(), &record).await?;
         (resources.listener)(&RunNotice::Event(&record, &state));
-        let span = info_span!("run", id = %run, resumed = Empty);
+        let span = span_of(&run);
         Ok(Self::of(locked, resources, state, &[], span))
     }
 
@@ -252,7 +252,8 @@ impl Orchestrator {
         state.apply(&record)?;
         (resources.listener)(&RunNotice::Event(&record, &state));
         let read = locked.journal().lookup_results(&run).await?;
-        let span = info_span!("run", id = %run, resumed = true);
+        let span = span_of(&run);
+        span.record("resumed", true);
         let run = Self::of(locked, resources, state, &calls, span);
         run.plan_ahead();
         // The tripwire is not stored: it learns again the texts that the run had read.
@@ -705,6 +706,11 @@ impl Orchestrator {
             | Event::Ended { .. } => {}
         }
     }
+}
+
+/// Returns the span of a run. What it took is recorded at its end.
+fn span_of(run: &RunId) -> Span {
+    info_span!("run", id = %run, resumed = Empty, rounds = Empty, nodes = Empty, tokens = Empty, dollars = Empty)
 }
 
 impl Board for Orchestrator {

@@ -53,11 +53,12 @@ pub(crate) fn word(key: &'static str, value: impl Into<String>) {
     Span::current().set_attribute(key, value.into());
 }
 
-/// Attaches a number.
+/// Attaches a number. The log has it too, of spans that declare the field.
 pub(crate) fn count(key: &'static str, value: impl TryInto<i64>) {
     // OTLP has no unsigned numbers.
     if let Ok(value) = value.try_into() {
         Span::current().set_attribute(key, value);
+        Span::current().record(key, value);
     }
 }
 

@@ -207,11 +207,13 @@ fn log_tells_the_story_of_a_run_by_its_spans() {
     let log = world.dr(["ask", "--quiet", QUESTION]).succeeded().stderr;
     let run = world.run_ids()[0].clone();
     let within = format!("command{{name=\"ask\"}}:run{{id={run}}}");
+    let within_ended = within.trim_end_matches('}');
     for told in [
         format!("{within}: dr::run::orchestrator: planned seq=3"),
         format!("{within}: dr::run::orchestrator: node_started seq=4 node=n2 route=Internal nodes=5 tokens="),
         format!("{within}:node{{id=n2}}:call{{key=n2/step/1 role=worker tokens="),
         format!("{within}:node{{id=n2 findings="),
+        format!("{within_ended} rounds=1 nodes=5 tokens="),
         "stop=\"complete\"".to_owned(),
         "command{name=\"ask\" exit=0}".to_owned(),
     ] {
