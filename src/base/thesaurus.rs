@@ -153,7 +153,7 @@ const PHRASES: [(&str, &str, &str); 31] = [
 
 /// Words of one direction, and those of the other.
 const OPPOSITES: [(&str, &str); 14] = [
-    ("enable activate", "disable deactivate off"),
+    ("enable activate", "disable deactivate"),
     ("start begin resume", "stop halt pause"),
     ("include", "exclude omit"),
     ("allow permit", "deny forbid disallow prohibit block prevent"),
@@ -288,6 +288,7 @@ mod tests {
             directions.are_opposed_by(&splitter.stems(text))
         };
         assert!(opposes("How do I turn the alarm off?", "Enabling the alarm"));
+        assert!(!opposes("How do I turn on dark mode?", "Dark mode is off by default."));
         assert!(!opposes("How do I turn the alarm off?", "Enabling and disabling the alarm"));
         assert!(!opposes("How do I turn the alarm off?", "The alarm is loud."));
         assert!(opposes("How do I exclude a bed?", "To include a bed, water it."));

@@ -287,10 +287,11 @@ fn key(quotes: &[&Evidence]) -> String {
 
 /// Returns a unit with its citation, and the answering sentence emphasised. One of several quotes was cut.
 fn of_unit(unit: &str, finding: &Finding) -> String {
-    let shown = with_marks(&readable(&emphasised(unit, &finding.text)), finding);
+    let readable = readable(&emphasised(unit, &finding.text));
+    let shown = with_marks(&readable, finding);
     match finding.evidence.len() {
         0 | 1 => shown,
-        _ if unit.trim_end().ends_with('|') => format!("{shown} *(other rows are left out)*"),
+        _ if has_table(&readable) => format!("{shown} *(other rows are left out)*"),
         _ => format!("{shown} *(other items are left out)*"),
     }
 }
@@ -299,8 +300,15 @@ fn with_marks(text: &str, finding: &Finding) -> String {
     let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
     let mark = format!("[{}]", ids.join(", "));
     // A mark at the end of a code block or a table would be part of it.
-    let is_block = text.trim_end().ends_with(['`', '~', '|']) && text.contains('\n');
+    let ends_table = text.lines().last().is_some_and(|line| line.contains('|')) && has_table(text);
+    let is_block = text.contains('\n') && (text.trim_end().ends_with(['`', '~', '|']) || ends_table);
     if is_block { format!("{text}\n\n{mark}") } else { format!("{text} {mark}") }
+}
+
+/// Returns whether a Markdown text has a table: the line below its header has dashes and bars alone.
+fn has_table(text: &str) -> bool {
+    let is_rule = |line: &str| line.chars().all(|letter| matches!(letter, '|' | '-' | ':' | ' ' | '>'));
+    text.lines().any(|line| line.contains('|') && line.contains('-') && is_rule(line))
 }
 
 /// Returns whether a claim is a sentence or line of a unit.

@@ -73,6 +73,9 @@ impl FindingDraft {
     }
 }
 
+/// Maximum confidence in what a background job that was cut short has found.
+const CONFIDENCE_OF_UNFINISHED: f32 = 0.4;
+
 /// Clamps a confidence to 0 to 1; NaN becomes 0.
 pub(super) fn confidence(said: f32) -> f32 {
     if said.is_nan() { 0.0 } else { said.clamp(0.0, 1.0) }
@@ -107,6 +110,11 @@ pub(crate) async fn compress<Q: ?Sized + AsRef<str> + Sync>(
         },
     };
     add_uncited(&mut report, &gathered.notes);
+    if !gathered.unfinished.is_empty() {
+        // The model was shown what there is, and cannot tell what the rest of the job would have said.
+        report.confidence = report.confidence.min(CONFIDENCE_OF_UNFINISHED);
+        report.open_questions.extend(gathered.unfinished.iter().cloned());
+    }
     if report.findings.is_empty() {
         report = empty(task, report.stop_reason);
     } else if let Some(schema) = task.output_schema.as_deref().and_then(|text| serde_json::from_str(text).ok()) {

@@ -21,7 +21,7 @@ mod tests;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, names_length, overview_of};
+use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, names_length, overview_of};
 use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
 use choice::{best, says_all};
 use code_word::CodeWord;
@@ -259,7 +259,9 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     };
     // A value in another unit, in another row or in code belongs to something else.
     let says = |wanted: Wanted, own: &Picked| wanted.is_in(&own.row().unwrap_or_else(|| own.text.clone()));
-    let lacks_length = asks_for_length(question.as_str()) && !said().any(|(_, quote)| names_length(quote));
+    // Any number may be one, in a unit that is not listed.
+    let names_any = |quote: &str| names_length(quote) || has_measure(quote) || Wanted::Day.is_in(quote);
+    let lacks_length = asks_for_length(question.as_str()) && !said().any(|(_, quote)| names_any(quote));
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
     first.is_some_and(|own| !asks_where && only_points(&own.text))

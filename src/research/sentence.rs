@@ -230,7 +230,10 @@ fn split(passage: &str, block: &InlineText, is_whole: bool) -> Vec<Sentence> {
                 // In the passage, since the marks that close emphasis are not part of the text.
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
                 let ends_word = after.chars().next().is_none_or(char::is_whitespace);
-                if is_wide || (ends_word && !is_abbreviated(&plain, &text[done..at], &text[at..end])) {
+                // Only an escape cuts a word: `*B*.` ends a sentence.
+                let is_cut = done == 0 && passage[..range.start].ends_with('\\');
+                let before = if is_cut { plain.as_str() } else { "" };
+                if is_wide || (ends_word && !is_abbreviated(before, &text[done..at], &text[at..end])) {
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
@@ -307,6 +310,8 @@ mod tests {
         for text in ["It costs more (N. Virginia) than here.", "It costs more \\(N\\. Virginia\\) than here."] {
             assert_eq!(plain(text), ["It costs more (N. Virginia) than here."], "{text}");
         }
+        let plans = "Guests get plan *B*. Members get plan *A*. Is it heated? **No**. It is cold.";
+        assert_eq!(plain(plans).len(), 5);
         assert_eq!(plain("| a | b |\n|-|-|\n| It opens. See X. | May 3 |\n"), ["It opens. See X. — May 3"]);
     }
 

@@ -150,6 +150,8 @@ pub(crate) struct Gathered {
     pub(super) open: Vec<AspectId>,
     /// The reason it stopped.
     pub(super) stop: BranchStop,
+    /// Questions that a background job which was cut short left open.
+    pub(super) unfinished: Vec<String>,
 }
 
 impl Gathered {
@@ -167,7 +169,8 @@ impl Gathered {
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
         let (notes, support) = (notebook.noted, notebook.support);
         let (reported, saw_internal) = (Vec::new(), false);
-        let mut gathered = Self { notes, further, support, remarks, reported, saw_internal, open, stop };
+        let unfinished = Vec::new();
+        let mut gathered = Self { notes, further, support, remarks, reported, saw_internal, open, stop, unfinished };
         let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
         // A model has read the best units, which tells more than the scores of the search.
         gathered.support = match answers.as_deref() {
@@ -189,6 +192,7 @@ impl Gathered {
             saw_internal: false,
             open: Vec::new(),
             stop: BranchStop::Done,
+            unfinished: Vec::new(),
         }
     }
 
@@ -202,7 +206,8 @@ impl Gathered {
         };
         let found = evidence.into_iter().map(note).collect();
         let (open, stop) = (Vec::new(), report.stop_reason);
-        Self { notes: found, further, support, remarks: notes, reported, saw_internal, open, stop }
+        let unfinished = if stop == BranchStop::BudgetExceeded { report.open_questions } else { Vec::new() };
+        Self { notes: found, further, support, remarks: notes, reported, saw_internal, open, stop, unfinished }
     }
 
     /// Adds the findings from outside, numbering their evidence after the existing evidence.
@@ -218,6 +223,7 @@ impl Gathered {
         self.remarks.extend(outside.remarks);
         self.reported.extend(outside.reported);
         self.saw_internal |= outside.saw_internal;
+        self.unfinished.extend(outside.unfinished);
         // A half that was cut short explains what is missing; otherwise the later half tells how the work ended.
         let cut_short = [self.stop, outside.stop].into_iter();
         let mut cut_short =

@@ -720,3 +720,17 @@ async fn links_below_an_opened_note_are_shown_although_it_is_cut_and_open_in_tur
     assert!(tasks[3].contains("refused: `secret.md` was not shown as a link"), "{}", tasks[3]);
     assert!(tasks[3].contains("these words do not stand in p2"), "links are no words of the note: {}", tasks[3]);
 }
+
+#[tokio::test]
+async fn job_that_was_cut_short_leaves_its_question_open_however_sure_the_model_is() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let said = || Scripted::by_key(usual("\"It is held while writing.\""));
+    let mut job = worked(&said(), &task(&node, &aspects)).await.unwrap();
+    assert!(job.report.confidence > 0.8 && job.report.open_questions.is_empty(), "{:?}", job.report);
+    job.report.stop_reason = BranchStop::BudgetExceeded;
+    job.report.open_questions = vec!["What else locks?".into()];
+    let both = Gathered::nothing().then(Gathered::from_branch(job));
+    let branch = compress(&said(), &task(&node, &aspects), both).await.unwrap();
+    assert!(branch.report.confidence <= 0.4, "{}", branch.report.confidence);
+    assert_eq!(branch.report.open_questions, ["What else locks?"]);
+}

@@ -265,8 +265,11 @@ impl WebPages {
     /// Lets a page be opened, by the id `id`, that an answer from the web names.
     fn permit(&self, id: String, address: String, published: Option<String>) {
         // What an engine finds, a job opens on the web or a fetched page links is public, and so is its address.
-        let page = || Permitted { address: Outbound::vouched(VOUCHER, address), published };
-        locked(&self.permitted).entry(id).or_insert_with(page);
+        let page = || Permitted { address: Outbound::vouched(VOUCHER, address), published: None };
+        let mut permitted = locked(&self.permitted);
+        let page = permitted.entry(id).or_insert_with(page);
+        // A page that was linked first may be found later, with its day.
+        page.published = page.published.take().or(published);
     }
 
     /// Returns the id under which a page may be opened, and the page.
@@ -450,7 +453,8 @@ impl Source<Outbound> for Outside {
                 Ok(rest) => {
                     for Passage { id, place, .. } in &rest.passages {
                         if let Place::Web { url, published, .. } = place {
-                            self.pages.permit(id.clone(), url.clone(), published.clone());
+                            let address = rest.addresses.get(id).unwrap_or(url);
+                            self.pages.permit(id.clone(), address.clone(), published.clone());
                         }
                     }
                     let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));

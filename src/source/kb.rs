@@ -1,6 +1,6 @@
 //! The knowledge base as a source.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use futures::future::BoxFuture;
 
@@ -310,6 +310,7 @@ impl Source for KbSource {
                 names,
                 is_of_others,
                 corrected,
+                addresses: BTreeMap::new(),
             })
         })
     }

@@ -16,6 +16,8 @@ mod sealed;
 pub(crate) mod web;
 pub(crate) mod mcp;
 
+use std::collections::BTreeMap;
+
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -126,6 +128,10 @@ pub struct Found {
     /// Whether a reranker has read the passages, which tells more than any words of theirs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reranked: bool,
+    /// Addresses of pages in the engine's form where that differs, by the id of the passage. Some sites respond only to
+    /// that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) addresses: BTreeMap<String, String>,
     /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,

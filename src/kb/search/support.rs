@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::named::ProperName;
 use super::query::Query;
-use super::signals::{COUNT, KeyWord, Measured, Signals};
+use super::signals::{COUNT, KeyWord, Measured, Signals, is_part_of_a_compound};
 use super::{Hit, Hits, SearchError, SearchOptions, Searcher};
 
 /// How well the best hits support an answer.
@@ -184,7 +184,10 @@ impl Searcher {
         let (searcher, asked, filter) = (self.clone(), query.clone(), options.filter.clone());
         counting.spawn(async move { searcher.key_words(&asked, &filter).await }.in_current_span());
         let found = self.find(query, options).await?;
-        let keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
+        let mut keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
+        for key in &mut keys {
+            key.is_known |= is_part_of_a_compound(key, query, &found.hits);
+        }
         // Only if an answer is picked, which reads the hits as well.
         let mut names = match most {
             Measured::Tokens => self.proper_names(query, &keys, &options.filter).await?,

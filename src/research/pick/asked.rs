@@ -32,7 +32,7 @@ const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min
     decade|decades|century|centuries|letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|\
     metres|km|kilometer|kilometers|kilometre|kilometres|mile|miles|ft|feet|inch|inches|cm|mm";
 const ONE: &str = "a|an|half|each|per|same|whole|full";
-const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight";
+const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently";
 
 /// Openings of questions that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
@@ -76,7 +76,8 @@ const CHANGES: &str = "when|new|newest|latest|version|versions|release|releases|
     deprecated|update|updates|change|changes|changed|changelog";
 
 /// Words that deny something.
-const NEGATIONS: &str = "not|cannot|no|none|never|without|except|unsupported|unavailable|unable|excluded|excludes";
+const NEGATIONS: &str = "not|cannot|no|none|never|without|except|unsupported|unavailable|unable|excluded|\
+    excludes|banned|prohibited|forbidden|refused|rejected|exempt|lack|lacks";
 
 /// Units of data.
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
@@ -241,10 +242,22 @@ impl Wanted {
     }
 }
 
-/// Returns whether a question asks which things are not so: "which services can't be logged".
+/// Returns whether a question asks which things are not so: "which services can't be logged". What happens if something
+/// is not done is asked for otherwise.
 pub(super) fn asks_for_what_is_not(question: &str) -> bool {
-    let lower = question.trim_start().to_lowercase();
-    ["which ", "what "].iter().any(|opening| lower.starts_with(opening)) && is_negative(&lower)
+    let lower = question.to_lowercase();
+    let words: Vec<_> = words(&lower).filter(|word| !word.is_empty()).take(MAX_COUNTED_WORDS + 3).collect();
+    // "Can't" is two words here. A noun stands before the verb.
+    let denies = |pair: &[&str]| match pair {
+        ["cannot", _] | [_, "cannot"] => true,
+        [verb, "not" | "t"] => {
+            has_word(verb, AUXILIARIES) || has_word(verb, "don|doesn|isn|aren|can|won|couldn|shouldn")
+        }
+        _ => false,
+    };
+    let asks = matches!(words.first(), Some(&"which" | &"what"));
+    let has_noun = words.get(1).is_some_and(|word| !has_word(word, AUXILIARIES) && *word != "happens");
+    asks && has_noun && words.get(2..).unwrap_or_default().windows(2).any(denies)
 }
 
 /// Returns whether a text denies something.
@@ -287,6 +300,7 @@ pub(super) fn names_length(text: &str) -> bool {
     let is_row = text.contains(" — ") || text.contains('|');
     (0..words.len()).any(is_length)
         || has_word(&text, ENDLESS)
+        || text.contains("as long as")
         || (is_row && words.iter().any(|word| is_unit(word)) && words.iter().any(|word| is_number(word)))
         || (words.contains(&"until") && words.iter().any(|word| is_year(word) || has_word(word, DAYS)))
 }

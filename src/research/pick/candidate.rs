@@ -54,6 +54,8 @@ pub(super) struct UnitCandidate<'a> {
     pub(super) reading: &'a DocumentHits,
     pub(super) rank: usize,
     pub(super) unit: Unit,
+    /// The first sentence that opens an example.
+    example: Option<usize>,
     /// Score of the hit that contains it or is next to it, relative to the best hit.
     hit: f32,
     pub(super) words: HashSet<String>,
@@ -106,7 +108,7 @@ impl UnitCandidate<'_> {
     /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph or list.
     fn is_of_example(&self, at: usize) -> bool {
         let (text, sentences) = (&self.reading.document.text, &self.unit.sentences);
-        let Some(first) = sentences[..=at].iter().rposition(|own| opens_example(&own.plain)) else { return false };
+        let Some(first) = self.example.filter(|first| *first <= at) else { return false };
         let between = text.get(sentences[first].range.end..sentences[at].range.start);
         self.unit.kind != UnitKind::Paragraph || between.is_some_and(|between| !between.contains("\n\n"))
     }
@@ -153,10 +155,12 @@ pub(super) fn candidates<'a>(
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
             let words = sought.words_in(&text[unit.range.clone()]);
+            let example = unit.sentences.iter().position(|own| opens_example(&own.plain));
             candidates.push(UnitCandidate {
                 reading,
                 rank,
                 unit,
+                example,
                 hit,
                 words,
                 about: HashSet::new(),
@@ -218,12 +222,13 @@ pub(super) fn named(candidate: &UnitCandidate<'_>, weights: &Weights, splitter: 
     if is_asked { share(weights, &heading.into_iter().collect(), &HashSet::new()) } else { 0.0 }
 }
 
-/// Returns whether a unit is about the opposite of what is asked, judged by its text and the heading right above it.
+/// Returns whether a unit is about the opposite of what is asked, judged by its first sentence and the heading right
+/// above it: later ones may say how to undo a task.
 fn opposes(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> bool {
     let title = candidate.reading.document.place.title();
     let heading = candidate.unit.headings.last().map_or(title, String::as_str);
-    let text = format!("{heading} {}", candidate.text());
-    sought.is_opposed_by(&text, &sought.splitter.stems(&text))
+    let first = candidate.unit.sentences.first().map_or(candidate.text(), |own| own.plain.as_str());
+    sought.is_opposed_by(&format!("{heading} {first}"), candidate.text())
 }
 
 fn opens_example(text: &str) -> bool {

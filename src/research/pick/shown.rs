@@ -147,12 +147,15 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         if is_nested { items(text, unit) } else { unit.pieces.iter().map(|piece| (None, piece.clone())).collect() };
     let none = HashSet::new();
     let pieces_words: Vec<_> = pieces.iter().map(|(_, piece)| sought.words_in(&text[piece.clone()])).collect();
-    let weights = &rarer(weights, &pieces_words);
+    // Of alternatives each is asked for, however many rows it has.
+    let weights = &if sought.names_several() { weights.clone() } else { rarer(weights, &pieces_words) };
     // Part 0 of the matches is the headings.
     let meant = |piece: &Range<usize>| {
-        let own = (1..).zip(&unit.sentences).filter(|(_, sentence)| overlap(&sentence.range, piece));
-        let matches = candidate.matches.as_ref().filter(|_| is_nested);
-        matches.map_or(0.0, |matches| own.map(|(part, _)| matches.max_sim(part..=part)).fold(0.0, f32::max))
+        let Some(matches) = candidate.matches.as_ref().filter(|_| is_nested) else { return 0.0 };
+        // Both are in the order of the text.
+        let first = unit.sentences.partition_point(|own| own.range.end <= piece.start);
+        let own = unit.sentences[first..].iter().take_while(|own| own.range.start < piece.end);
+        own.zip(first + 1..).map(|(_, part)| matches.max_sim(part..=part)).fold(0.0, f32::max)
     };
     // An item that only introduces nested items is shown with them.
     let leads_on = |piece: &Range<usize>| is_nested && text[piece.clone()].trim_end().ends_with(':');

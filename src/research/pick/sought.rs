@@ -84,6 +84,12 @@ impl<'a> Sought<'a> {
         self.wanted.is_some() || self.is_measured
     }
 
+    /// Returns whether the question names alternatives: "in Berlin or Paris".
+    pub(super) fn names_several(&self) -> bool {
+        let lower = self.question.to_lowercase();
+        [" or ", " and ", "/"].iter().any(|link| lower.contains(link))
+    }
+
     pub(super) fn value_in(&self, sentence: &Sentence) -> Value {
         if self.spells_out(&sentence.plain) {
             return Value::Exact;
@@ -96,10 +102,11 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Returns whether a text is about the opposite of the question, given its stems. An answer to what is not so says
-    /// "not" or the like.
-    pub(super) fn is_opposed_by(&self, text: &str, stems: &HashSet<String>) -> bool {
-        self.directions.are_opposed_by(stems) || (self.is_negated && !is_negative(text))
+    /// Returns whether a unit is about the opposite of the question, given its subject, which is the heading and the
+    /// first sentence, and its text. An answer to what is not so says "not" or the like.
+    pub(super) fn is_opposed_by(&self, subject: &str, text: &str) -> bool {
+        self.directions.are_opposed_by(&self.splitter.stems(subject))
+            || (self.is_negated && !is_negative(subject) && !is_negative(text))
     }
 
     /// Returns whether a sentence has the requested measure.

@@ -464,5 +464,42 @@ fn duration_that_is_not_in_the_answer_is_lacking() {
         lacks_value(&question, &[], &picked(note, "How long are the keys of the shed kept?"))
     };
     assert!(lacks("# Keys\n\nThe keys of the shed are kept by the gardener in a box.\n"));
-    assert!(!lacks("# Keys\n\nThe keys of the shed are kept for thirty days.\n"));
+    for length in
+        ["for thirty days", "from 3 May to 9 June", "as long as the shed stands", "for 5 moons", "for a lifetime"]
+    {
+        assert!(!lacks(&format!("# Keys\n\nThe keys of the shed are kept {length}.\n")), "{length}");
+    }
+}
+
+#[test]
+fn remark_on_how_to_undo_a_task_does_not_oppose_it() {
+    let note = "# App\n\n## Photos\n\nDrag the photos into the window. Thumbnails of them are downloaded again afterwards.\n\n\
+                ## Vault\n\nMembers must not upload photos of the vault. Nobody may see the photos of the vault but the keeper.\n";
+    let found = picked(note, "How do I upload photos to the window?");
+    assert!(found.iter().any(|own| own.text.starts_with("Drag the photos")), "{found:#?}");
+}
+
+#[test]
+fn rows_of_each_alternative_are_shown() {
+    let row = |at: usize| format!("| node{at} | {} | Linux |\n", if at % 3 == 0 { "Berlin" } else { "Oslo" });
+    let rows: String = (1..=24).map(row).collect();
+    let table = format!("# Hosts\n\n| server | city | system |\n|---|---|---|\n{rows}| node99 | Paris | Linux |\n");
+    let found = picked(&table, "Which servers are in Berlin or Paris?");
+    let shown = quotes(&found[0]).join("\n");
+    assert!(shown.contains("node3 ") && shown.contains("node24 ") && shown.contains("node99 "), "{shown}");
+}
+
+#[test]
+fn only_a_question_for_what_is_not_so_asks_for_it() {
+    for (question, is_so) in [
+        ("Which services can't be logged?", true),
+        ("Which breeds are not allowed in the park?", true),
+        ("What file formats don't work?", true),
+        ("What happens if I don't pay an invoice?", false),
+        ("Which error means there is no paper?", false),
+        ("What should I do when the printer does not print?", false),
+        ("What can't be undone by the gardener of the old mill here?", false),
+    ] {
+        assert_eq!(asked::asks_for_what_is_not(question), is_so, "{question}");
+    }
 }

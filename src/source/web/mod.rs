@@ -197,8 +197,7 @@ impl WebSource {
             let score = self.coverage(&stems, &format!("{} {text}", hit.title));
             passages.push(Passage {
                 place: Place::Web {
-                    // In the engine's form: some sites respond only to that.
-                    url: hit.url.to_string(),
+                    url: id.clone(),
                     title: hit.title,
                     published: hit.published.as_deref().and_then(provider::day).map(|day| day.to_string()),
                     fetched_at: None,
@@ -295,10 +294,13 @@ impl WebSource {
         }
         let notes = errors.iter().map(|error| format!("a search engine was left out: {}", said(error))).collect();
         let hits = merged(rankings);
+        let form = |hit: &WebHit| (hit.url.canonical().to_string(), hit.url.to_string());
+        // Of several forms that of the best hit, which is the first.
+        let addresses = hits.iter().rev().map(form).filter(|(id, address)| id != address).collect();
         let passages = self.passages(query.as_str(), hits, limit);
         let coverage = passages.iter().map(|passage| passage.score).fold(0.0, f32::max);
         let support = Support::of_coverage(coverage);
-        Ok(Found { passages, support, notes, ..Found::default() })
+        Ok(Found { passages, support, notes, addresses, ..Found::default() })
     }
 
     pub(crate) async fn open(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
