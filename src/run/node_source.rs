@@ -549,12 +549,16 @@ mod tests {
     const LINKED: &str = "https://example.org/more?page=2";
     /// A linked page that is not stored. Some sites answer only to the address with the slash.
     const WITH_SLASH: &str = "https://example.org/imprint/";
+    /// The id of that page.
+    const SLASHED: &str = "https://example.org/imprint";
 
     /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can
     /// be fetched.
     async fn outside(store: &Store, folder: &Path, reads_for: &'static str) -> Outside {
         let hit = json!({ "url": FOUND, "title": "Beds", "snippet": "Valves open at six." });
-        let engine = FixtureProvider::read(&json!({ "when do valves open": [hit] })).unwrap();
+        let with_slash = json!({ "url": WITH_SLASH, "title": "Imprint", "snippet": "Who waters the beds." });
+        let queries = json!({ "when do valves open": [hit], "who waters the beds": [with_slash] });
+        let engine = FixtureProvider::read(&queries).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment(1)));
         let pages = PageStore::new(folder.join("pages"), folder.join("key"));
         let link = |text: &str, url: &str| PageLink { text: text.into(), url: url.parse().unwrap() };
@@ -636,6 +640,22 @@ mod tests {
             egress: node.pages.egress.clone(),
             wait_limit: node.pages.wait_limit.clone(),
             breaker: Arc::clone(&node.breaker),
+        }
+    }
+
+    #[tokio::test]
+    async fn page_is_asked_for_in_the_form_of_the_engine_also_when_the_search_comes_from_the_record() {
+        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
+        let first = outside(&store, folder.path(), "who?").await;
+        let other = of_node(Arc::clone(&first.pages.web), &shared_of(&first), "who?");
+        for (number, outside) in [first, other].into_iter().enumerate() {
+            let found = outside.search(&Outbound::fixed("who waters the beds"), 5).await.unwrap();
+            let hit = found.passages.last().unwrap();
+            assert_eq!((hit.id.as_str(), hit.place.for_people().as_str()), (SLASHED, SLASHED), "one page has one name");
+            outside.open(SLASHED).await.unwrap_err();
+            let asked = store.journal().egress(&RunId::random(1)).await.unwrap();
+            let addresses: Vec<_> = asked.iter().filter(|row| row.kind == EgressKind::Address).collect();
+            assert_eq!((addresses.len(), addresses[number].text.as_str()), (number + 1, WITH_SLASH));
         }
     }
 
