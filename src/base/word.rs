@@ -19,6 +19,9 @@ pub struct Word {
     pub(crate) range: Range<usize>,
 }
 
+/// Minimum number of letters of a part of a compound. Shorter ones are in many words by chance.
+const LEAST_PART: usize = 5;
+
 /// Splits text into words and stems them by the rules of one language.
 #[derive(Clone)]
 pub struct WordSplitter {
@@ -33,6 +36,12 @@ impl Default for WordSplitter {
 }
 
 impl WordSplitter {
+    /// Returns whether a stem is a part of a compound in a text: "Hauptversammlung" of "Jahreshauptversammlung". Only in
+    /// languages that [join words](Language::joins_words).
+    pub(crate) fn has_part(&self, text: &str, stem: &str) -> bool {
+        self.language.joins_words() && stem.chars().count() >= LEAST_PART && text.to_lowercase().contains(stem)
+    }
+
     /// Returns a splitter for texts that are mostly in this language.
     pub(crate) fn of(language: &'static Language) -> Self {
         Self { language }

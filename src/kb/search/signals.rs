@@ -5,13 +5,9 @@ use std::sync::Arc;
 
 use super::query::Query;
 use super::{Hit, SearchError, Searcher};
-use crate::base::language::Language;
 use crate::base::word::count_words;
 use crate::kb::embed::{EmbedError, Embedder, windows};
 use crate::kb::index::Filter;
-
-/// Minimum number of letters of a part of a compound. Shorter ones are in many words by chance.
-const LEAST_PART: usize = 5;
 
 /// Number of hits whose texts are compared with the question.
 const READ: usize = 3;
@@ -173,7 +169,7 @@ impl Searcher {
             longest = longest.max(count_words(&hit.text));
         }
         query.related.add_to(&mut all);
-        all.extend(keys.iter().filter(|key| is_part_of_a_compound(key, query, hits)).map(|key| key.stem.clone()));
+        all.extend(keys.iter().filter(|key| self.is_part_of(key, hits)).map(|key| key.stem.clone()));
         let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
         let score = hits.iter().filter_map(|hit| hit.explain.lexical_score).fold(0.0, f32::max);
         Signals {
@@ -186,6 +182,11 @@ impl Searcher {
             words: (count as f32).ln_1p(),
             ..Signals::default()
         }
+    }
+
+    /// Returns whether a key word is a part of a compound in the hits.
+    pub(super) fn is_part_of(&self, key: &KeyWord, hits: &[Hit]) -> bool {
+        hits.iter().take(READ).any(|hit| self.splitter.has_part(&hit.text, &key.stem))
     }
 
     /// Returns the weight of a word relative to the rarest key word; 0 for a stop word and for one that only phrases
@@ -223,14 +224,6 @@ impl Searcher {
         }
         Ok(keys)
     }
-}
-
-/// Returns whether a key word is a part of a compound in the hits: "Hauptversammlung" of "Jahreshauptversammlung".
-pub(super) fn is_part_of_a_compound(key: &KeyWord, query: &Query, hits: &[Hit]) -> bool {
-    let word = key.text.to_lowercase();
-    query.language.is_some_and(Language::joins_words)
-        && word.chars().count() >= LEAST_PART
-        && hits.iter().take(READ).any(|hit| hit.text.to_lowercase().contains(&word))
 }
 
 fn rarest<'a>(keys: impl Iterator<Item = &'a KeyWord>) -> f32 {

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::named::ProperName;
 use super::query::Query;
-use super::signals::{COUNT, KeyWord, Measured, Signals, is_part_of_a_compound};
+use super::signals::{COUNT, KeyWord, Measured, Signals};
 use super::{Hit, Hits, SearchError, SearchOptions, Searcher};
 
 /// How well the best hits support an answer.
@@ -186,7 +186,7 @@ impl Searcher {
         let found = self.find(query, options).await?;
         let mut keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
         for key in &mut keys {
-            key.is_known |= is_part_of_a_compound(key, query, &found.hits);
+            key.is_known |= self.is_part_of(key, &found.hits);
         }
         // Only if an answer is picked, which reads the hits as well.
         let mut names = match most {

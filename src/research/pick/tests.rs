@@ -503,3 +503,12 @@ fn only_a_question_for_what_is_not_so_asks_for_it() {
         assert_eq!(asked::asks_for_what_is_not(question), is_so, "{question}");
     }
 }
+
+#[test]
+fn part_of_a_compound_is_found_in_it() {
+    let german = WordSplitter::of(crate::base::language::Language::with_code("de").unwrap());
+    let sought = Sought::of("Wann ist die Hauptversammlung?", &german);
+    let found = sought.words_in("Die Jahreshauptversammlung findet im Mai statt.");
+    assert!(sought.stems.iter().all(|stem| found.contains(stem)), "{:?} {found:?}", sought.stems);
+    assert!(!sought.words_in("Die Frist ist kurz.").contains(&sought.stems[0]));
+}
