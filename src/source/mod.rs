@@ -131,7 +131,7 @@ pub struct Found {
     /// Addresses of pages in the engine's form where that differs, by the id of the passage. Some sites respond only to
     /// that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) addresses: BTreeMap<String, String>,
+    pub addresses: BTreeMap<String, String>,
     /// Notes on words of the query that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,

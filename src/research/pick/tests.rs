@@ -481,7 +481,7 @@ fn remark_on_how_to_undo_a_task_does_not_oppose_it() {
 
 #[test]
 fn rows_of_each_alternative_are_shown() {
-    let row = |at: usize| format!("| node{at} | {} | Linux |\n", if at % 3 == 0 { "Berlin" } else { "Oslo" });
+    let row = |at: usize| format!("| node{at} | {} | Linux |\n", if at.is_multiple_of(3) { "Berlin" } else { "Oslo" });
     let rows: String = (1..=24).map(row).collect();
     let table = format!("# Hosts\n\n| server | city | system |\n|---|---|---|\n{rows}| node99 | Paris | Linux |\n");
     let found = picked(&table, "Which servers are in Berlin or Paris?");
