@@ -205,9 +205,9 @@ fn spent_text(spent: Spent, limits: BudgetLimits) -> String {
     format!(" · {} tokens{tokens} · {money}", total.tokens)
 }
 
-/// Returns whether to print lines for a run. A single node without a model finishes too fast for them to be useful.
+/// Returns whether to print lines for a run. One without a model finishes too fast for them to be useful.
 fn is_worth_telling(progress: &Progress) -> bool {
-    progress.round > 0 && (!progress.by_rules || progress.tree.nodes.len() > 1)
+    progress.round > 0 && !progress.by_rules
 }
 
 /// Returns the start of a section as a preview.

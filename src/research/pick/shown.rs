@@ -20,9 +20,11 @@ const VALUE_ROWS: usize = 5;
 /// neighbour.
 const NEAR: f32 = 0.2;
 
-/// Openings of steps on the way to the one that answers.
-const NAVIGATION: [&str; 6] =
-    ["Sign in to ", "Log in to ", "Open the ", "In the navigation ", "Navigate to ", "Go to the "];
+/// Openings of steps on the way to the one that answers, and of sentences that announce an example.
+const LEADING: [&str; 9] = [
+    "Sign in to ", "Log in to ", "Open the ", "In the navigation ", "Navigate to ", "Go to the ",
+    "The following example", "For an example", "For more examples",
+];
 
 /// Weight of a sentence's match with the question, relative to its share of the question's words.
 const MEANING: f32 = 3.0;
@@ -72,7 +74,7 @@ pub(super) fn deciding(
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
-    let leads_there = |sentence: &Sentence| NAVIGATION.iter().any(|opening| sentence.plain.starts_with(opening));
+    let leads_there = |sentence: &Sentence| LEADING.iter().any(|opening| sentence.plain.starts_with(opening));
     let is_mute = |sentence: &Sentence| {
         is_open(sentence) || is_label(sentence) || leads_there(sentence) || points(&sentence.plain)
     };

@@ -40,7 +40,8 @@ const OTHER_SEPARATORS: &str = " und | y | e | et ";
 const OTHER_ARTICLES: &str = "el |la |los |las |un |una |le |les |une |der |die |das |dem |den ";
 
 /// Beginnings of a clause after the entities of a comparison.
-const CLAUSES: &str = "; |? |. | — | – | - |, which |, and which | and when | and how | and what | and why ";
+const CLAUSES: &str =
+    "; |? |. | — | – | - |, which |, and which | and when | and how | and what | and why |: what|: how";
 
 /// Words that introduce the criteria of a comparison.
 const TOPICS: &str = " for | in terms of | regarding | with respect to | when | in | on | as to ";

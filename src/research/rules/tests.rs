@@ -45,6 +45,8 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("Compare A and B. Which one is cheaper?", "A|B"),
         ("What is the difference between a shared and an exclusive lock?", "shared lock|exclusive lock"),
         ("What is the difference between a string and a byte array?", "string|byte array"),
+        ("Event history vs a trail: what's the difference?", "Event history|trail"),
+        ("round vs trunc: how do they differ?", "round|trunc"),
         (
             "Reserved vs provisioned rooms in Leeds - what's the difference?",
             "Reserved rooms in Leeds|provisioned rooms in Leeds",
