@@ -36,10 +36,14 @@ impl Default for WordSplitter {
 }
 
 impl WordSplitter {
-    /// Returns whether a stem is a part of a compound in a text: "Hauptversammlung" of "Jahreshauptversammlung". Only in
-    /// languages that [join words](Language::joins_words).
-    pub(crate) fn has_part(&self, text: &str, stem: &str) -> bool {
-        self.language.joins_words() && stem.chars().count() >= LEAST_PART && text.to_lowercase().contains(stem)
+    /// Returns the stems that are parts of compounds in a text: "Hauptversammlung" of "Jahreshauptversammlung". None in
+    /// languages that do not [join words](Language::joins_words).
+    pub(crate) fn parts_in<'a>(&self, text: &str, stems: impl Iterator<Item = &'a String>) -> Vec<String> {
+        if !self.language.joins_words() {
+            return Vec::new();
+        }
+        let lower = text.to_lowercase();
+        stems.filter(|stem| stem.chars().count() >= LEAST_PART && lower.contains(stem.as_str())).cloned().collect()
     }
 
     /// Returns a splitter for texts that are mostly in this language.

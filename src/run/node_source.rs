@@ -200,7 +200,7 @@ pub(crate) struct WebPages {
 /// A page that may be opened.
 #[derive(Clone)]
 struct Permitted {
-    /// In the form of whoever named it: some sites respond only to that.
+    /// In the form of the user, the search engine, the job or the page that named it: some sites respond only to that.
     address: Outbound,
     /// The day of publication by the search engine, for a page that does not state it.
     published: Option<String>,

@@ -169,7 +169,7 @@ impl Searcher {
             longest = longest.max(count_words(&hit.text));
         }
         query.related.add_to(&mut all);
-        all.extend(keys.iter().filter(|key| self.is_part_of(key, hits)).map(|key| key.stem.clone()));
+        all.extend(self.parts_of_compounds(keys.iter().copied(), hits));
         let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
         let score = hits.iter().filter_map(|hit| hit.explain.lexical_score).fold(0.0, f32::max);
         Signals {
@@ -184,9 +184,14 @@ impl Searcher {
         }
     }
 
-    /// Returns whether a key word is a part of a compound in the hits.
-    pub(super) fn is_part_of(&self, key: &KeyWord, hits: &[Hit]) -> bool {
-        hits.iter().take(READ).any(|hit| self.splitter.has_part(&hit.text, &key.stem))
+    /// Returns the stems of the key words that are parts of compounds in the hits.
+    pub(super) fn parts_of_compounds<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a KeyWord, IntoIter: Clone>,
+        hits: &[Hit],
+    ) -> HashSet<String> {
+        let stems = keys.into_iter().map(|key| &key.stem);
+        hits.iter().take(READ).flat_map(|hit| self.splitter.parts_in(&hit.text, stems.clone())).collect()
     }
 
     /// Returns the weight of a word relative to the rarest key word; 0 for a stop word and for one that only phrases

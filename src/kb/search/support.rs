@@ -185,8 +185,9 @@ impl Searcher {
         counting.spawn(async move { searcher.key_words(&asked, &filter).await }.in_current_span());
         let found = self.find(query, options).await?;
         let mut keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
-        for key in &mut keys {
-            key.is_known |= self.is_part_of(key, &found.hits);
+        let parts = self.parts_of_compounds(keys.iter().filter(|key| !key.is_known), &found.hits);
+        for key in keys.iter_mut().filter(|key| parts.contains(&key.stem)) {
+            key.is_known = true;
         }
         // Only if an answer is picked, which reads the hits as well.
         let mut names = match most {

@@ -148,9 +148,9 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let pieces =
         if is_nested { items(text, unit) } else { unit.pieces.iter().map(|piece| (None, piece.clone())).collect() };
     let none = HashSet::new();
-    let pieces_words: Vec<_> = pieces.iter().map(|(_, piece)| sought.words_in(&text[piece.clone()])).collect();
-    // Of alternatives each is asked for, however many rows it has.
-    let weights = &if sought.names_several() { weights.clone() } else { rarer(weights, &pieces_words) };
+    let words: Vec<_> = pieces.iter().map(|(_, piece)| sought.words_in(&text[piece.clone()])).collect();
+    // A question for alternatives wants the rows of each, also of the most frequent one.
+    let weights = &if sought.names_several() { weights.clone() } else { rarer(weights, &words) };
     // Part 0 of the matches is the headings.
     let meant = |piece: &Range<usize>| {
         let Some(matches) = candidate.matches.as_ref().filter(|_| is_nested) else { return 0.0 };
@@ -161,18 +161,17 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     };
     // An item that only introduces nested items is shown with them.
     let leads_on = |piece: &Range<usize>| is_nested && text[piece.clone()].trim_end().ends_with(':');
-    let bears = |piece: &Range<usize>| {
+    let bears = |piece: &Range<usize>, words: &HashSet<String>| {
         if leads_on(piece) {
             return 0.0;
         }
-        let own = &text[piece.clone()];
-        let words = sought.words_in(own);
-        let unescaped = unescaped(own);
+        let unescaped = unescaped(&text[piece.clone()]);
         // The row of `db.t2.small` and not those of its family.
-        let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, &words));
-        share(weights, &words, &none) + meant(piece) + f32::from(u8::from(named))
+        let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, words));
+        share(weights, words, &none) + meant(piece) + f32::from(u8::from(named))
     };
-    let mut best: Vec<_> = pieces.iter().enumerate().map(|(at, (_, piece))| (bears(piece), at)).collect();
+    let scores = pieces.iter().zip(&words).map(|((_, piece), words)| bears(piece, words));
+    let mut best: Vec<_> = scores.zip(0..).collect();
     best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     // `MaxSim` is high even for unrelated texts.
     let part = if is_nested { 0.85 } else { 0.6 };

@@ -132,7 +132,7 @@ impl<'a> Sought<'a> {
         let mut found = self.splitter.stems(text);
         self.related.add_to(&mut found);
         found.extend(self.stems.iter().filter(is_found).cloned());
-        found.extend(self.stems.iter().filter(|stem| self.splitter.has_part(text, stem)).cloned());
+        found.extend(self.splitter.parts_in(text, self.stems.iter()));
         // "400 KB" says how many bytes.
         found.extend(self.counted.iter().filter(|noun| counts(text, noun, self.splitter)).cloned());
         found

@@ -474,7 +474,7 @@ fn duration_that_is_not_in_the_answer_is_lacking() {
 #[test]
 fn remark_on_how_to_undo_a_task_does_not_oppose_it() {
     let note = "# App\n\n## Photos\n\nDrag the photos into the window. Thumbnails of them are downloaded again afterwards.\n\n\
-                ## Vault\n\nMembers must not upload photos of the vault. Nobody may see the photos of the vault but the keeper.\n";
+                ## Vault\n\nMembers must not upload photos of the vault. Only the keeper may see the photos of the vault.\n";
     let found = picked(note, "How do I upload photos to the window?");
     assert!(found.iter().any(|own| own.text.starts_with("Drag the photos")), "{found:#?}");
 }
