@@ -9,7 +9,7 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 104] = [
+const GROUPS: [&str; 107] = [
     "delete remove erase terminate destroy discard",
     "disable deactivate suspend",
     "enable activate",
@@ -98,7 +98,10 @@ const GROUPS: [&str; 104] = [
     "ban disqualify expel",
     "percentage percent",
     "exit quit",
-    "undo revert rollback",
+    "undo undone revert rollback reverse reversible irreversible",
+    "parallel simultaneous simultaneously concurrent concurrently",
+    "older previous earlier",
+    "newer recent later latest",
     "cancel revoke",
     "expire lapse",
     "restore recover recovery",
@@ -117,7 +120,7 @@ const GROUPS: [&str; 104] = [
 ];
 
 /// Verbs with a particle, and their synonyms.
-const PHRASES: [(&str, &str, &str); 31] = [
+const PHRASES: [(&str, &str, &str); 32] = [
     ("turn", "off", "disable stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
@@ -140,6 +143,7 @@ const PHRASES: [(&str, &str, &str); 31] = [
     ("go", "up", "increase"),
     ("go", "down", "decrease"),
     ("change", "name", "rename"),
+    ("same", "time", "parallel simultaneously concurrently"),
     ("hand", "in", "submit"),
     ("put", "off", "postpone delay"),
     ("fill", "in", "complete"),
@@ -303,6 +307,7 @@ mod tests {
         assert_eq!(found("May I reboot?"), ["reboot: restart"]);
         assert_eq!(found("Can I turn the alarm off?"), ["turn: disabl stop suspend", "alarm: alert notif warn"]);
         assert_eq!(found("Was it turned off?"), ["turn: disabl stop suspend"]);
+        assert_eq!(found("At the same time?"), ["same: concurr parallel simultan"]);
         assert_eq!(
             found("Which log level is used in the appointment?"),
             ["use: util"],

@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
-use super::pick::{DocumentHits, Picked, asks_whether, is_definition, is_overview, lacks_value, titles_on};
+use super::pick::{DocumentHits, Picked, asks_whether, closest, is_definition, is_overview, lacks_value, titles_on};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::base::word::count_words;
@@ -130,7 +130,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                 Some(false) => Support::Weak,
                 None => found.support,
             };
-            picked
+            if found.support == Support::Strong { picked } else { closest(picked) }
         }
     };
     Ok((found, picked))
@@ -165,7 +165,8 @@ fn is_said(picked: &[Picked], question: &Question, found: &Found) -> Option<bool
         return picked.iter().any(|own| says_most(own).or_else(|| judged(own)) == Some(true)).then_some(true);
     }
     let best = picked.first()?;
-    if is_definition(question) && says_most(best).is_some() {
+    let is_sure = best.is_decisive || (is_definition(question) && best.says_most);
+    if is_sure && !found.is_reranked {
         return Some(true);
     }
     judged(best).or_else(|| says_most(best))
@@ -267,9 +268,11 @@ mod tests {
     use crate::research::scripted::ScriptedSource;
     use crate::source::Odds;
 
-    /// Picks the first passage, with these values of `says_most` and `matches`.
+    /// Picks the first passage, with these values of `says_most`, `is_decisive` and `matches`.
+    #[derive(Default)]
     struct First {
         says_most: bool,
+        is_decisive: bool,
         matches: Option<UnitMatch>,
     }
 
@@ -284,8 +287,8 @@ mod tests {
             let document = readings[0].document.clone();
             let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);
             let (text, own) = (document.text.clone(), quote.quote.len());
-            let picked =
-                Picked { text, quotes: vec![quote], own, document, says_most: self.says_most, matches: self.matches };
+            let Self { says_most, is_decisive, matches } = *self;
+            let picked = Picked { text, quotes: vec![quote], own, document, says_most, is_decisive, matches };
             Box::pin(std::future::ready(Ok(vec![picked])))
         }
     }
@@ -297,7 +300,7 @@ mod tests {
             let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
             let question = "Who opens the valve at six?".parse().unwrap();
             let node = NodeId::numbered(1);
-            let picker = First { says_most, matches: None };
+            let picker = First { says_most, ..First::default() };
             search_and_pick(&node, &question, "valve", &source, &picker).await.unwrap().0.support
         };
         assert_eq!(judged(true, false).await, Support::Strong);
@@ -311,7 +314,7 @@ mod tests {
             let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
             let source = ScriptedSource::of(&[("a.md", "The mill is old.")]).judging(judged);
             let question = "Tell me about the mill".parse().unwrap();
-            let picker = First { says_most, matches: Some(UnitMatch { whole, headings: 0.0 }) };
+            let picker = First { says_most, matches: Some(UnitMatch { whole, headings: 0.0 }), ..First::default() };
             search_and_pick(&NodeId::numbered(1), &question, "mill", &source, &picker).await.unwrap().0.support
         };
         assert_eq!([judged(true, 0.2).await, judged(false, 0.9).await], [Support::Strong; 2]);
@@ -323,7 +326,7 @@ mod tests {
         let judged = async |question: &str, lacks| {
             let judged = Found { support: Support::Weak, lacks, ..Found::default() };
             let source = ScriptedSource::of(&[("a.md", "No, the valve opens at six.")]).judging(judged);
-            let picker = First { says_most: true, matches: None };
+            let picker = First { says_most: true, ..First::default() };
             let question = question.parse().unwrap();
             search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
         };
@@ -337,13 +340,14 @@ mod tests {
 
     #[tokio::test]
     async fn unit_that_was_compared_with_the_question_decides_with_the_odds_of_the_search() {
-        let judged = async |whole| {
+        let judged = async |is_decisive, whole| {
             let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
             let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
             let question = "Who opens the valve at six?".parse().unwrap();
-            let picker = First { says_most: true, matches: Some(UnitMatch { whole, headings: 0.0 }) };
+            let picker = First { says_most: true, is_decisive, matches: Some(UnitMatch { whole, headings: 0.0 }) };
             search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
         };
-        assert_eq!([judged(0.9).await, judged(0.2).await], [Support::Strong, Support::Weak]);
+        assert_eq!([judged(false, 0.9).await, judged(false, 0.2).await], [Support::Strong, Support::Weak]);
+        assert_eq!(judged(true, 0.2).await, Support::Strong, "one sentence has the words of the question");
     }
 }

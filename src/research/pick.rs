@@ -22,11 +22,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, names_length, overview_of};
-use candidate::{UnitCandidate, add_meaning, candidates, unescaped};
+use candidate::{UnitCandidate, add_meaning, candidates, lines_in, unescaped};
 use choice::{best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
-use features::{Weights, only_points};
+use features::{Weights, only_points, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
 use shown::{deciding, shown};
@@ -46,6 +46,9 @@ use crate::source::{Passage, Place, ProperName};
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 30;
 
+/// Maximum number of units shown if they may not answer.
+const MAX_CLOSEST: usize = 2;
+
 /// Number of lines above which a paragraph is cut to the sentences around the answering one, and number of lines
 /// kept.
 const LONG_PARAGRAPH: usize = 20;
@@ -54,7 +57,7 @@ const PARAGRAPH_LINES: usize = 12;
 /// Number of items or rows above which a list or table is cut to the relevant ones.
 const MAX_PIECES: usize = 14;
 
-/// Minimum rarity-weighted share of the question's words for a unit to count as covering it.
+/// Minimum rarity-weighted share of the question's words for a unit or a sentence to count as covering it.
 const SAYS_MOST: f32 = 0.75;
 
 /// Minimum question length in words; most words of a shorter one co-occur by chance.
@@ -89,6 +92,8 @@ pub struct Picked {
     /// Whether it has most words of a question that has several, is below a heading with all words of an overview's
     /// subject, or opens a note titled with the term being defined, starting with that term.
     pub(crate) says_most: bool,
+    /// Whether the sentence that answers has most words of the question by itself.
+    pub(crate) is_decisive: bool,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
 }
@@ -184,7 +189,12 @@ pub(crate) fn pick(
             _ => weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST,
         };
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
-        Picked { text: own.text, quotes, own: said, document: document.clone(), says_most, matches }
+        let words = sought.words_in(&own.text);
+        let is_fact = weights.len() >= LEAST_WORDS || (weights.len() > 1 && sought.asks_for_value());
+        let is_decisive = is_fact
+            && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
+            && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
+        Picked { text: own.text, quotes, own: said, document: document.clone(), says_most, is_decisive, matches }
     });
     Ok(picked.collect())
 }
@@ -278,6 +288,16 @@ fn is_of(place: &Place, name: &ProperName) -> bool {
         Place::Kb { collection, path, .. } => name.documents.contains(&DocumentId::new(collection, path)),
         Place::Web { .. } | Place::Mcp { .. } => false,
     }
+}
+
+/// Returns the units to show if they may not answer: few, and none of more than a screen if another is shorter.
+pub(super) fn closest(mut picked: Vec<Picked>) -> Vec<Picked> {
+    let is_short = |own: &Picked| own.said().map(|(_, quote)| lines_in(quote)).sum::<usize>() <= MAX_LINES;
+    if picked.iter().any(is_short) {
+        picked.retain(is_short);
+    }
+    picked.truncate(MAX_CLOSEST);
+    picked
 }
 
 /// Returns the search query for a question: the subject of an overview, otherwise the whole question.

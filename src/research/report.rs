@@ -18,7 +18,7 @@ use crate::source::{Passage, Place, Support};
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// Minimum number of words of a passage listed for further reading.
-const LEAST_SNIPPET_WORDS: usize = 4;
+const LEAST_SNIPPET_WORDS: usize = 8;
 
 /// Maximum number of passages listed for further reading, in total and per document.
 const MAX_PASSAGES: usize = 3;
@@ -531,12 +531,18 @@ fn passages<'a>(
         let snippet = readable(&passage.snippet);
         let of_document = listed.iter().filter(|known| known.source.is_same_document(&passage.place)).count();
         let is_near = passage.score >= top * LEAST_SCORE && of_document < MAX_OF_DOCUMENT;
-        // A table header or a heading alone is no reason to open a document.
-        if listed.len() < MAX_PASSAGES && is_near && count_words(&snippet) >= LEAST_SNIPPET_WORDS {
+        if listed.len() < MAX_PASSAGES && is_near && is_telling(&snippet) {
             listed.push(FurtherReading { snippet, source: passage.place.clone() });
         }
     }
     listed
+}
+
+/// Returns whether a snippet is a reason to open a document. A heading, a table header or data is not.
+fn is_telling(snippet: &str) -> bool {
+    let parts = || snippet.split_whitespace();
+    let of_code = parts().filter(|part| part.contains(['{', '}', '=', ';', '<', '>', '"', '_'])).count();
+    count_words(snippet) >= LEAST_SNIPPET_WORDS && of_code * 3 < parts().count()
 }
 
 #[cfg(test)]
@@ -565,14 +571,22 @@ mod tests {
     fn two_passages_of_a_document_are_listed_and_none_that_scores_far_below_the_best() {
         let source = ScriptedSource::of(&[]);
         let passage = |path: &str, line: u32, score: f32| {
-            let passage = source.passage(path, &format!("{path}#{line}"), "The mill grinds oats.", line, line);
-            Passage { score, snippet: "The mill grinds oats.".into(), ..passage }
+            let text = "The mill grinds oats from May to the frost.";
+            let passage = source.passage(path, &format!("{path}#{line}"), text, line, line);
+            Passage { score, snippet: text.into(), ..passage }
         };
         let found = [("a.md", 1, 1.0), ("a.md", 5, 0.9), ("a.md", 9, 0.8), ("b.md", 1, 0.5), ("c.md", 1, 0.4)];
         let found = found.map(|(path, line, score)| passage(path, line, score));
         let listed = passages(found.iter(), &[], false);
         let places: Vec<_> = listed.iter().map(|own| own.source.for_people()).collect();
         assert_eq!(places, ["a.md:1", "a.md:5", "b.md:1"]);
+    }
+
+    #[test]
+    fn heading_and_data_are_no_reason_to_read_further() {
+        assert!(is_telling("The mill grinds oats from May to the first frost."));
+        assert!(!is_telling("To grind oats"));
+        assert!(!is_telling(r#"{ "mill": "red", "grinds": ["oats", "rye"], "from": "May", "to": "frost" }"#));
     }
 
     #[test]

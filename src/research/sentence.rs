@@ -179,15 +179,24 @@ impl Blocks {
             Event::Text(text) => self.push(range, &text),
             Event::Code(text) => self.push(range, &format!("`{text}`")),
             Event::HardBreak if self.ends_line() => self.close(),
-            Event::SoftBreak | Event::HardBreak => self.push(range, " "),
+            Event::SoftBreak | Event::HardBreak => {
+                // A label may stand on the next line.
+                let ends = self.ends_sentence();
+                self.push(range, " ");
+                self.has_plain &= !ends;
+            }
             _ => {}
         }
     }
 
     /// Returns whether the text before a hard line break is a sentence or a label: `**Note**`.
     fn ends_line(&self) -> bool {
+        self.ends_sentence() || !self.has_plain
+    }
+
+    fn ends_sentence(&self) -> bool {
         let last = self.open.last().map_or("", |(_, text)| text.trim_end());
-        last.ends_with(|letter| is_end(letter) || letter == ':') || !self.has_plain
+        last.ends_with(|letter| is_end(letter) || letter == ':')
     }
 
     fn push(&mut self, range: Range<usize>, text: &str) {

@@ -242,8 +242,8 @@ impl Wanted {
     }
 }
 
-/// Returns whether a question asks which things are not so: "which services can't be logged". What happens if something
-/// is not done is asked for otherwise.
+/// Returns whether a question asks which things are not so: "which services can't be logged", "what can't I edit". What
+/// happens if something is not done is asked for otherwise.
 pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     let lower = question.to_lowercase();
     let words: Vec<_> = words(&lower).filter(|word| !word.is_empty()).take(MAX_COUNTED_WORDS + 3).collect();
@@ -257,7 +257,8 @@ pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     };
     let asks = matches!(words.first(), Some(&"which" | &"what"));
     let has_noun = words.get(1).is_some_and(|word| !has_word(word, AUXILIARIES) && *word != "happens");
-    asks && has_noun && words.get(2..).unwrap_or_default().windows(2).any(denies)
+    let pairs = words.get(1..).unwrap_or_default().windows(2);
+    asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
 }
 
 /// Returns whether a text denies something.

@@ -191,7 +191,7 @@ pub(super) fn candidates<'a>(
         let suits = suits && !opens_example(own);
         let is_defined =
             candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
-        let opposes = opposes(candidate, sought);
+        let opposes = opposes(candidate, sought, &weights);
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out || is_defined;
         candidate.features = Features::of(unit, own, words, (suits, has_form && !opposes), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
@@ -224,11 +224,11 @@ pub(super) fn named(candidate: &UnitCandidate<'_>, weights: &Weights, splitter: 
 
 /// Returns whether a unit is about the opposite of what is asked, judged by its first sentence and the heading right
 /// above it: later ones may say how to undo a task.
-fn opposes(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> bool {
+fn opposes(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> bool {
     let title = candidate.reading.document.place.title();
     let heading = candidate.unit.headings.last().map_or(title, String::as_str);
     let first = candidate.unit.sentences.first().map_or(candidate.text(), |own| own.plain.as_str());
-    sought.is_opposed_by(&format!("{heading} {first}"), candidate.text())
+    sought.is_opposed_by(&format!("{heading} {first}"), &candidate.unit, weights)
 }
 
 fn opens_example(text: &str) -> bool {

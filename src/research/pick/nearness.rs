@@ -11,9 +11,11 @@ use crate::source::Passage;
 /// Minimum number of words of a paragraph that can open a note or section.
 const OPENING_WORDS: usize = 10;
 
-/// Words of a title that name no subject: "Working with Scans", "Introduction to Pumps".
-const NO_SUBJECT: [&str; 8] =
-    ["about", "guide", "introduction", "introducing", "overview", "understanding", "using", "working"];
+/// Words of a title that name no subject: "Working with Scans", "Introduction to Pumps", "Creating a Valve".
+const NO_SUBJECT: [&str; 11] = [
+    "about", "configuring", "creating", "guide", "introduction", "introducing", "managing", "overview",
+    "understanding", "using", "working",
+];
 
 /// Their stems. Every heading of the documents found is compared with them.
 static NO_SUBJECT_STEMS: LazyLock<HashSet<String>> = LazyLock::new(|| {
@@ -60,8 +62,13 @@ impl Nearness {
     }
 }
 
-/// Returns whether a unit is a paragraph that can open a note or section.
+/// Returns whether a unit can open a note or section: a paragraph, or code with one above it.
 pub(super) fn can_open(unit: &Unit, text: &str) -> bool {
-    let words = text[unit.range.clone()].split_whitespace();
-    unit.kind == UnitKind::Paragraph && words.count() >= OPENING_WORDS
+    let words = |text: &str| text.split_whitespace().count();
+    let leads = || unit.sentences.first().filter(|first| first.range.start == unit.range.start);
+    match unit.kind {
+        UnitKind::Paragraph => words(&text[unit.range.clone()]) >= OPENING_WORDS,
+        UnitKind::Code => leads().is_some_and(|first| words(&first.plain) >= OPENING_WORDS),
+        UnitKind::List { .. } | UnitKind::Table | UnitKind::Callout => false,
+    }
 }

@@ -15,6 +15,9 @@ use crate::research::unit::{UnitKind, items};
 const VALUE_LINES: usize = 10;
 const VALUE_ROWS: usize = 5;
 
+/// Number of lines above which a requested list is cut as well.
+const MAX_LIST_LINES: usize = 40;
+
 /// Maximum score gap at which a sentence next to the best one is emphasised with it. In 189 units of ten folders, the
 /// best sentence alone has the answer in 67 %, and together with the one next to it in 76 %; three of eight have such a
 /// neighbour.
@@ -46,10 +49,8 @@ pub(super) fn deciding(
     sought: &Sought<'_>,
     weights: &Weights,
 ) -> String {
-    let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let head = candidate.unit.head();
-    if is_list
-        && matches!(sought.asked, AnswerKind::List | AnswerKind::Steps)
+    if answers_whole(candidate, sought.asked)
         && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
     {
         return lead.plain.clone();
@@ -75,8 +76,12 @@ pub(super) fn deciding(
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
     let leads_there = |sentence: &Sentence| LEADING.iter().any(|opening| sentence.plain.starts_with(opening));
+    let denies = |sentence: &Sentence| sought.denies(&sentence.plain);
     let is_mute = |sentence: &Sentence| {
-        is_open(sentence) || is_label(sentence) || leads_there(sentence) || points(&sentence.plain)
+        (is_open(sentence) && !denies(sentence))
+            || is_label(sentence)
+            || leads_there(sentence)
+            || points(&sentence.plain)
     };
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |(part, _): (usize, &Sentence)| candidate.value_in(part - 1, sought);
@@ -86,7 +91,8 @@ pub(super) fn deciding(
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
         sought.code_words.iter().any(|word| word.is_in(&text, &words))
     };
-    let rank = |own: &(usize, &Sentence)| (!is_mute(own.1), has_rows && is_row_of(own.1), value(*own), score(*own));
+    let fits = |own: &Sentence| (has_rows && is_row_of(own)) || denies(own);
+    let rank = |own: &(usize, &Sentence)| (!is_mute(own.1), fits(own.1), value(*own), score(*own));
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // The first among equals.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
@@ -99,8 +105,16 @@ pub(super) fn deciding(
     }
 }
 
-/// How well a sentence answers: whether it is a statement, is in a matching row, has the requested value; then its
-/// score.
+/// Returns whether a unit is a requested list that fits on a screen. One without an order does not have the requested
+/// steps.
+fn answers_whole(candidate: &UnitCandidate<'_>, asked: AnswerKind) -> bool {
+    let UnitKind::List { is_ordered } = candidate.unit.kind else { return false };
+    let is_requested = asked == AnswerKind::List || (is_ordered && asked == AnswerKind::Steps);
+    is_requested && lines_in(candidate.text()) <= MAX_LIST_LINES
+}
+
+/// How well a sentence answers: whether it is a statement, is in a matching row or says what is not so if that is asked
+/// for, has the requested value; then its score.
 type Rank = (bool, bool, Value, f32);
 
 /// Returns the sentence of a paragraph next to the best one if it is nearly as good; the better of two.
@@ -111,8 +125,8 @@ fn beside(candidate: &UnitCandidate<'_>, parts: &[(usize, &Sentence)], ranks: &[
         between.is_some_and(|between| between.trim().is_empty() && !between.contains("\n\n"))
     };
     let is_near = |at: &usize| {
-        let ((is_said, is_row, value, score), best_rank) = (ranks[*at], ranks[best]);
-        (is_said, is_row, value) == (best_rank.0, best_rank.1, best_rank.2) && best_rank.3 - score < NEAR
+        let ((is_said, fits, value, score), best_rank) = (ranks[*at], ranks[best]);
+        (is_said, fits, value) == (best_rank.0, best_rank.1, best_rank.2) && best_rank.3 - score < NEAR
     };
     let neighbours = [best.checked_sub(1), Some(best + 1).filter(|next| *next < parts.len())].into_iter().flatten();
     let near = neighbours.filter(|at| is_near(at) && goes_on(best.min(*at)));
@@ -139,8 +153,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
     let (most_lines, most_rows) =
         if sought.asks_for_value() { (VALUE_LINES, VALUE_ROWS) } else { (MAX_LINES, MAX_PIECES) };
-    let is_nested =
-        is_list && !matches!(asked, AnswerKind::List | AnswerKind::Steps) && lines_in(candidate.text()) > most_lines;
+    let is_nested = is_list && !answers_whole(candidate, asked) && lines_in(candidate.text()) > most_lines;
     let most = if unit.kind == UnitKind::Table { most_rows } else { MAX_PIECES };
     if unit.pieces.len() <= most && !is_nested {
         return vec![unit.range.clone()];
@@ -159,12 +172,8 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         let own = unit.sentences[first..].iter().take_while(|own| own.range.start < piece.end);
         own.zip(first + 1..).map(|(_, part)| matches.max_sim(part..=part)).fold(0.0, f32::max)
     };
-    // An item that only introduces nested items is shown with them.
     let leads_on = |piece: &Range<usize>| is_nested && text[piece.clone()].trim_end().ends_with(':');
     let bears = |piece: &Range<usize>, words: &HashSet<String>| {
-        if leads_on(piece) {
-            return 0.0;
-        }
         let unescaped = unescaped(&text[piece.clone()]);
         // The row of `db.t2.small` and not those of its family.
         let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, words));
@@ -178,6 +187,10 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let least = best.first().map_or(0.0, |(score, _)| score * part);
     let mut kept: Vec<usize> =
         best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, at)| at).collect();
+    // An item that introduces nested items is shown with them.
+    let is_led = |at: &usize| pieces[*at].0.is_some_and(|above| kept.contains(&above) && leads_on(&pieces[above].1));
+    let led: Vec<_> = (0..pieces.len()).filter(is_led).collect();
+    kept.extend(led);
     // An item is read below the ones it is nested in.
     let mut at = 0;
     while let Some(own) = kept.get(at) {

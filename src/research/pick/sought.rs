@@ -7,9 +7,14 @@ use super::asked::{
     names_length, overview_of,
 };
 use super::code_word::CodeWord;
+use super::features::{Weights, share};
 use crate::base::thesaurus::{Directions, Related};
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
+use crate::research::unit::Unit;
+
+/// Minimum share of the question's words in a sentence that denies what the question asks for.
+const LEAST_DENIED: f32 = 0.5;
 
 /// Whether a sentence has the requested value.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -103,10 +108,17 @@ impl<'a> Sought<'a> {
     }
 
     /// Returns whether a unit is about the opposite of the question, given its subject, which is the heading and the
-    /// first sentence, and its text. An answer to what is not so says "not" or the like.
-    pub(super) fn is_opposed_by(&self, subject: &str, text: &str) -> bool {
-        self.directions.are_opposed_by(&self.splitter.stems(subject))
-            || (self.is_negated && !is_negative(subject) && !is_negative(text))
+    /// first sentence. An answer to what is not so has a sentence on the question that says "not" or the like.
+    pub(super) fn is_opposed_by(&self, subject: &str, unit: &Unit, weights: &Weights) -> bool {
+        let denies =
+            |text: &str| self.denies(text) && share(weights, &self.words_in(text), &HashSet::new()) >= LEAST_DENIED;
+        let denies_any = || denies(subject) || unit.sentences.iter().any(|own| denies(&own.plain));
+        self.directions.are_opposed_by(&self.splitter.stems(subject)) || (self.is_negated && !denies_any())
+    }
+
+    /// Returns whether a text says what is not so, if that is asked for.
+    pub(super) fn denies(&self, text: &str) -> bool {
+        self.is_negated && is_negative(text)
     }
 
     /// Returns whether a sentence has the requested measure.

@@ -399,6 +399,8 @@ fn what_opens_a_note_with_the_name_asked_about_defines_it() {
     assert_eq!(found[0].text, "A raised bed holds the soil above the ground with boards.");
     assert!(found[0].says_most);
     assert!(!picked(note, "What is a bed of oak?")[0].says_most);
+    let note = note.replace("# Beds", "# Creating a raised bed").replace("boards.", "boards.\n\n```\nmake bed\n```");
+    assert_eq!(picked(&note, "What is a raised bed?")[0].text, found[0].text, "above code, in a note on a task");
 }
 
 #[test]
@@ -498,7 +500,8 @@ fn only_a_question_for_what_is_not_so_asks_for_it() {
         ("What happens if I don't pay an invoice?", false),
         ("Which error means there is no paper?", false),
         ("What should I do when the printer does not print?", false),
-        ("What can't be undone by the gardener of the old mill here?", false),
+        ("What can't be undone by the gardener?", true),
+        ("What can I do if the printer does not print?", false),
     ] {
         assert_eq!(asked::asks_for_what_is_not(question), is_so, "{question}");
     }
@@ -511,4 +514,35 @@ fn part_of_a_compound_is_found_in_it() {
     let found = sought.words_in("Die Jahreshauptversammlung findet im Mai statt.");
     assert!(sought.stems.iter().all(|stem| found.contains(stem)), "{:?} {found:?}", sought.stems);
     assert!(!sought.words_in("Die Frist ist kurz.").contains(&sought.stems[0]));
+}
+
+#[test]
+fn items_below_the_one_that_denies_are_shown_with_it() {
+    let filler =
+        |bed: u32| format!("- Bed {bed} holds beans, which {}.\n", "climb along the strings to the roof ".repeat(12));
+    let item = "- Raised beds stand on boards. You cannot grow these plants in raised beds:\n  - oak\n  - elm\n";
+    let note = format!("# Beds\n\nRules of the beds:\n\n{}{item}{}", filler(1), (2..9).map(filler).collect::<String>());
+    let found = picked(&note, "Which plants can't be grown in raised beds?");
+    assert!(quotes(&found[0]).join("\n").ends_with("  - oak\n  - elm"), "{found:#?}");
+    assert_eq!(found[0].text, "You cannot grow these plants in raised beds:");
+    assert!(!quotes(&found[0]).concat().contains("Bed 3"), "the list is longer than a screen");
+}
+
+#[test]
+fn row_with_the_words_of_the_question_and_the_value_is_decisive_and_a_sentence_on_the_subject_is_not() {
+    let note = "# Limits\n\n| thing | limit |\n|---|---|\n| beds | 50 per garden |\n| gates | 2 per garden |\n";
+    assert!(picked(note, "How many beds can I have in one garden?")[0].is_decisive);
+    assert!(!picked("# Care\n\nA bed in the garden needs water.\n", "What is a garden bed?")[0].is_decisive);
+    assert!(!picked("# Care\n\nA bed needs water.\n", "How deep is the soil of a bed of oak?")[0].is_decisive);
+}
+
+#[test]
+fn closest_units_are_few_and_no_longer_than_a_screen_if_others_are_shorter() {
+    let rows: String = (0..40).map(|at| format!("bed {at} holds beans\n")).collect();
+    let question = "Which bed holds beans in winter?";
+    let long = picked(&format!("# Beds\n\nA bed holds beans in winter as listed here:\n\n```\n{rows}```\n"), question);
+    let short = picked("# Beds\n\nA bed holds beans.\n", question);
+    assert_eq!(closest(long.clone()), long);
+    let shown = closest([&long[..], &short[..], &short[..], &short[..]].concat());
+    assert_eq!(shown.iter().map(|own| own.text.as_str()).collect::<Vec<_>>(), ["A bed holds beans."; 2]);
 }

@@ -287,6 +287,10 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let own_criterion = own.strip("as to ").map_or("", |criterion| criterion.text);
     let own_condition = if own_criterion.is_empty() { own.text } else { "" };
     let mut names = names.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
+    let paired = paired(&names, list);
+    if let Some(paired) = &paired {
+        names = paired.to_vec();
+    }
     let whole = with_shared_noun(&names);
     if let Some(whole) = &whole {
         names[0] = whole;
@@ -314,6 +318,18 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
         QuestionPart { aspect, question }
     };
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
+}
+
+/// Returns two names that have "and" in them: "stop and wait and stop and abandon". A word that occurs twice shows that
+/// there are not four.
+fn paired<'a>(names: &[&'a str], list: MaskedText<'a>) -> Option<[&'a str; 2]> {
+    let [first, second, third, fourth] = names else { return None };
+    let end = |at: usize, word: &str| Some(at + list.text.get(at..)?.find(word)? + word.len());
+    let is_twice = first.eq_ignore_ascii_case(third) || second.eq_ignore_ascii_case(fourth);
+    let middle = end(end(0, first)?, second)?;
+    let start = end(middle, third)? - third.len();
+    let last = end(end(start, third)?, fourth)?;
+    is_twice.then(|| [list.text[..middle].trim(), list.text[start..last].trim()])
 }
 
 /// Removes the ending shared by all names from the last one: “Rust and Go performance”.

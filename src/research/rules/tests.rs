@@ -40,6 +40,7 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("What are the pros and cons of threads and async?", "threads: pros and cons|async: pros and cons"),
         ("How does Lance compare to Parquet for random access?", "Lance for random access|Parquet for random access"),
         ("How do String and &str differ?", "String|&str"),
+        ("difference between stop and wait and stop and drop", "stop and wait|stop and drop"),
         ("How is a mutex different from a semaphore?", "mutex|semaphore"),
         ("What is the difference between A and B, and when should I use each?", "A|B"),
         ("Compare A and B. Which one is cheaper?", "A|B"),
