@@ -67,7 +67,7 @@ impl ReportArgs {
         match &self.output {
             Some(file) => write(file, &text),
             None if format == ReportFormat::Markdown && ui.formats() => {
-                let text = termimad::MadSkin::default().term_text(&text).to_string();
+                let text = termimad::MadSkin::default().term_text(&indented(&text)).to_string();
                 let names = if ui.shows_links() { addresses(engine, report).await } else { Vec::new() };
                 Ok(ui.print(&with_links(&text, &names, linked))?)
             }
@@ -97,5 +97,57 @@ fn exit(report: &Report) -> Exit {
         _ if report.is_refusal() || (report.outcome == Outcome::Closest && !report.degraded) => Exit::NoEvidence,
         StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress if !report.degraded => Exit::Done,
         _ => Exit::Partial,
+    }
+}
+
+/// Returns Markdown with the indentation that `termimad` understands: it takes four spaces for code, and one to three
+/// for the depth of an item. The second line of an item becomes an item below it, since only items are wrapped with
+/// their indentation.
+fn indented(markdown: &str) -> String {
+    let mut shown = String::with_capacity(markdown.len());
+    let mut fence = "";
+    let mut breaks = false;
+    for line in markdown.split_inclusive('\n') {
+        let marks = &line[..line.len() - line.trim_start_matches('`').len()];
+        let text = line.trim_start_matches(' ');
+        match () {
+            () if marks.len() > 2 && (fence.is_empty() || marks == fence) => {
+                fence = if fence.is_empty() { marks } else { "" };
+                shown.push_str(line);
+            }
+            () if !fence.is_empty() => shown.push_str(line),
+            () if breaks && text.len() < line.len() => shown.push_str(&format!("  - {text}")),
+            () if is_item(text) => {
+                let spaces = match (line.len() - text.len()) / 4 {
+                    0 => "",
+                    1 => "  ",
+                    _ => "   ",
+                };
+                shown.push_str(&format!("{spaces}{text}"));
+            }
+            () => shown.push_str(line),
+        }
+        breaks = fence.is_empty() && line.ends_with("  \n") && is_item(text);
+    }
+    shown
+}
+
+/// Returns whether a line without its indentation is an item of a list.
+fn is_item(line: &str) -> bool {
+    let number = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    line.starts_with("- ") || (number.len() < line.len() && number.starts_with(". "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_item_is_an_item_on_a_terminal_and_code_stays_as_it_is() {
+        let markdown =
+            "1. Open:\n    - the `lid`\n        - slowly\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n  It grinds.\n";
+        let shown =
+            "1. Open:\n  - the `lid`\n   - slowly\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n  - It grinds.\n";
+        assert_eq!(indented(markdown), shown);
     }
 }
