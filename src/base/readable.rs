@@ -49,7 +49,7 @@ fn readable_text(markdown: &str) -> String {
         let marks = bare.len() - bare.trim_start_matches(['`', '~']).len();
         // With another backtick on the line it is a code span.
         if marks >= 3 && !bare[marks..].contains('`') {
-            push(&mut shown, &without_links(&prose));
+            push(&mut shown, &with_bold(&without_links(&prose)));
             prose.clear();
             code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
         } else if !is_directive(bare) && !is_tag(bare) && !is_callout_mark(bare) {
@@ -58,7 +58,7 @@ fn readable_text(markdown: &str) -> String {
             prose.push('\n');
         }
     }
-    push(&mut shown, &without_links(&prose));
+    push(&mut shown, &with_bold(&without_links(&prose)));
     if let Some((mark, mut lines)) = code {
         // Cut inside a code block: the fence is closed, so that what follows is not taken for code.
         lines.push(mark);
@@ -71,6 +71,18 @@ fn readable_text(markdown: &str) -> String {
         lines
     });
     blank_lines_once.join("\n").trim_end().to_owned()
+}
+
+/// Returns a text in which the lines that are meant to be bold are so: `** Name **` is not, for its spaces.
+fn with_bold(text: &str) -> String {
+    let line = |line: &str| {
+        let inner = line.trim().strip_prefix("** ").and_then(|rest| rest.strip_suffix(" **")).map(str::trim);
+        match inner.filter(|inner| !inner.is_empty() && !inner.contains("**")) {
+            Some(inner) => format!("**{inner}**\n"),
+            None => line.to_owned(),
+        }
+    };
+    text.split_inclusive('\n').map(line).collect()
 }
 
 /// Returns whether a line only names the kind of a callout: `> [!NOTE]`.
@@ -169,8 +181,13 @@ fn without_links_in(text: &str) -> String {
                 }
             }
             Some((text, length)) => {
-                shown.push_str(text);
                 rest = &after[length..];
+                // The spaces of a link move beside it, once: "see [ the map ](map.md)."
+                let (starts, ends) = (text.starts_with(char::is_whitespace), text.ends_with(char::is_whitespace));
+                let is_apart = shown.is_empty() || shown.ends_with(char::is_whitespace);
+                shown.push_str(if starts && !is_apart { " " } else { "" });
+                shown.push_str(text.trim());
+                shown.push_str(if ends && rest.starts_with(char::is_alphanumeric) { " " } else { "" });
             }
             None => {
                 shown.push('[');

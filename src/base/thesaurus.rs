@@ -120,7 +120,7 @@ const GROUPS: [&str; 107] = [
 ];
 
 /// Verbs with a particle, and their synonyms.
-const PHRASES: [(&str, &str, &str); 32] = [
+const PHRASES: [(&str, &str, &str); 33] = [
     ("turn", "off", "disable stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
@@ -143,6 +143,7 @@ const PHRASES: [(&str, &str, &str); 32] = [
     ("go", "up", "increase"),
     ("go", "down", "decrease"),
     ("change", "name", "rename"),
+    ("command", "line", "cli terminal shell"),
     ("same", "time", "parallel simultaneously concurrently"),
     ("hand", "in", "submit"),
     ("put", "off", "postpone delay"),
@@ -244,6 +245,11 @@ impl Related {
             self.0.iter().filter(|(_, others)| is_meant(others)).map(|(stem, _)| stem.clone()).collect();
         found.extend(meant);
     }
+}
+
+/// Returns whether an English word has near-synonyms, so that a text without it may say the same.
+pub(crate) fn is_everyday(word: &str) -> bool {
+    !related(word).is_empty()
 }
 
 fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {

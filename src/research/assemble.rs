@@ -36,7 +36,11 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let found = found(tree, branches);
     let verdict = by_coverage(brief, tree, branches);
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
-    let open = branches.values().flat_map(|branch| branch.report.open_questions.iter().cloned());
+    let missing: Vec<_> = missing.collect();
+    // The question of a part repeats its aspect, with the topic behind it.
+    let is_named = |question: &&String| missing.iter().any(|aspect| question.starts_with(aspect.as_str()));
+    let open = branches.values().flat_map(|branch| &branch.report.open_questions);
+    let open: Vec<_> = open.filter(|question| !is_named(question)).cloned().collect();
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
     let is_comparison = tree.workers().any(|node| !node.depends_on.is_empty());
     let mut writer =
@@ -71,7 +75,7 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         findings: without_repeats(writer.findings.into_iter()),
         // Rules cannot tell whether two claims contradict each other.
         contradictions: Vec::new(),
-        open_questions: distinct(missing.chain(open)),
+        open_questions: distinct(missing.into_iter().chain(open)),
         limitations: Vec::new(),
         confidence: verdict.overall_confidence,
         is_makeshift: false,
@@ -398,19 +402,19 @@ fn sections(
     let is_supported = parts.iter().any(|(node, _)| is_strong(node, writer));
     let mut sections: Vec<Section> = Vec::new();
     for ((node, findings), title) in parts.iter().zip(titles) {
-        let is_doubtful = is_supported && !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
+        let is_weak = !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
         // A node of a later round may serve the same aspect.
         let known = sections.iter_mut().find(|section| section.title == title);
-        if is_doubtful && known.is_some() {
+        if is_weak && known.is_some() {
             continue;
         }
-        let mut text = writer.text(findings, if is_doubtful { 1 } else { most });
+        let mut text = writer.text(findings, if is_weak { 1 } else { most });
         // A note with the same title as the section.
         let own_title = format!("### {}\n\n", escaped(&title));
         if text.starts_with(&own_title) {
             text.drain(..own_title.len());
         }
-        if is_doubtful && !text.is_empty() {
+        if is_supported && is_weak && !text.is_empty() {
             text.insert_str(0, DOUBTFUL);
         }
         match known {

@@ -23,19 +23,21 @@ use std::ops::Range;
 
 use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, names_length, overview_of};
 use candidate::{UnitCandidate, add_meaning, candidates, lines_in, unescaped};
-use choice::{best, says_all};
+use choice::{MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
-use features::{Weights, only_points, share};
+use features::{Weights, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
 use shown::{deciding, shown};
 use sought::Sought;
 
+pub(super) use features::only_points;
+
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
 use super::question::Question;
-use super::unit::Unit;
+use super::unit::{Unit, UnitKind};
 use crate::base::id::DocumentId;
 use crate::base::language::Language;
 use crate::base::word::{WordSplitter, language_of};
@@ -202,13 +204,18 @@ pub(crate) fn pick(
 /// Returns the units that answer, each with its context, best first. `steps` are the units of the sections
 /// found, each with the rank of its document, if the question asks for steps.
 fn answering<'a>(
-    candidates: Vec<UnitCandidate<'a>>,
+    mut candidates: Vec<UnitCandidate<'a>>,
     steps: &[(usize, Unit)],
     sought: &Sought<'_>,
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
     let is_said = says_all(&candidates, sought, weights);
+    let procedure = if sought.asked == AnswerKind::Steps { take_procedure(&mut candidates) } else { None };
     let mut best = best(candidates, is_said);
+    if let Some(procedure) = procedure {
+        best.truncate(MAX_TEXTS - 1);
+        best.insert(1, procedure);
+    }
     // Below the best, a unit without the requested value is irrelevant if another unit has it.
     let has_value = |own: &UnitCandidate<'_>| sought.wanted.is_none_or(|wanted| wanted.is_in(own.text()));
     if best.iter().any(has_value) {
@@ -244,6 +251,17 @@ fn answering<'a>(
     kept
 }
 
+/// Takes out the best numbered list of the section whose best unit is none: a text about a task stands above its steps.
+fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>) -> Option<UnitCandidate<'a>> {
+    let is_prose = |kind| matches!(kind, UnitKind::Paragraph | UnitKind::List { is_ordered: false });
+    let best = candidates.first().filter(|best| is_prose(best.unit.kind))?;
+    let place = (best.rank, best.unit.section);
+    let is_procedure = |own: &UnitCandidate<'_>| {
+        (own.rank, own.unit.section) == place && own.unit.kind == UnitKind::List { is_ordered: true }
+    };
+    candidates.iter().position(is_procedure).map(|at| candidates.remove(at))
+}
+
 /// Returns whether the units are on topic but lack the requested value (a version, a day), counted noun, code word or
 /// name, or the best one only links elsewhere.
 pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
@@ -269,9 +287,11 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     };
     // A value in another unit, in another row or in code belongs to something else.
     let says = |wanted: Wanted, own: &Picked| wanted.is_in(&own.row().unwrap_or_else(|| own.text.clone()));
-    // Any number may be one, in a unit that is not listed.
-    let names_any = |quote: &str| names_length(quote) || has_measure(quote) || Wanted::Day.is_in(quote);
-    let lacks_length = asks_for_length(question.as_str()) && !said().any(|(_, quote)| names_any(quote));
+    // Any number may be one, in a unit that is not listed. In a further unit it is mostly of something else.
+    let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
+    let has_any = || picked.first().is_some_and(|own| own.said().any(|(_, quote)| names_any(quote)));
+    let lacks_length =
+        asks_for_length(question.as_str()) && !has_any() && !said().any(|(_, quote)| names_length(quote));
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
     first.is_some_and(|own| !asks_where && only_points(&own.text))

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::branch::{Branch, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
+use super::pick::only_points;
 use super::question::Question;
 use crate::base::id::as_word;
 use crate::base::readable::readable;
@@ -538,11 +539,11 @@ fn passages<'a>(
     listed
 }
 
-/// Returns whether a snippet is a reason to open a document. A heading, a table header or data is not.
+/// Returns whether a snippet is a reason to open a document. A heading, a table header, data or a link is not.
 fn is_telling(snippet: &str) -> bool {
     let parts = || snippet.split_whitespace();
     let of_code = parts().filter(|part| part.contains(['{', '}', '=', ';', '<', '>', '"', '_'])).count();
-    count_words(snippet) >= LEAST_SNIPPET_WORDS && of_code * 3 < parts().count()
+    count_words(snippet) >= LEAST_SNIPPET_WORDS && of_code * 3 < parts().count() && !only_points(snippet)
 }
 
 #[cfg(test)]

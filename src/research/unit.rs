@@ -38,6 +38,9 @@ const COUNTS: [&str; 7] = ["two", "three", "four", "five", "six", "seven", "seve
 /// Words of a sentence that announces the list or table after it.
 const ANNOUNCING: [&str; 2] = ["following", "follows"];
 
+/// Maximum number of words of a cell that names the subject of its row. A longer one says something of several.
+const MAX_NAME_WORDS: usize = 4;
+
 /// Kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitKind {
@@ -111,14 +114,15 @@ pub(crate) fn sentences_of(unit: &str) -> Vec<Sentence> {
     sentences
 }
 
-/// Returns the part of a unit that says what it is about: for a table, its header, its first cells and the text
-/// around it. Other cells have little to do with each other.
+/// Returns the part of a unit that says what it is about: for a table, its header, the names in its first cells and the
+/// text around it. Other cells have little to do with each other.
 pub(super) fn compared_by(unit: &str) -> Cow<'_, str> {
     let is_row = |line: &&str| line.trim_start().starts_with('|');
     let is_rule = |line: &str| line.contains("--") && line.chars().all(|letter| "|-: \t".contains(letter));
     let Some(header) = unit.lines().find(is_row).filter(|_| unit.lines().any(is_rule)) else { return unit.into() };
+    let is_name = |cell: &&str| count_words(cell) <= MAX_NAME_WORDS;
     let part = |line| match line {
-        row if is_row(&row) && row != header => row.split('|').nth(1).unwrap_or_default(),
+        row if is_row(&row) && row != header => row.split('|').nth(1).filter(is_name).unwrap_or_default(),
         line => line,
     };
     unit.lines().map(part).collect::<Vec<_>>().join("\n").into()
@@ -380,14 +384,29 @@ fn announces(sentence: &str) -> bool {
     sentence.split(|letter: char| !letter.is_alphabetic()).any(|word| ANNOUNCING.contains(&word))
 }
 
+/// Returns whether a text is one code span and nothing else.
+pub(crate) fn is_code(text: &str) -> bool {
+    let text = text.trim().trim_end_matches(is_end);
+    text.len() > 2 && text.starts_with('`') && text.ends_with('`') && text.matches('`').count() == 2
+}
+
 /// Returns where the lead-in of a block begins in the paragraph before it, and whether that is the whole paragraph.
 fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind) -> Option<(usize, bool)> {
     let text = &document[paragraph.range.clone()];
     let is_label = count_words(text) <= MAX_LABEL_WORDS && !text.ends_with(is_end);
-    let last = || sentences_in(document, &paragraph.range, every_sentence).pop();
+    // One may follow that says more about the list.
+    let last = || {
+        let sentences = sentences_in(document, &paragraph.range, every_sentence);
+        let announcing = sentences.iter().rposition(|own| announces(&own.plain));
+        announcing
+            .filter(|at| at + 2 >= sentences.len())
+            .or(sentences.len().checked_sub(1))
+            .map(|at| sentences[at].clone())
+    };
     let announces = || last().is_some_and(|last| announces(&last.plain));
     let leads = match kind {
-        UnitKind::Paragraph => false,
+        // The message that a text explains.
+        UnitKind::Paragraph => is_code(text),
         UnitKind::Code => true,
         UnitKind::Callout => is_label || ends_open(text),
         UnitKind::List { .. } | UnitKind::Table => is_label || ends_open(text) || announces(),

@@ -45,10 +45,12 @@ impl Unknown {
         self.correction().is_none()
     }
 
-    /// Returns the word to substitute without asking; `None` for a possible name: `Paris` is not `pairs`.
+    /// Returns the word to substitute without asking; `None` for a possible name: `Paris` is not `pairs`. A name may be
+    /// cut short: `Postgres` for `postgresql`.
     fn correction(&self) -> Option<&str> {
         let [one] = self.similar.as_slice() else { return None };
-        (!self.word.starts_with(char::is_uppercase)).then_some(one)
+        let is_name = self.word.starts_with(char::is_uppercase);
+        (!is_name || one.starts_with(&self.word.to_lowercase())).then_some(one)
     }
 }
 

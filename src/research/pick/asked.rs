@@ -178,6 +178,9 @@ const KINDS: &str = "action|api|attribute|block|class|clause|cmdlet|command|comp
     file|function|instruction|interface|key|keyword|macro|method|module|object|operation|operator|option|package|parameter|\
     process|property|request|resource|service|statement|tool|trait|type|value";
 
+/// Maximum number of words of the name of a maker before that of a product.
+const MAX_MAKER_WORDS: usize = 2;
+
 /// Verbs that say what something is or does.
 const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provides|provide|extends|helps|help|enables|enable|\
     holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
@@ -306,13 +309,20 @@ pub(super) fn names_length(text: &str) -> bool {
         || (words.contains(&"until") && words.iter().any(|word| is_year(word) || has_word(word, DAYS)))
 }
 
-/// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …".
+/// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …". The
+/// name of its maker may stand before it: "The Acme Scan".
 fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
-    let opening = text.chars().take(OPENING).collect::<String>().to_lowercase();
-    let mut words = words(&opening).filter(|word| !word.is_empty()).skip_while(|word| has_word(word, ARTICLES));
-    let own: HashSet<_> = words.by_ref().take(subject.len()).map(|word| splitter.stem(word)).collect();
-    let is_subject = !subject.is_empty() && subject.keys().all(|stem| own.contains(stem));
-    is_subject.then(|| words.map(str::to_owned).collect())
+    let opening: String = text.chars().take(OPENING).collect();
+    let words = words(&opening).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.skip_while(|word| has_word(&word.to_lowercase(), ARTICLES)).collect();
+    let names = words.iter().take(MAX_MAKER_WORDS).take_while(|word| word.starts_with(char::is_uppercase)).count();
+    let is_subject = |from: &usize| {
+        let own = words.get(*from..from + subject.len()).unwrap_or_default();
+        let own: HashSet<_> = own.iter().map(|word| splitter.stem(&word.to_lowercase())).collect();
+        !subject.is_empty() && subject.keys().all(|stem| own.contains(stem))
+    };
+    let at = (0..=names).find(is_subject)?;
+    Some(words[at + subject.len()..].iter().map(|word| word.to_lowercase()).collect())
 }
 
 /// Returns whether a text opens with a definition of the subject of a question.
@@ -325,8 +335,8 @@ fn defines(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
     }
 }
 
-/// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …" and "A scan
-/// reads …" do, "Scan owners must …" and "A scan optimizer is …" do not.
+/// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …", "A scan
+/// reads …" and "Scans are fast reads …" do, "Scan owners must …" and "A scan optimizer is …" do not.
 pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
     let first = words(text).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
     let after = after_subject(text, subject, splitter).unwrap_or_default();
@@ -336,7 +346,8 @@ pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter)
     let is_verb = |word: &&str| word.len() > 3 && word.ends_with('s') && !word.ends_with("ss");
     let says = matches!(after.as_slice(), ["is" | "are" | "can" | "in" | "of" | "for" | "that" | "which", ..]);
     let has_article = has_word(&first, ARTICLES) && (is_kind || says || after.first().is_some_and(is_verb));
-    has_article || defines(text, subject, splitter)
+    let is_plural = first.ends_with('s') && after.first() == Some(&"are");
+    has_article || is_plural || defines(text, subject, splitter)
 }
 
 /// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number

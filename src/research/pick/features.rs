@@ -215,7 +215,7 @@ pub(super) fn lists_links(text: &str) -> bool {
 }
 
 /// Returns whether a sentence only points to a text.
-pub(super) fn only_points(sentence: &str) -> bool {
+pub(in crate::research) fn only_points(sentence: &str) -> bool {
     let said = sentence.to_lowercase();
     ONLY_POINTING.iter().any(|opening| said.starts_with(opening))
 }

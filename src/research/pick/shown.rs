@@ -9,7 +9,7 @@ use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
 use super::{MAX_LINES, MAX_PIECES};
 use crate::research::sentence::{Sentence, is_label};
-use crate::research::unit::{UnitKind, items};
+use crate::research::unit::{UnitKind, is_code, items};
 
 /// Number of lines or rows above which a list or table is cut to the items relevant to a question for a single value.
 const VALUE_LINES: usize = 10;
@@ -55,6 +55,11 @@ pub(super) fn deciding(
     {
         return lead.plain.clone();
     }
+    // What opens a note on the term being defined begins with the definition.
+    let is_defined = candidate.is_opening && sought.asked == AnswerKind::Definition && candidate.features.has_form();
+    if let Some(first) = candidate.unit.sentences.first().filter(|_| is_defined) {
+        return first.plain.clone();
+    }
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
     // Part 0 of the matches is the headings. They count for every sentence: one that repeats the subject
     // answers no better than one that calls it "it".
@@ -77,11 +82,15 @@ pub(super) fn deciding(
     let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
     let leads_there = |sentence: &Sentence| LEADING.iter().any(|opening| sentence.plain.starts_with(opening));
     let denies = |sentence: &Sentence| sought.denies(&sentence.plain);
+    // A row may point elsewhere behind what it says.
+    let only_leads = |sentence: &Sentence| {
+        candidate.unit.kind != UnitKind::Table && (leads_there(sentence) || points(&sentence.plain))
+    };
     let is_mute = |sentence: &Sentence| {
         (is_open(sentence) && !denies(sentence))
             || is_label(sentence)
-            || leads_there(sentence)
-            || points(&sentence.plain)
+            || is_code(&sentence.plain)
+            || only_leads(sentence)
     };
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |(part, _): (usize, &Sentence)| candidate.value_in(part - 1, sought);

@@ -4,6 +4,8 @@
 //! In doubt a question is plain: searching it whole finds less than searching its parts, but pieces of a question that
 //! was cut in the wrong place find nothing.
 
+use std::collections::HashSet;
+
 use crate::base::word::{WordSplitter, has_key_word};
 
 /// Maximum number of parts of a question; one with more is plain, since a brief takes no more aspects.
@@ -23,6 +25,9 @@ const UNITS: &str =
 
 /// Words that refer to entities named before.
 const BACK_WORDS: &str = "it they them these those each either one ones both which";
+
+/// Words that stand for something named before.
+const PRONOUNS: &str = "it its they their them each ones";
 
 /// Words that compare with something named before: "packets that are bigger".
 const COMPARATIVES: &str = "bigger larger smaller longer shorter higher lower faster slower older newer earlier later cheaper \
@@ -200,27 +205,31 @@ fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
 fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<QuestionPart> {
     const GENERIC: &str = "work works happen happens mean means";
     let first = splitter.without_stop_words(parts[0].text);
+    let known = splitter.stems(&first);
     let topic: Vec<_> = first.split(' ').filter(|word| !is_in(word, GENERIC)).collect();
     let whole = |(place, part): (usize, &MaskedText<'_>)| {
         let mut letters = part.text.chars();
         let start = letters.next().into_iter().flat_map(char::to_uppercase);
         let aspect: String = start.chain(letters).collect();
         let mark = if part.starts_with(ORDER_WORDS) { "" } else { "?" };
-        let is_open = place > 0 && refers_back(*part, splitter);
+        let is_open = place > 0 && refers_back(*part, &known, splitter);
         let topic = if is_open { format!(" ({})", topic.join(" ")) } else { String::new() };
         QuestionPart { question: format!("{aspect}{topic}{mark}"), aspect }
     };
     parts.iter().enumerate().map(whole).collect()
 }
 
-/// Returns whether a part is about something named earlier: “its limits”, “the costs”, “when do I tell my manager”.
-fn refers_back(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
+/// Returns whether a part is about something named earlier: “its limits”, “the costs”, “when do I tell my manager”, or
+/// only about a word of the first part, whose stems are `known`.
+fn refers_back(part: MaskedText<'_>, known: &HashSet<String>, splitter: &WordSplitter) -> bool {
     let words: Vec<_> = part.words().collect();
-    let pronoun = words.iter().position(|word| is_in(word, "it its they their them") || is_in(word, COMPARATIVES));
+    let pronoun = words.iter().position(|word| is_in(word, PRONOUNS) || is_in(word, COMPARATIVES));
     let own = splitter.without_stop_words(part.text);
-    let count = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).count();
+    let own: Vec<_> = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).collect();
+    let count = own.len();
+    let is_known = matches!(own.as_slice(), [word] if known.contains(&splitter.stem(word)));
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
-    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal;
+    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal || is_known;
     // "How many when I use the other one" omits the counted noun.
     let leaves_out = |rest: &[&str]| rest.first().is_some_and(|word| is_in(word, "when if in on by at from"));
     let is_elliptical = matches!(words.as_slice(), ["how", "many" | "much", rest @ ..] if leaves_out(rest));
@@ -245,7 +254,7 @@ fn comparison(span: MaskedText<'_>) -> Option<Vec<QuestionPart>> {
     if let Some((list, asked)) = span.split_once(": ").filter(|(list, _)| list.mask.contains(" or ")) {
         return if asked.mask.contains("differ") { listed(list, "", "") } else { None };
     }
-    let span = span.strip_all("what is |what are |what about |the ");
+    let span = span.strip_all("what is |what's |what’s |whats |what are |what about |the ");
     if let Some(list) = span.strip("compare |compare and contrast |comparison of |comparison between ") {
         let of = list.strip("the ").and_then(|list| list.split_once(" of "));
         return match of.filter(|(topic, _)| topic.words().count() <= 3 && !topic.mask.contains(" and ")) {

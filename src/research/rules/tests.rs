@@ -40,7 +40,7 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("What are the pros and cons of threads and async?", "threads: pros and cons|async: pros and cons"),
         ("How does Lance compare to Parquet for random access?", "Lance for random access|Parquet for random access"),
         ("How do String and &str differ?", "String|&str"),
-        ("difference between stop and wait and stop and drop", "stop and wait|stop and drop"),
+        ("what's the difference between stop and wait and stop and drop", "stop and wait|stop and drop"),
         ("How is a mutex different from a semaphore?", "mutex|semaphore"),
         ("What is the difference between A and B, and when should I use each?", "A|B"),
         ("Compare A and B. Which one is cheaper?", "A|B"),
@@ -91,6 +91,11 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "How many days are letters kept in York|How many when they come from Leeds (days letters kept York)",
         ),
         ("Which office is open and on what day?", "Which office is open|On what day (office open)"),
+        (
+            "Which letters may a key have, and how long can a key be?",
+            "Which letters may a key have|How long can a key be (letters key)",
+        ),
+        ("Which lamps are sold, and what does each one do?", "Which lamps are sold|What does each one do (lamps sold)"),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
     ] {
         assert_eq!(parts(question, false).join("|"), aspects, "{question}");
