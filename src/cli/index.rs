@@ -81,7 +81,6 @@ impl IndexArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit, CliError> {
     check_names(&args.collections, &args.folders)?;
     let request = IndexRequest {
