@@ -703,12 +703,6 @@ mod tests {
     }
 
     #[test]
-    fn offline_there_are_no_models_whatever_is_set() {
-        let settings = resolve(&format!("offline = true\nmodel = \"a\"\n{LOCAL}"), "", &Flags::default()).unwrap();
-        assert!(settings.models().unwrap().is_none());
-    }
-
-    #[test]
     fn project_may_choose_a_model_and_not_where_it_or_the_index_is_what_it_is_shown_or_what_it_costs() {
         for (text, key) in [
             ("index = \"s3://bucket/kb\"", "index"),

@@ -128,7 +128,6 @@ pub(super) async fn run(ui: &mut Ui, engine: &Engine, request: &IndexRequest) ->
     Ok(summary?)
 }
 
-/// Returns the summary as text.
 fn text(summary: &IngestSummary) -> String {
     let IngestSummary { added, changed, renamed, removed, unchanged, skipped, warnings, .. } = summary;
     let counts =
@@ -164,7 +163,6 @@ fn text(summary: &IngestSummary) -> String {
     text
 }
 
-/// Returns an estimate as text.
 fn estimate_text(estimate: &IndexEstimate) -> String {
     let IndexEstimate { files, unchanged, skipped, removed, chunks, to_embed, kept, tokens, seconds, server } =
         estimate;
