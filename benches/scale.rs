@@ -31,7 +31,6 @@ use measure::{AnyError, row, run, searching, texts, to_f64};
 const SECTIONS: usize = 8;
 const CHUNKS_OF_NOTE: f64 = 14.52;
 
-/// Words of a section.
 const SECTION_WORDS: usize = 130;
 
 /// Notes of a topic, and words that it prefers.
@@ -46,7 +45,6 @@ const RARE: u32 = 50;
 /// words.
 const RARE_POWER: f64 = 0.7;
 
-/// Notes in a folder.
 const FOLDER_NOTES: usize = 500;
 
 const DIMENSION: usize = 384;

@@ -85,7 +85,6 @@ impl AskArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
     // First, so that an unwritable file is detected before anything is paid for.
     args.report.check()?;

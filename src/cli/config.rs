@@ -33,7 +33,6 @@ pub(super) struct ConfigArgs {
     output: OutputArgs,
 }
 
-/// Runs the command.
 pub(super) fn config(ui: &mut Ui, engine: &Engine, args: &ConfigArgs) -> Result<Exit, CliError> {
     let settings = named(engine.explained_settings(), &args.names)?;
     if args.output.is_json() {

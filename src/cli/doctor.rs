@@ -35,7 +35,6 @@ pub(super) struct DoctorArgs {
     output: OutputArgs,
 }
 
-/// Runs the command.
 pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
     // Before the checkup, which shows the remaining problems.
     let repairs = if args.repair { engine.repair().await? } else { Vec::new() };

@@ -62,7 +62,6 @@ impl CliError {
         move |source| Self::File { action, path: path.display().to_string(), source }
     }
 
-    /// Returns the exit code for this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. } => Exit::Usage,

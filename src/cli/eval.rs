@@ -50,7 +50,6 @@ impl EvalArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {
     let (queries, judgments) = (read(&args.queries)?, read(&args.qrels)?);
     let measured = engine.eval(&queries, &judgments, args.collection.as_deref()).await?;

@@ -54,7 +54,6 @@ struct PassageEntry {
     around: Option<Neighbourhood>,
 }
 
-/// Runs the command.
 pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<Exit, CliError> {
     let extent = match (args.section, args.document) {
         (true, _) => Extent::Section,

@@ -81,7 +81,6 @@ impl IndexArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit, CliError> {
     check_names(&args.collections, &args.folders)?;
     let request = IndexRequest {
@@ -129,7 +128,6 @@ pub(super) async fn run(ui: &mut Ui, engine: &Engine, request: &IndexRequest) ->
     Ok(summary?)
 }
 
-/// Returns the summary as text.
 fn text(summary: &IngestSummary) -> String {
     let IngestSummary { added, changed, renamed, removed, unchanged, skipped, warnings, .. } = summary;
     let counts =
@@ -165,7 +163,6 @@ fn text(summary: &IngestSummary) -> String {
     text
 }
 
-/// Returns an estimate as text.
 fn estimate_text(estimate: &IndexEstimate) -> String {
     let IndexEstimate { files, unchanged, skipped, removed, chunks, to_embed, kept, tokens, seconds, server } =
         estimate;

@@ -40,7 +40,6 @@ pub(super) struct LinksArgs {
     output: OutputArgs,
 }
 
-/// Runs the command.
 pub(super) async fn links(ui: &mut Ui, engine: &Engine, args: LinksArgs) -> Result<Exit, CliError> {
     let is_broken = match &args.selector {
         Some(selector) => {

@@ -210,7 +210,6 @@ fn is_worth_telling(progress: &Progress) -> bool {
     progress.round > 0 && !progress.by_rules
 }
 
-/// Returns the start of a section as a preview.
 fn preview(section: &Section) -> String {
     let lines = section.text.lines().filter(|line| !line.trim().is_empty()).take(PREVIEW_LINES);
     let lines: Vec<_> = lines.map(|line| format!("  {}", cut(line, LINE_CHARACTERS))).collect();

@@ -13,7 +13,7 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::beside;
 use crate::engine::{Engine, Service};
-use crate::mcp::{BearerCheck, Client, Launch, Listening, ServeError, TOKEN_VARIABLE, ToolHandler, serve_stdio};
+use crate::mcp::{BearerCheck, Client, Listening, ServeError, TOKEN_VARIABLE, ToolHandler, serve_stdio};
 
 /// Serve the index to an assistant, over the Model Context Protocol
 ///
@@ -59,7 +59,6 @@ impl McpArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn mcp(ui: &mut Ui, engine: Engine, mut args: McpArgs) -> Result<Exit, CliError> {
     if let Some(client) = args.print_config {
         return print_config(ui, &engine, client);
@@ -106,6 +105,6 @@ async fn serve_http(
 fn print_config(ui: &mut Ui, engine: &Engine, client: Client) -> Result<Exit, CliError> {
     let program = std::env::current_exe().map_err(CliError::file("find", "dr".as_ref()))?;
     ui.tell(&format!("for {}:", client.file()));
-    ui.print(&client.settings(&Launch { program, project: engine.project().to_path_buf() }))?;
+    ui.print(&client.settings(&program, engine.project()))?;
     Ok(Exit::Done)
 }

@@ -14,7 +14,9 @@ use super::progress::IngestProgress;
 use super::signal::interruptible;
 use super::ui::{GOOD, NOTE, QUIET, Ui, styled};
 use crate::base::line::{counted, one_line};
-use crate::engine::{Engine, Fetching, IndexEstimate, ModelEntry, ModelList, ModelUse, Published, Reembedding};
+use crate::engine::{
+    Engine, Fetching, IndexEstimate, IngestEvent, ModelEntry, ModelList, ModelUse, Published, Reembedding,
+};
 
 /// List the embedders and rerankers, or use one
 ///
@@ -65,7 +67,6 @@ struct UseArgs {
     from: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub(super) async fn model(ui: &mut Ui, mut engine: Engine, args: ModelArgs) -> Result<Exit, CliError> {
     match args.command {
         ModelCommand::List(args) => {
@@ -75,7 +76,8 @@ pub(super) async fn model(ui: &mut Ui, mut engine: Engine, args: ModelArgs) -> R
         ModelCommand::Use(args) => {
             let progress = IngestProgress::new(ui, engine.index_address());
             let cancel = interruptible();
-            let fetching = Fetching { listener: &|download| progress.downloading(&download), cancel: &cancel };
+            let listener = |download| progress.take(&IngestEvent::Downloading(download));
+            let fetching = Fetching { listener: &listener, cancel: &cancel };
             let used = engine.use_model(&args.name, args.from.as_deref(), &fetching).await;
             progress.finish();
             ui.print(&said(&used?))?;

@@ -28,7 +28,6 @@ pub(super) struct OpenArgs {
     selector: Selector,
 }
 
-/// Runs the command.
 pub(super) async fn open(ui: &mut Ui, engine: &Engine, args: OpenArgs) -> Result<Exit, CliError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let place = engine.file_place(&args.selector).await?;

@@ -42,7 +42,6 @@ pub(super) struct PlanArgs {
     pub(super) limits: LimitArgs,
 }
 
-/// Runs the command.
 pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result<Exit, CliError> {
     args.save.as_deref().map_or(Ok(()), super::check_writable)?;
     let request = AskRequest { max_jobs: args.limits.max_jobs(), ..args.what.request()? };

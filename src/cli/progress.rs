@@ -108,11 +108,6 @@ impl IngestProgress {
         }
     }
 
-    /// Shows the progress of a download.
-    pub(crate) fn downloading(&self, download: &Downloading) {
-        self.take(&IngestEvent::Downloading(download.clone()));
-    }
-
     fn take_download(&self, state: &mut State, download: &Downloading) {
         let Downloading { model, file, done, size } = download;
         let of = size.map_or_else(String::new, |size| format!(" of {}", DecimalBytes(size)));

@@ -41,7 +41,6 @@ impl RecallArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn recall(ui: &mut Ui, engine: &Engine, args: RecallArgs) -> Result<Exit, CliError> {
     let query = args.query.join(" ");
     let found = engine.recall(&query).await?;

@@ -25,7 +25,6 @@ pub(super) struct ReplayArgs {
     report: ReportArgs,
 }
 
-/// Runs the command.
 pub(super) async fn replay(ui: &mut Ui, engine: &Engine, args: ReplayArgs) -> Result<Exit, CliError> {
     let replayed = engine.replay(args.run.as_deref()).await?;
     if replayed.is_running {

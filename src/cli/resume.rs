@@ -73,7 +73,6 @@ impl ResumeArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
     args.report.check()?;
     args.events.note_ignored_key(ui, engine);

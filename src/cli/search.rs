@@ -156,7 +156,6 @@ struct HitEntry<'a> {
     around: Option<&'a Neighbourhood>,
 }
 
-/// Runs the command.
 pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Result<Exit, CliError> {
     let query = args.query.join(" ");
     let found = engine.search(&query, &args.filter.scope()).await?;

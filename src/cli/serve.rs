@@ -43,7 +43,6 @@ pub(super) struct ServeArgs {
     pub(super) limits: LimitArgs,
 }
 
-/// Runs the command.
 pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Result<Exit, CliError> {
     if engine.is_offline() {
         return Err(PageServerError::from(mcp::ServeError::Offline).into());

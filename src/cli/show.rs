@@ -55,7 +55,6 @@ pub(super) struct ShowArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result<Exit, CliError> {
     let shown = engine.show(args.run.as_deref()).await?;
     if args.json {

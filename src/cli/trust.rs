@@ -83,7 +83,6 @@ impl TrustArgs {
     }
 }
 
-/// Runs the command.
 pub(super) async fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliError> {
     let folder = if args.revoke {
         Engine::revoke_trust(&args.folder)?

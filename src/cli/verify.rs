@@ -49,7 +49,6 @@ pub(super) struct VerifyArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub(super) async fn verify(ui: &mut Ui, engine: &Engine, args: VerifyArgs) -> Result<Exit, CliError> {
     let mut verified = Vec::new();
     for report in args.reports {

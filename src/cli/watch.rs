@@ -74,7 +74,6 @@ fn interval(text: &str) -> Result<Duration, String> {
     if interval < SHORTEST { Err(format!("`{text}` is shorter than a second")) } else { Ok(interval) }
 }
 
-/// Runs the command.
 pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Result<Exit, CliError> {
     check_names(&args.collections, &args.folders)?;
     let request =

@@ -148,7 +148,6 @@ pub(super) fn find(path: &[String]) -> ItemKind {
     found
 }
 
-/// The owner of a layer's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileOwner {
     User,

@@ -85,12 +85,22 @@ impl Check {
         Self { name, status: CheckStatus::Ok, detail: detail.into(), mend: None }
     }
 
-    pub(super) fn note(name: &'static str, detail: impl Into<String>, mend: Option<String>) -> Self {
-        Self { name, status: CheckStatus::Note, detail: detail.into(), mend }
+    pub(super) fn note(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { status: CheckStatus::Note, ..Self::ok(name, detail) }
     }
 
-    pub(super) fn trouble(name: &'static str, detail: impl Into<String>, mend: impl Into<Option<String>>) -> Self {
-        Self { name, status: CheckStatus::Trouble, detail: detail.into(), mend: mend.into() }
+    pub(super) fn trouble(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { status: CheckStatus::Trouble, ..Self::ok(name, detail) }
+    }
+
+    /// Returns the trouble that an error is, with its hint.
+    pub(super) fn failed(name: &'static str, error: &dyn std::error::Error, hint: impl Into<Option<String>>) -> Self {
+        Self { mend: hint.into(), ..Self::trouble(name, with_causes(error)) }
+    }
+
+    /// Adds a remedy.
+    pub(super) fn mend(self, mend: impl Into<String>) -> Self {
+        Self { mend: Some(mend.into()), ..self }
     }
 }
 
@@ -102,6 +112,12 @@ const MANY_FRAGMENTS: usize = 200;
 
 /// Remedy for a damaged journal.
 const REPAIR: &str = "run `dr doctor --repair`";
+
+/// Remedy for an index that is behind its folders.
+const RERUN: &str = "run `dr index`";
+
+/// Remedy for a damaged index.
+const REBUILD: &str = "run `dr index --rebuild`";
 
 /// Free space in bytes below which a note is shown, however small the index is.
 const LEAST_ROOM: u64 = 100_000_000;
@@ -116,7 +132,7 @@ impl Engine {
         let index = match caught(Index::open(&self.location)).await {
             Ok(Ok(index)) => Some(index),
             Ok(Err(error)) => {
-                checks.push(Check::trouble("index", with_causes(&error), error.hint()));
+                checks.push(Check::failed("index", &error, error.hint()));
                 None
             }
             Err(panic) => {
@@ -144,7 +160,7 @@ impl Engine {
         checks.extend(self.memory_check().await);
         checks.extend(self.ignored_key().map(|folder| {
             let detail = format!("key in `{}` is ignored", folder.join(".env").display());
-            Check::note("key", detail, Some(format!("if you trust the folder, run `dr trust {}`", folder.display())))
+            Check::note("key", detail).mend(format!("if you trust the folder, run `dr trust {}`", folder.display()))
         }));
         checks.extend(self.outside_checks());
         checks.extend(self.servers_checks().await);
@@ -223,14 +239,13 @@ impl Engine {
         incomplete: usize,
     ) -> Result<Vec<Check>, EngineError> {
         let IndexStats { documents, chunks, vectors, vectors_missing, .. } = stats;
-        let rerun = Some("run `dr index`".to_owned());
         // The service does its own when it sees fit.
-        let upkeep = if self.location.is_service() { None } else { rerun.clone() };
+        let upkeep = |check: Check| if self.location.is_service() { check } else { check.mend(RERUN) };
         let mut checks =
             vec![Check::ok("index", format!("version {}, {documents} files, {chunks} chunks", stats.version))];
         if incomplete > 0 {
             let detail = format!("passages of {} are missing", counted(incomplete, "file"));
-            checks.push(Check::trouble("index", detail, "run `dr index --rebuild`".to_owned()));
+            checks.push(damaged_index(detail));
         }
         // `known` adds the collections of the copy. One that only the copy has was lost with a file of the manifest.
         if let Ok(Some(copy)) = Index::known(&self.location).await
@@ -241,7 +256,7 @@ impl Engine {
         }
         checks.push(match vectors_missing {
             0 => Check::ok("vectors", format!("{vectors}, none missing")),
-            missing => Check::note("vectors", format!("{vectors}, {missing} missing"), rerun.clone()),
+            missing => Check::note("vectors", format!("{vectors}, {missing} missing")).mend(RERUN),
         });
         for name in index.manifest().collections.keys() {
             let (all, unread) = index.count_unread(name).await?;
@@ -251,27 +266,27 @@ impl Engine {
                     "{unread} of {} of `{name}` are in a script that `{model}` does not read, and are searched by words",
                     counted(all, "chunk")
                 );
-                checks.push(Check::note("vectors", detail, Some(MULTILINGUAL.to_owned())));
+                checks.push(Check::note("vectors", detail).mend(MULTILINGUAL));
             }
         }
         checks.push(match stats.unindexed_text_rows {
             0 => Check::ok("text index", "covers every chunk"),
-            rows => Check::note("text index", format!("{rows} chunks not covered yet"), upkeep.clone()),
+            rows => upkeep(Check::note("text index", format!("{rows} chunks not covered yet"))),
         });
         checks.push(match stats.unindexed_vector_rows {
             None => Check::ok("vector index", "none; every vector is compared"),
             Some(0) => Check::ok("vector index", "covers every vector"),
-            Some(rows) => Check::note("vector index", format!("{rows} chunks not covered yet"), upkeep.clone()),
+            Some(rows) => upkeep(Check::note("vector index", format!("{rows} chunks not covered yet"))),
         });
         checks.push(if stats.fragments <= MANY_FRAGMENTS {
             Check::ok("fragments", stats.fragments.to_string())
         } else {
-            Check::note("fragments", stats.fragments.to_string(), upkeep)
+            upkeep(Check::note("fragments", stats.fragments.to_string()))
         });
         let unknown = |name: &&String| !index.manifest().collections.contains_key(*name);
         let unknown = self.settings.values.collections.keys().filter(unknown);
         checks.extend(unknown.map(|name| {
-            Check::note("collection", format!("`[collections.{name}]` is set, and the index has no `{name}`"), None)
+            Check::note("collection", format!("`[collections.{name}]` is set, and the index has no `{name}`"))
         }));
         for (name, root) in &index.manifest().collections {
             checks.push(match self.location.leads_out(root) {
@@ -284,35 +299,32 @@ impl Engine {
 
     /// Checks the integrity of the journal, and reads every run as the commands do that show it.
     async fn runs_checks(&self) -> Vec<Check> {
-        let mend = REPAIR.to_owned();
+        let damaged = |detail: String| Check::trouble("runs", detail).mend(REPAIR);
         let store = match self.known_runs() {
             // A journal that was deleted leaves the lock files of its runs.
             Err(EngineError::Store(StoreError::Empty { .. })) => {
                 return vec![self.vanished(&[]).unwrap_or_else(|| Check::ok("runs", "none stored"))];
             }
             Err(EngineError::Store(StoreError::Journal(error))) if error.is_damage() => {
-                return vec![Check::trouble("runs", with_causes(&error), mend)];
+                return vec![damaged(with_causes(&error))];
             }
-            Err(error) => return vec![Check::trouble("runs", with_causes(&error), error.hint())],
+            Err(error) => return vec![Check::failed("runs", &error, error.hint())],
             Ok(store) => store,
         };
         let mut checks = Vec::new();
         match store.journal().check().await {
             Ok(complaints) if complaints.is_empty() => {}
-            Ok(complaints) => {
-                checks.push(Check::trouble("runs", format!("journal is damaged: {complaints}"), mend.clone()));
-            }
-            Err(error) => checks.push(Check::trouble("runs", with_causes(&error), mend.clone())),
+            Ok(complaints) => checks.push(damaged(format!("journal is damaged: {complaints}"))),
+            Err(error) => checks.push(damaged(with_causes(&error))),
         }
         let RunList { runs, damage } = match store.journal().runs().await {
             Ok(list) => list,
             Err(error) => {
-                let hint = error.hint();
-                checks.push(Check::trouble("runs", with_causes(&error), hint));
+                checks.push(Check::failed("runs", &error, error.hint()));
                 return checks;
             }
         };
-        checks.extend(damage.map(|damage| Check::trouble("runs", damage, mend.clone())));
+        checks.extend(damage.map(damaged));
         let (count, vanished) = (runs.len(), self.vanished(&runs));
         for RunRow { id, .. } in runs {
             let read = async {
@@ -321,25 +333,24 @@ impl Engine {
                 Ok::<_, EngineError>(store.export(&id).await?)
             };
             if let Err(problem) = undamaged(read).await {
-                checks.push(Check::trouble("run", format!("`{id}`: {}", problem.detail), mend.clone()));
+                checks.push(Check::trouble("run", format!("`{id}`: {}", problem.detail)).mend(REPAIR));
             }
         }
         match store.journal().broken_jobs().await {
             Ok(0) => {}
             Ok(broken) => {
-                let detail = format!("{} on record cannot be read", counted(broken, "Deep Research job"));
-                checks.push(Check::trouble("runs", detail, mend.clone()));
+                checks.push(damaged(format!("{} on record cannot be read", counted(broken, "Deep Research job"))));
             }
-            Err(error) => checks.push(Check::trouble("runs", with_causes(&error), mend.clone())),
+            Err(error) => checks.push(damaged(with_causes(&error))),
         }
         match store.journal().runs_with_altered_egress().await {
             Ok(altered) if altered.is_empty() => {}
-            Ok(altered) => checks.push(Check::trouble(
-                "runs",
-                format!("record of the texts that left was changed in: {}", altered.join(", ")),
-                "do not rely on `dr show --egress` of these runs; `dr rm` removes them".to_owned(),
-            )),
-            Err(error) => checks.push(Check::trouble("runs", with_causes(&error), mend)),
+            Ok(altered) => {
+                let detail = format!("record of the texts that left was changed in: {}", altered.join(", "));
+                let mend = "do not rely on `dr show --egress` of these runs; `dr rm` removes them";
+                checks.push(Check::trouble("runs", detail).mend(mend));
+            }
+            Err(error) => checks.push(damaged(with_causes(&error))),
         }
         if checks.is_empty() {
             checks.push(Check::ok("runs", format!("{count} stored, journal is sound")));
@@ -354,8 +365,8 @@ impl Engine {
         let gone = Store::worked_on(&folder).into_iter().filter(|run| !known.iter().any(|row| row.id == *run));
         let gone: Vec<_> = gone.map(|run| format!("`{run}`")).collect();
         let detail = format!("{} no longer in the journal: {}", counted(gone.len(), "run"), gone.join(", "));
-        let mend = "restore `.dr/state.db` from a backup, or delete the folder `.dr/runs`".to_owned();
-        (!gone.is_empty()).then(|| Check::note("runs", detail, Some(mend)))
+        let mend = "restore `.dr/state.db` from a backup, or delete the folder `.dr/runs`";
+        (!gone.is_empty()).then(|| Check::note("runs", detail).mend(mend))
     }
 
     /// Reads the research memory; `None` if there is none.
@@ -364,7 +375,7 @@ impl Engine {
         Recall::folder(&folder).symlink_metadata().ok()?;
         Some(match Recall::verify(&folder).await {
             Ok(()) => Check::ok("memory", "can be read"),
-            Err(error) => Check::trouble("memory", with_causes(&error), error.hint()),
+            Err(error) => Check::failed("memory", &error, error.hint()),
         })
     }
 
@@ -372,19 +383,18 @@ impl Engine {
         let choice = self.embedder_choice(index.map(Index::manifest), false);
         match self.load_embedder(&choice).await {
             Ok(embedder) => match index.map(|index| &index.manifest().embedder) {
-                Some(stored) if stored.fingerprint != embedder.fingerprint() => Check::trouble(
-                    "embedder",
-                    format!("index has vectors of `{}`, settings ask for `{}`", stored.name, embedder.name()),
-                    if self.is_switched(stored, embedder.as_ref()) {
-                        "run `dr index`"
-                    } else {
-                        "run `dr index --rebuild`"
-                    }
-                    .to_owned(),
-                ),
+                Some(stored) if stored.fingerprint != embedder.fingerprint() => {
+                    let detail =
+                        format!("index has vectors of `{}`, settings ask for `{}`", stored.name, embedder.name());
+                    let mend = if self.is_switched(stored, embedder.as_ref()) { RERUN } else { REBUILD };
+                    Check::trouble("embedder", detail).mend(mend)
+                }
                 _ => self.embedder_in_use(embedder.as_ref(), index),
             },
-            Err(error) => Check::trouble("embedder", format!("`{choice}`: {}", with_causes(&error)), error.hint()),
+            Err(error) => {
+                let failed = Check::failed("embedder", &error, error.hint());
+                Check { detail: format!("`{choice}`: {}", failed.detail), ..failed }
+            }
         }
     }
 
@@ -395,7 +405,7 @@ impl Engine {
                 index.and_then(Index::language_of_most).filter(|main| embedder.is_english() && !main.is_english());
             let Some(main) = main else { return Check::ok("embedder", detail) };
             let detail = format!("{detail}; it reads English best, and most notes are in {}", main.name);
-            return Check::note("embedder", detail, Some(MULTILINGUAL.to_owned()));
+            return Check::note("embedder", detail).mend(MULTILINGUAL);
         };
         let price = match server.price {
             Some(0) => "free".to_owned(),
@@ -406,16 +416,14 @@ impl Engine {
         let collections = index.map(|index| &index.manifest().collections);
         let closed = collections.into_iter().flat_map(BTreeMap::keys).find(|name| self.is_local_only(name));
         match closed {
-            _ if self.is_offline() => {
-                Check::note("embedder", format!("{detail}; not asked, since dr is offline"), None)
-            }
+            _ if self.is_offline() => Check::note("embedder", format!("{detail}; not asked, since dr is offline")),
             Some(name) if !server.is_local => {
                 let mend = "set `local = true` in `[embedding]` if the server is your own, or index with `builtin`";
-                Check::trouble("embedder", format!("{detail}; `{name}` is for local models only"), mend.to_owned())
+                Check::trouble("embedder", format!("{detail}; `{name}` is for local models only")).mend(mend)
             }
             None if server.price.is_none() && self.settings.limits().cost_nanos.is_some() => {
-                let mend = "set `price` in `[embedding]`, or `--max-cost inf`".to_owned();
-                Check::note("embedder", format!("{detail}; not asked while the cost is limited"), Some(mend))
+                let mend = "set `price` in `[embedding]`, or `--max-cost inf`";
+                Check::note("embedder", format!("{detail}; not asked while the cost is limited")).mend(mend)
             }
             Some(_) | None => Check::ok("embedder", detail),
         }
@@ -431,31 +439,26 @@ fn described(embedder: &dyn Embedder, place: &str) -> String {
 async fn undamaged<T>(read: impl Future<Output = Result<T, EngineError>>) -> Result<T, Check> {
     caught(read).await.map_err(damaged_index)?.map_err(|error| match error {
         // The index is as good as it was.
-        EngineError::Index(error @ IndexError::Service { .. }) => {
-            Check::trouble("index", with_causes(&error), error.hint())
-        }
+        EngineError::Index(error @ IndexError::Service { .. }) => Check::failed("index", &error, error.hint()),
         error => damaged_index(with_causes(&error)),
     })
 }
 
 fn damaged_index(problem: String) -> Check {
-    Check::trouble("index", problem, "run `dr index --rebuild`".to_owned())
+    Check::trouble("index", problem).mend(REBUILD)
 }
 
 fn outside_check(name: &str, root: &Path) -> Check {
     let detail = format!("`{name}`: its folder is now a link to `{}`, outside this project", root.display());
-    let mend = "restore the folder, or remove the collection with `dr index --prune`".to_owned();
-    Check::trouble("collection", detail, mend)
+    Check::trouble("collection", detail).mend("restore the folder, or remove the collection with `dr index --prune`")
 }
 
 /// Compares a collection with its folder by size and time, as `dr index` would.
 async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, EngineError> {
     if !root.is_dir() {
-        return Ok(Check::trouble(
-            "collection",
-            format!("`{name}`: folder `{}` is gone", root.display()),
-            "restore it, or remove the collection with `dr index --prune`".to_owned(),
-        ));
+        let detail = format!("`{name}`: folder `{}` is gone", root.display());
+        let mend = "restore it, or remove the collection with `dr index --prune`";
+        return Ok(Check::trouble("collection", detail).mend(mend));
     }
     let known = index.documents(Some(name)).await?;
     let folder = root.to_path_buf();
@@ -464,11 +467,7 @@ async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, En
     let (stale, skipped) = tokio::task::spawn_blocking(move || compare(&folder, &include, &known)).await?;
     let detail =
         format!("`{name}`: {count} files in `{}`, {stale} to bring up to date, {skipped} skipped", root.display());
-    Ok(if stale == 0 {
-        Check::ok("collection", detail)
-    } else {
-        Check::note("collection", detail, Some("run `dr index`".to_owned()))
-    })
+    Ok(if stale == 0 { Check::ok("collection", detail) } else { Check::note("collection", detail).mend(RERUN) })
 }
 
 /// Counts the files `dr index` would add, change or remove, and those it would skip.
@@ -497,10 +496,10 @@ fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {
     match find_runtime(Some(data)) {
         Ok(path) => Check::ok("onnx runtime", path.display().to_string()),
         Err(error) if matches!(choice, Some(EmbedderChoice::Fastembed(_))) => {
-            Check::trouble("onnx runtime", error.to_string(), error.hint())
+            Check::trouble("onnx runtime", error.to_string()).mend(error.hint())
         }
         Err(error) => {
-            Check::note("onnx runtime", format!("{error}; only `fastembed:` embedders need one"), Some(error.hint()))
+            Check::note("onnx runtime", format!("{error}; only `fastembed:` embedders need one")).mend(error.hint())
         }
     }
 }
@@ -508,20 +507,20 @@ fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {
 fn lock_check(folder: &Path) -> Check {
     match writer(folder) {
         None => Check::ok("writer lock", "free"),
-        Some(holder) => Check::note("writer lock", format!("held by {holder}"), None),
+        Some(holder) => Check::note("writer lock", format!("held by {holder}")),
     }
 }
 
 fn disk_check(folder: &Path) -> Check {
     // An unnamed temporary file disappears with its handle, even if `dr` is killed.
     if let Err(error) = tempfile::tempfile_in(folder).map(drop) {
-        let mend = "free disk space, or make the folder writable".to_owned();
-        return Check::trouble("disk", format!("folder of the index is not writable: {error}"), mend);
+        let detail = format!("folder of the index is not writable: {error}");
+        return Check::trouble("disk", detail).mend("free disk space, or make the folder writable");
     }
     let taken = folder_bytes(folder);
     match fs4::available_space(folder) {
         Ok(free) => room_check(taken, free),
-        Err(error) => Check::note("disk", format!("index takes {}, free space unknown: {error}", size(taken)), None),
+        Err(error) => Check::note("disk", format!("index takes {}, free space unknown: {error}", size(taken))),
     }
 }
 
@@ -532,7 +531,7 @@ fn room_check(taken: u64, free: u64) -> Check {
     let needed = taken.saturating_mul(2).max(LEAST_ROOM);
     if free < needed {
         let mend = format!("free disk space: `dr index` may need {} for a while", size(needed));
-        return Check::note("disk", detail, Some(mend));
+        return Check::note("disk", detail).mend(mend);
     }
     Check::ok("disk", detail)
 }

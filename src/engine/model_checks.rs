@@ -7,7 +7,6 @@ use futures::future::join_all;
 use super::Engine;
 use super::doctor::Check;
 use super::instead::window_trouble;
-use crate::base::line::with_causes;
 use crate::base::money::dollars;
 use crate::kb::index::Index;
 use crate::llm::message::Role;
@@ -21,13 +20,13 @@ impl Engine {
         let models = match self.settings.models() {
             Ok(Some(models)) => models,
             Ok(None) if self.settings.is_offline() => {
-                return vec![Check::note("model", "not asked, since dr is offline", None)];
+                return vec![Check::note("model", "not asked, since dr is offline")];
             }
             Ok(None) => {
-                let mend = "export OPENAI_API_KEY, or set `base_url` and `model` in `[models]`".to_owned();
-                return vec![Check::note("model", "none configured; rule-based steps are used", Some(mend))];
+                let mend = "export OPENAI_API_KEY, or set `base_url` and `model` in `[models]`";
+                return vec![Check::note("model", "none configured; rule-based steps are used").mend(mend)];
             }
-            Err(error) => return vec![Check::trouble("model", with_causes(&error), error.hint())],
+            Err(error) => return vec![Check::failed("model", &error, error.hint())],
         };
         let distinct = models.distinct();
         let probes = join_all(distinct.iter().map(|(_, model)| probe(&*model.model))).await;
@@ -36,7 +35,7 @@ impl Engine {
         for (((roles, model), probe), window) in distinct.iter().zip(&probes).zip(windows) {
             all.extend(checks(roles, model, probe));
             if let Some((detail, mend)) = window_trouble(model, window.ok().flatten()) {
-                all.push(Check::trouble("model window", detail, mend));
+                all.push(Check::trouble("model window", detail).mend(mend));
             }
         }
         all
@@ -51,7 +50,7 @@ impl Engine {
         let asked = tokio::task::spawn_blocking(move || embedder.embed_query("ready").map(|vector| vector.len()));
         Some(match asked.await.ok()? {
             Ok(dimensions) => Check::ok("embedder", format!("{address} answers with {dimensions} dimensions")),
-            Err(error) => Check::trouble("embedder", with_causes(&error), error.hint()),
+            Err(error) => Check::failed("embedder", &error, error.hint()),
         })
     }
 }
@@ -60,7 +59,7 @@ fn checks(roles: &[Role], model: &RoleModel, probe: &Probe) -> Vec<Check> {
     let roles = roles.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let who = format!("{} at {} ({roles})", model.model.name(), model.endpoint);
     if let Err(error) = &probe.plain {
-        return vec![Check::trouble("model", format!("{who}: {error}"), advice(error))];
+        return vec![Check { mend: advice(error), ..Check::trouble("model", format!("{who}: {error}")) }];
     }
     let mut checks = vec![Check::ok("model", format!("{who} answers{}", cost(probe)))];
     checks.extend(form_check(probe));
@@ -70,7 +69,7 @@ fn checks(roles: &[Role], model: &RoleModel, probe: &Probe) -> Vec<Check> {
         let name = model.model.name();
         let mend =
             format!("set `[prices.\"{name}\"]` with `input` and `output`, or `local = true` for your own server");
-        checks.push(Check::note("model price", "unknown, so it cannot run under a cost limit", Some(mend)));
+        checks.push(Check::note("model price", "unknown, so it cannot run under a cost limit").mend(mend));
     }
     checks
 }
@@ -88,40 +87,34 @@ fn cost(probe: &Probe) -> String {
 
 fn form_check(probe: &Probe) -> Option<Check> {
     let name = "model schema";
-    let looser = Some("set `schema = \"json\"` (or \"none\") for this model".to_owned());
+    let looser = "set `schema = \"json\"` (or \"none\") for this model";
     let form = probe.form.as_ref()?;
     if let (Ok(_), Some(reason)) = (form, &probe.refused_schema) {
         let detail = format!("is not enforced and becomes part of the prompt: {reason}");
-        return Some(Check::note(name, detail, looser));
+        return Some(Check::note(name, detail).mend(looser));
     }
     Some(match form {
         Ok(Conformance::Kept) => Check::ok(name, "replies keep to it"),
-        Ok(Conformance::Wrong) => {
-            let mend = "use a larger model; this one does not know the larger of two numbers".to_owned();
-            Check::note(name, "replies match the schema, but the answer is wrong", Some(mend))
+        Ok(Conformance::Wrong) => Check::note(name, "replies match the schema, but the answer is wrong")
+            .mend("use a larger model; this one does not know the larger of two numbers"),
+        Ok(Conformance::Mended) => Check::note(name, "replies need mending").mend(looser),
+        Ok(Conformance::Ignored) => {
+            Check::note(name, "is ignored, so more replies must be requested again").mend(looser)
         }
-        Ok(Conformance::Mended) => Check::note(name, "replies need mending", looser),
-        Ok(Conformance::Ignored) => Check::note(name, "is ignored, so more replies must be requested again", looser),
-        Ok(Conformance::CutOff) => {
-            let mend = "raise `reasoning_tokens` for this model".to_owned();
-            Check::trouble(name, "the reply was cut off: reasoning used up its tokens", mend)
-        }
-        Err(error) => Check::trouble(name, error.to_string(), advice(error).or(looser)),
+        Ok(Conformance::CutOff) => Check::trouble(name, "the reply was cut off: reasoning used up its tokens")
+            .mend("raise `reasoning_tokens` for this model"),
+        Err(error) => Check::trouble(name, error.to_string()).mend(advice(error).unwrap_or_else(|| looser.to_owned())),
     })
 }
 
 fn usage_check(probe: &Probe) -> Check {
     let name = "model tokens";
     match probe.counts {
-        None => {
-            let detail = "not reported by the endpoint, so reserved tokens count as spent";
-            Check::note(name, detail, None)
+        None => Check::note(name, "not reported by the endpoint, so reserved tokens count as spent"),
+        Some((ours, theirs)) if probe.drifts() => {
+            Check::note(name, format!("{theirs} where dr counts {ours}, so limits may be overrun"))
+                .mend("set another `encoding`, or a smaller `max_input_tokens`")
         }
-        Some((ours, theirs)) if probe.drifts() => Check::note(
-            name,
-            format!("{theirs} where dr counts {ours}, so limits may be overrun"),
-            Some("set another `encoding`, or a smaller `max_input_tokens`".to_owned()),
-        ),
         Some((ours, theirs)) => Check::ok(name, format!("{theirs} where dr counts at most {ours}")),
     }
 }

@@ -41,7 +41,6 @@ pub(crate) struct ModelEntry {
     pub(crate) is_used: bool,
 }
 
-/// All models.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ModelList {
     pub(crate) embedders: Vec<ModelEntry>,

@@ -15,7 +15,7 @@ impl Engine {
             // Checked all the same: the next command may be online.
             let outside = match self.settings.check_outside() {
                 Ok(()) => Check::ok("outside", "nothing is asked: dr is offline"),
-                Err(error) => Check::trouble("outside", with_causes(&error), error.hint()),
+                Err(error) => Check::failed("outside", &error, error.hint()),
             };
             return [outside].into_iter().chain(self.traces_checks()).collect();
         }
@@ -35,21 +35,21 @@ impl Engine {
             }
             Err(why) => {
                 let said = format!("not exported: {}", with_causes(&why));
-                let check = if why.is_wanted() { Check::ok("traces", said) } else { Check::note("traces", said, None) };
+                let check = if why.is_wanted() { Check::ok("traces", said) } else { Check::note("traces", said) };
                 (check, Vec::new())
             }
         };
-        [check].into_iter().chain(unused.into_iter().map(|why| Check::note("traces", why, None))).collect()
+        [check].into_iter().chain(unused.into_iter().map(|why| Check::note("traces", why))).collect()
     }
 
     fn models_check(&self) -> Check {
         match self.settings.models() {
             Ok(None) => Check::ok("endpoints", "none configured; rule-based steps are used"),
-            Err(error) => Check::trouble("endpoints", with_causes(&error), error.hint()),
+            Err(error) => Check::failed("endpoints", &error, error.hint()),
             Ok(Some(models)) => match models.unpriced().into_iter().next() {
                 Some((role, model)) => {
                     let mend = format!("set `[prices.\"{model}\"]`, or ask with `--max-cost inf`");
-                    Check::note("endpoints", format!("price of `{model}` ({role}) is not known"), Some(mend))
+                    Check::note("endpoints", format!("price of `{model}` ({role}) is not known")).mend(mend)
                 }
                 None => {
                     let writer = models.role(Role::Writer);
@@ -64,14 +64,14 @@ impl Engine {
     fn rerank_check(&self) -> Option<Check> {
         match self.settings.reranker() {
             Ok(Some(reranker)) if !reranker.is_here() => {
-                let mend = "run `dr model use NAME`, see `dr model list`".to_owned();
-                Some(Check::trouble("rerank", format!("{reranker} is not on this machine"), mend))
+                let check = Check::trouble("rerank", format!("{reranker} is not on this machine"));
+                Some(check.mend("run `dr model use NAME`, see `dr model list`"))
             }
             Ok(Some(reranker)) if reranker.is_of_run() => {
                 Some(Check::ok("rerank", "hits of a run are reranked by its language model"))
             }
             Ok(reranker) => reranker.map(|reranker| Check::ok("rerank", format!("hits are reranked by {reranker}"))),
-            Err(error) => Some(Check::trouble("rerank", with_causes(&error), error.hint())),
+            Err(error) => Some(Check::failed("rerank", &error, error.hint())),
         }
     }
 
@@ -80,7 +80,7 @@ impl Engine {
         match self.settings.web(std::path::PathBuf::new(), DateRange::default()) {
             Ok(Some(web)) if web.can_search => Check::ok("web", web.source.scope()),
             Ok(_) => Check::ok("web", "no search engine is set up"),
-            Err(error) => Check::trouble("web", with_causes(&error), error.hint()),
+            Err(error) => Check::failed("web", &error, error.hint()),
         }
     }
 
@@ -88,7 +88,7 @@ impl Engine {
         let name = "deep research";
         match self.settings.deep_research() {
             Ok(None) => Check::ok(name, "no endpoint is set up for it"),
-            Err(error) => Check::trouble(name, with_causes(&error), error.hint()),
+            Err(error) => Check::failed(name, &error, error.hint()),
             Ok(Some(settings)) if settings.max_jobs == 0 => Check::ok(name, "turned off: `max_jobs` is 0"),
             Ok(Some(settings)) => self.jobs_check(name, &settings),
         }
@@ -96,12 +96,8 @@ impl Engine {
 
     fn jobs_check(&self, name: &'static str, settings: &DeepResearchSettings) -> Check {
         if matches!(self.settings.models(), Ok(None)) {
-            let mend = "set up a language model in `[models]`".to_owned();
-            return Check::note(
-                name,
-                "set up, and never started: a run without a language model has no jobs",
-                Some(mend),
-            );
+            let detail = "set up, and never started: a run without a language model has no jobs";
+            return Check::note(name, detail).mend("set up a language model in `[models]`");
         }
         let models = settings.models.join(", ");
         let prices = self.settings.prices();
@@ -111,7 +107,7 @@ impl Engine {
                 "set `[prices.\"MODEL\"]`, `local = true` for a server of your own, or ask with `--max-cost inf`";
             let detail =
                 format!("price of `{models}` is not known, so no job is started while the cost of a run is limited");
-            return Check::note(name, detail, Some(mend.to_owned()));
+            return Check::note(name, detail).mend(mend);
         }
         // The first model that the provider has is used.
         let first = settings.models.first().and_then(|model| settings.price(model, &prices));

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::doctor::Check;
 use super::setup::PAGES;
 use super::{Engine, EngineError};
-use crate::base::line::{counted, with_causes};
+use crate::base::line::counted;
 use crate::source::mcp::{ListedTool, SaidTool, Server, ServerError, ServerSettings, ToolChange, ToolList, ToolState};
 
 /// Subject of the checks.
@@ -69,7 +69,7 @@ impl Engine {
         }
         let settings = match self.settings.servers() {
             Ok(settings) => settings,
-            Err(error) => return vec![Check::trouble(NAME, with_causes(&error), error.hint())],
+            Err(error) => return vec![Check::failed(NAME, &error, error.hint())],
         };
         let servers = self.settings.mcp_servers(settings, self.runs_folder().join(PAGES));
         let internal = join_all(servers.internal.iter().map(|server| checks_of(server)));
@@ -107,7 +107,7 @@ async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {
         Ok(list) => list,
         Err(error) => {
             let mend = format!("check `[mcp.{name}]`; it is at `{}`", server.settings().place());
-            return vec![Check::trouble(NAME, with_causes(&error), mend)];
+            return vec![Check::failed(NAME, &error, mend)];
         }
     };
     let names = |is_one: &dyn Fn(&ToolState) -> bool| {
@@ -118,19 +118,19 @@ async fn checks_of<Q: ?Sized>(server: &Server<Q>) -> Vec<Check> {
     let offers = counted(offered.len(), "tool");
     let said = format!("`{name}` ({label}) at {} offers {offers}: {}", server.settings().place(), offered.join(", "));
     let mut checks = vec![Check::ok(NAME, said.trim_end_matches(": ").to_owned())];
-    checks.extend(note.map(|note| Check::note(NAME, note, None)));
+    checks.extend(note.map(|note| Check::note(NAME, note)));
     let other = names(&|state| *state == ToolState::NotAllowed);
     if !other.is_empty() {
         let mend = format!("name a tool in `tools` of `[mcp.{name}]` if workers may call it");
-        checks.push(Check::note(NAME, format!("not allowed of `{name}`: {}", other.join(", ")), Some(mend)));
+        checks.push(Check::note(NAME, format!("not allowed of `{name}`: {}", other.join(", "))).mend(mend));
     }
     for allowed in allowed {
         let full = format!("{name}.{allowed}");
         match listed.iter().find(|listed| listed.tool.name == full) {
-            None => checks.push(Check::note(NAME, format!("`{name}` has no tool `{allowed}`"), None)),
+            None => checks.push(Check::note(NAME, format!("`{name}` has no tool `{allowed}`"))),
             Some(ListedTool { state, .. }) => {
                 let refusal = state.refusal(name);
-                checks.extend(refusal.map(|why| Check::note(NAME, format!("`{full}` is refused: {why}"), None)));
+                checks.extend(refusal.map(|why| Check::note(NAME, format!("`{full}` is refused: {why}"))));
             }
         }
     }

@@ -18,10 +18,11 @@ use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
 
 /// The state of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Standing {
     /// A process works on it.
+    #[default]
     Running,
     /// It was stopped before its end and can be resumed.
     Open,
@@ -31,7 +32,7 @@ pub(crate) enum Standing {
 }
 
 /// The state of a run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct RunStatus {
     pub(crate) run_id: String,
     pub(crate) question: String,

@@ -39,7 +39,6 @@ pub(crate) struct WatchRequest {
     pub(crate) every: Option<Duration>,
 }
 
-/// An event of watched folders.
 #[derive(Debug)]
 pub(crate) enum WatchEvent {
     /// The folders were indexed.

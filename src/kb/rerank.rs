@@ -153,7 +153,6 @@ enum Backend {
     Run,
 }
 
-/// A reranking server.
 struct RerankServer {
     address: BaseUrl,
     model: Option<String>,

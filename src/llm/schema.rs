@@ -43,7 +43,6 @@ const MAX_OBJECTS: usize = 4_000;
 /// Maximum number of alternatives of a schema examined for one value. References can multiply a few into millions.
 const MAX_CHOICES: usize = 1_000;
 
-/// Time to compile a schema.
 const COMPILE_TIME: Duration = Duration::from_secs(2);
 
 /// A schema cannot be used.

@@ -1,6 +1,6 @@
 //! The settings with which assistants start this server, to be pasted into their configuration files.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -14,20 +14,14 @@ pub(crate) enum Client {
     Codex,
 }
 
-/// How the server is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Launch {
-    /// The absolute path of this program. Assistants have a different `PATH` from a shell.
-    pub(crate) program: PathBuf,
-    /// The absolute path of the project. Assistants start servers in a folder of their choice.
-    pub(crate) project: PathBuf,
-}
-
 impl Client {
     /// Returns the settings that make the assistant start the server.
-    pub(crate) fn settings(self, launch: &Launch) -> String {
-        let program = launch.program.to_string_lossy();
-        let args = ["mcp".into(), "--project".into(), launch.project.to_string_lossy()];
+    ///
+    /// Both paths are absolute: assistants have a different `PATH` from a shell, and start servers in a folder of their
+    /// choice.
+    pub(crate) fn settings(self, program: &Path, project: &Path) -> String {
+        let program = program.to_string_lossy();
+        let args = ["mcp".into(), "--project".into(), project.to_string_lossy()];
         let server = json!({ "command": program, "args": args });
         match self {
             Self::Claude | Self::Cursor => pretty(&json!({ "mcpServers": { "dr": server } })),
@@ -65,10 +59,9 @@ mod tests {
 
     #[test]
     fn settings_of_every_client_name_program_and_project() {
-        let launch = Launch { program: r#"/opt/my "tools"/dr"#.into(), project: r"/home/me/a\b".into() };
         let args = json!(["mcp", "--project", r"/home/me/a\b"]);
         for client in [Client::Claude, Client::Cursor, Client::VsCode, Client::Codex] {
-            let settings = client.settings(&launch);
+            let settings = client.settings(r#"/opt/my "tools"/dr"#.as_ref(), r"/home/me/a\b".as_ref());
             let server = match client {
                 Client::Codex => {
                     let settings: toml::Table = settings.parse().unwrap();

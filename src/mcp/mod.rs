@@ -32,7 +32,7 @@ mod stdio;
 mod http;
 mod client;
 
-pub(crate) use self::client::{Client, Launch};
+pub(crate) use self::client::Client;
 pub(crate) use self::failure::{ServeError, TOKEN_VARIABLE};
 pub(crate) use self::http::{BearerCheck, LOOPBACK_NAMES, Listening, bearer, bind, routes, serve_until};
 pub(crate) use self::server::ToolHandler;

@@ -154,12 +154,7 @@ impl CutExcerpt {
         id: &str,
         extent: Extent,
     ) -> Result<Self, ToolError> {
-        Self::of(service, &selector(tool, id)?, extent).await
-    }
-
-    /// Reads a passage, cut to the length of a result.
-    async fn of(service: &Service, selector: &Selector, extent: Extent) -> Result<Self, ToolError> {
-        let excerpt = service.engine.get(selector, extent).await?;
+        let excerpt = service.engine.get(&selector(tool, id)?, extent).await?;
         let addresses = service.engine.addresses().await?;
         let (excerpt, cut) = cut_short(excerpt);
         let notes: Vec<_> = excerpt.note().into_iter().chain(cut.as_ref().map(|cut| cut.note.as_str())).collect();

@@ -9,7 +9,6 @@ const RESEARCH: &str = "research";
 
 const ABOUT: &str = "Answer a question from the knowledge base, with citations";
 
-/// Longest question, in bytes.
 const MAX_QUESTION_BYTES: usize = 8 * 1_024;
 
 pub(super) fn list() -> ListPromptsResult {

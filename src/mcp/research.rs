@@ -117,26 +117,14 @@ fn run_id(tool: &'static str, text: &str) -> Result<RunId, ToolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{EventEntry, NodeStanding, Standing};
+    use crate::engine::{EventEntry, NodeStanding};
 
     #[test]
     fn status_of_a_long_run_is_cut_and_goes_on_where_it_ends() {
         let event = |number| EventEntry { number, at: 0, text: String::new() };
         let node = |number: u32| NodeStanding { id: format!("n{number}"), ..NodeStanding::default() };
-        let run = RunStatus {
-            run_id: String::new(),
-            question: String::new(),
-            state: Standing::Running,
-            reason: None,
-            round: 1,
-            nodes: (1..=201).map(node).collect(),
-            calls: 0,
-            tokens: 0,
-            cost_usd: None,
-            seconds: 0.0,
-            events: (11..=310).map(event).collect(),
-            last_event: 310,
-        };
+        let (nodes, events) = ((1..=201).map(node).collect(), (11..=310).map(event).collect());
+        let run = RunStatus { nodes, events, last_event: 310, ..RunStatus::default() };
         let Status { run, cut } = Status::of(run);
         assert_eq!((run.nodes.len(), run.events.len(), run.last_event), (200, 200, 210));
         let said =

@@ -11,7 +11,6 @@ use super::cut::{MAX_TEXT_TOKENS, heading_line};
 use super::failure::{ToolError, check_length};
 use crate::engine::{CollectionEntry, Hit, Neighbourhood, Scope, SearchRequest, Service};
 
-/// Default number of hits.
 const DEFAULT_HITS: u8 = 10;
 
 /// Maximum number of hits. Their snippets are short, so 50 are some 5,000 tokens.

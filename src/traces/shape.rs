@@ -34,7 +34,6 @@ enum ValueForm {
 
 use ValueForm::{Count, Dollars, Error, Flag, Key, Model, Text, Word, Words};
 
-/// The name of an exported span.
 #[derive(Clone, Copy, Debug)]
 enum SpanName {
     Fixed(&'static str),

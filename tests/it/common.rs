@@ -370,6 +370,25 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
+/// Sets the permissions of a file or folder.
+#[cfg(unix)]
+pub fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// Returns the permissions of a file or folder.
+#[cfg(unix)]
+pub fn mode(path: &Path) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap()) & 0o777
+}
+
+/// Writes a shell script that can be run as a program.
+#[cfg(unix)]
+pub fn write_program(path: &Path, script: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    set_mode(path, 0o755);
+}
+
 /// Returns every file below a folder, in order.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

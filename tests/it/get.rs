@@ -28,7 +28,6 @@ fn chunk_section_document_and_lines_are_read_from_the_file() {
 
 #[test]
 fn section_ends_where_the_next_heading_of_its_level_starts() {
-    let world = World::empty();
     let long = |word: &str| format!("The {word} is described at length. ").repeat(60);
     let text = format!(
         "# Top\n\n## First\n\n{}\n\n### Inside\n\n{}\n\n## Second\n\n{}\n",
@@ -36,8 +35,7 @@ fn section_ends_where_the_next_heading_of_its_level_starts() {
         long("pear"),
         long("plum")
     );
-    world.write("kb/long.md", &text);
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[("long.md", &text)]);
     let id = first_hit(&world, "apple")["id"].as_str().unwrap().to_owned();
     let section = world.dr(["get", &id, "--section"]).succeeded().stdout;
     assert!(section.contains("apple") && section.contains("pear") && !section.contains("plum"));
@@ -90,11 +88,9 @@ fn changed_file_is_read_from_the_index_and_reported() {
 
 #[test]
 fn file_is_passed_into_a_pipe_byte_by_byte() {
-    let world = World::empty();
     let text =
         "\u{feff}# Bytes\r\n\r\nA siren \u{1b}[31msounds\u{9b}2J at\u{202e} noon.\r\n\r\nNo line feed at the end";
-    world.write("kb/bytes.md", text);
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[("bytes.md", text)]);
     for color in ["auto", "always", "never"] {
         let whole = world.dr(["get", "bytes.md", "-q", "--color", color]).succeeded();
         assert_eq!(whole.stdout, text, "{color}");

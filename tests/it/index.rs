@@ -4,6 +4,8 @@ use dr::kb::index::lock_writer;
 use serde_json::json;
 
 use crate::common::World;
+#[cfg(unix)]
+use crate::common::write_program;
 
 #[test]
 fn first_run_creates_the_index_and_lists_skipped_files() {
@@ -171,13 +173,10 @@ fn git(world: &World, folder: &str, args: &[&str]) -> Option<()> {
 #[cfg(unix)]
 #[test]
 fn ssh_may_not_ask_on_the_terminal_while_a_repository_is_pulled() {
-    use std::os::unix::fs::PermissionsExt;
-
     let world = World::empty();
     let ssh = |name: &str| {
         let ssh = world.path(name);
-        std::fs::write(&ssh, "#!/bin/sh\necho \"${0##*/} $*\" >> \"$SSH_LOG\"\nexit 1\n").unwrap();
-        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&ssh, "echo \"${0##*/} $*\" >> \"$SSH_LOG\"\nexit 1");
         ssh.display().to_string()
     };
     ssh("ssh");

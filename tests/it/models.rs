@@ -145,16 +145,6 @@ fn no_request_is_sent_offline_or_without_a_model() {
 }
 
 #[test]
-fn project_file_cannot_redirect_models() {
-    let server = ModelServer::start(able);
-    let world = World::indexed_text().with_variable("OPENAI_API_KEY", "sk-openai");
-    world.write("dr.toml", &format!("[models]\nbase_url = \"{}\"\n", server.url()));
-    let run = world.dr(["doctor", "--model"]);
-    assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
-    assert!(run.stderr.contains("sets `models.base_url`, which a project may not"), "{run}");
-}
-
-#[test]
 fn setting_that_the_model_does_not_take_is_refused_by_config() {
     let server = ModelServer::start(able);
     for (setting, said) in [

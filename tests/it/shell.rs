@@ -3,16 +3,15 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::World;
+#[cfg(unix)]
+use crate::common::write_program;
 use crate::outside::set;
 
 /// Returns a world with an editor that writes its arguments to a file, one a line.
 #[cfg(unix)]
 fn with_editor(world: World, name: &str, exit: i32) -> World {
-    use std::os::unix::fs::PermissionsExt;
-
     let (editor, log) = (world.home(name), world.home("arguments"));
-    fs::write(&editor, format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > '{}'\nexit {exit}\n", log.display())).unwrap();
-    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&editor, &format!("printf '%s\\n' \"$@\" > '{}'\nexit {exit}", log.display()));
     world.with_variable("EDITOR", editor.display().to_string())
 }
 

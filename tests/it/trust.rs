@@ -4,6 +4,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::{Run, World, copy};
+#[cfg(unix)]
+use crate::common::{mode, set_mode};
 use crate::outside::{greenhouse, greenhouse_at, searching, set};
 use crate::reader;
 use crate::web_server::Setup;
@@ -42,6 +44,17 @@ fn names(folder: &Path) -> Vec<String> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// Changes every note about a trusted folder to be about another owner, as if the folder had been given away.
+#[cfg(unix)]
+fn note_another_owner(world: &World) {
+    for note in fs::read_dir(world.home(".local/share/dr/trusted")).unwrap().map(Result::unwrap) {
+        let mut said: Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
+        let owner = said["access"]["owner"].as_u64().unwrap();
+        said["access"]["owner"] = (owner + 1).into();
+        fs::write(note.path(), said.to_string()).unwrap();
+    }
 }
 
 fn assert_refused(run: &Run, why: &str) {
@@ -178,23 +191,15 @@ fn link_to_a_trusted_dr_folder_is_not_trusted() {
 #[cfg(unix)]
 #[test]
 fn dr_folder_that_others_can_write_to_or_that_changed_hands_is_not_used() {
-    use std::os::unix::fs::PermissionsExt;
-
     let world = world_with_a_run();
     let dr = world.path(".dr");
     for mode in [0o770, 0o702] {
-        fs::set_permissions(&dr, fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(&dr, mode);
         assert_refused(&world.dr(["runs"]), "other users can write to");
     }
-    fs::set_permissions(&dr, fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(&dr, 0o755);
     world.dr(["runs"]).succeeded();
-    // The note is about another owner, as if the folder had been given away.
-    for note in fs::read_dir(world.home(".local/share/dr/trusted")).unwrap().map(Result::unwrap) {
-        let mut said: Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
-        let owner = said["access"]["owner"].as_u64().unwrap();
-        said["access"]["owner"] = (owner + 1).into();
-        fs::write(note.path(), said.to_string()).unwrap();
-    }
+    note_another_owner(&world);
     assert_refused(&world.dr(["runs"]), "owner of ");
     world.dr(["trust", "--yes"]).succeeded();
     world.dr(["runs"]).succeeded();
@@ -203,7 +208,7 @@ fn dr_folder_that_others_can_write_to_or_that_changed_hands_is_not_used() {
 #[cfg(unix)]
 #[test]
 fn named_index_that_others_can_write_to_or_that_is_of_another_user_is_not_used() {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::MetadataExt;
 
     let world = greenhouse();
     let index = world.path("../index");
@@ -211,21 +216,17 @@ fn named_index_that_others_can_write_to_or_that_is_of_another_user_is_not_used()
     named(&["index", "kb", "--no-embed", "--quiet"]).succeeded();
     let search: &[&str] = &["search", "siren", "--mode", "lexical"];
     for mode in [0o770, 0o702] {
-        fs::set_permissions(&index, fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(&index, mode);
         for command in [search, &["index", "kb"], &["ask", "--offline", QUESTION], &["doctor"]] {
             assert_refused(&named(command), "other users can write to");
         }
     }
-    fs::set_permissions(&index, fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(&index, 0o755);
     named(search).succeeded();
-    // Trusted when it belonged to another user, as if it had been given away since.
+    // Trusted when it belonged to another user.
     world.dr(["trust", "--yes", index.to_str().unwrap()]).succeeded();
     let owner = fs::metadata(&index).unwrap().uid();
-    for note in fs::read_dir(world.home(".local/share/dr/trusted")).unwrap().map(Result::unwrap) {
-        let mut said: Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
-        said["access"]["owner"] = (owner + 1).into();
-        fs::write(note.path(), said.to_string()).unwrap();
-    }
+    note_another_owner(&world);
     assert_refused(&named(search), "belongs to another user");
     world.dr(["trust", "--yes", index.to_str().unwrap()]).succeeded();
     named(search).succeeded();
@@ -242,10 +243,8 @@ fn named_index_that_others_can_write_to_or_that_is_of_another_user_is_not_used()
 #[cfg(unix)]
 #[test]
 fn index_runs_and_journal_can_be_read_by_their_owner_alone() {
-    use std::os::unix::fs::PermissionsExt;
-
     let world = world_with_a_run();
-    let mode = |path: &str| fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &str| mode(&world.path(path));
     for folder in [".dr", ".dr/index", ".dr/runs"] {
         assert_eq!(mode(folder), 0o700, "{folder}");
     }
@@ -254,7 +253,7 @@ fn index_runs_and_journal_can_be_read_by_their_owner_alone() {
     assert_eq!(mode("elsewhere"), 0o700);
     // As an older version made it.
     fs::remove_file(world.path(".dr/id")).unwrap();
-    fs::set_permissions(world.path(".dr"), fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(&world.path(".dr"), 0o755);
     world.dr(["trust", "--yes"]).succeeded();
     assert_eq!(mode(".dr"), 0o700);
 }

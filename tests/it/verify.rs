@@ -3,6 +3,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::common::{Run, World};
+#[cfg(unix)]
+use crate::common::{mode, set_mode};
 use crate::web_server::{Kind, Setup, WebServer};
 
 const QUESTION: &str = "When are valves closed at night?";
@@ -234,15 +236,13 @@ fn report_that_is_damaged_huge_or_a_link_out_is_refused() {
 #[cfg(unix)]
 #[test]
 fn updated_report_keeps_its_permissions() {
-    use std::os::unix::fs::PermissionsExt;
-
     let world = World::empty();
     world.write("kb/a.md", "New.\n\nLithium cells last.\n");
     world.write("report.json", &report(&[file("kb", "a.md")]));
     let path = world.path("report.json");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    set_mode(&path, 0o640);
     verify(&world, 0, &["--update", "report.json"]);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(mode(&path), 0o640);
     assert!(world.read("report.json").contains("\"line_start\":3"));
     let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");

@@ -1,9 +1,9 @@
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::kb::embed::bert_tokens::BertTokens;
+use crate::kb::embed::{Embedder, builtin_for_tests};
 use crate::kb::extract::{Extracted, Part, as_extracted};
 
 /// Counts words; a long word counts by its length.
@@ -17,10 +17,7 @@ impl CountTokens for Words {
 
 const SMALL: ChunkOptions = ChunkOptions { max_tokens: 40, target_tokens: 32 };
 
-static BERT: LazyLock<BertTokens> = LazyLock::new(|| {
-    let json = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/tokenizer.json"));
-    BertTokens::from_bytes(json).unwrap()
-});
+static BERT: LazyLock<Arc<dyn Embedder>> = LazyLock::new(builtin_for_tests);
 
 fn document(text: &str) -> Document {
     Document::parse("notes/file.md", text.as_bytes().to_vec()).unwrap()
@@ -215,7 +212,7 @@ fn embedded_text_begins_with_title_and_headings() {
 #[test]
 fn absurd_header_is_cut_and_leaves_room_for_text() {
     let text = format!("# {}\n\n## {}\n\n{}\n", "한국어".repeat(60), "! ".repeat(90), words(300));
-    check(&document(&text), &*BERT, &ChunkOptions { max_tokens: 128, target_tokens: 108 });
+    check(&document(&text), BERT.tokens(), &ChunkOptions { max_tokens: 128, target_tokens: 108 });
     let long = "word ".repeat(40);
     let embedded = embed_text(Some(&long), &vec![long.clone(); 6], None, "x");
     assert!(embedded.len() < 300, "{embedded}");
@@ -232,7 +229,7 @@ fn hostile_nesting_and_repetition_end_soon() {
 }
 
 fn check_size(document: &Document) {
-    let found = chunk(document, &*BERT, &ChunkOptions { max_tokens: 254, target_tokens: 216 });
+    let found = chunk(document, BERT.tokens(), &ChunkOptions { max_tokens: 254, target_tokens: 216 });
     assert!(found.iter().all(|chunk| chunk.tokens <= 254 && chunk.text.len() <= 254 * 16 + 64));
 }
 
@@ -331,8 +328,8 @@ proptest! {
 
     #[test]
     fn chunks_stay_within_the_limit_of_a_real_tokenizer(text in markdown()) {
-        check(&document(&text), &*BERT, &ChunkOptions { max_tokens: 254, target_tokens: 90 });
-        check(&document(&text), &*BERT, &ChunkOptions { max_tokens: 128, target_tokens: 110 });
+        check(&document(&text), BERT.tokens(), &ChunkOptions { max_tokens: 254, target_tokens: 90 });
+        check(&document(&text), BERT.tokens(), &ChunkOptions { max_tokens: 128, target_tokens: 110 });
     }
 
     #[test]

@@ -6,8 +6,6 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use tokenizers::Tokenizer;
-
 use crate::base::token::CountTokens;
 
 /// Capacity of the word cache: a few times the vocabulary of a large folder.
@@ -18,11 +16,6 @@ const MAX_REMEMBERED_BYTES: usize = 64;
 
 /// WordPiece encodes longer words as a single `[UNK]`.
 const MAX_WORD_CHARS: usize = 100;
-
-/// The bytes are not a valid `tokenizer.json`.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to read tokenizer")]
-pub(crate) struct ReadTokenizerError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// Counts tokens for a lower-casing BERT tokenizer (normaliser, pre-tokeniser and WordPiece as in `bert-base-uncased`).
 ///
@@ -37,15 +30,6 @@ impl BertTokens {
     /// Returns a counter that calls `spell` for the number of tokens of each new word.
     pub(crate) fn new(spell: impl Fn(&str) -> usize + Send + Sync + 'static) -> Self {
         Self { spell: Box::new(spell), words: RwLock::default() }
-    }
-
-    /// Parses the bytes of a `tokenizer.json`, ignoring its truncation and padding.
-    pub(crate) fn from_bytes(json: &[u8]) -> Result<Self, ReadTokenizerError> {
-        let mut tokenizer = Tokenizer::from_bytes(json).map_err(ReadTokenizerError)?;
-        tokenizer.with_truncation(None).map_err(ReadTokenizerError)?;
-        tokenizer.with_padding(None);
-        // A word that cannot be encoded counts as one token per byte, the upper bound.
-        Ok(Self::new(move |word| tokenizer.encode_fast(word, false).map_or(word.len(), |encoding| encoding.len())))
     }
 
     /// Counts and caches the given words.
@@ -143,6 +127,7 @@ fn stands_alone(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokenizers::Tokenizer;
 
     use super::*;
 
@@ -150,8 +135,11 @@ mod tests {
         include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/tokenizer.json"));
 
     fn tokens() -> &'static BertTokens {
-        static TOKENS: std::sync::LazyLock<BertTokens> =
-            std::sync::LazyLock::new(|| BertTokens::from_bytes(TOKENIZER).unwrap());
+        static TOKENS: std::sync::LazyLock<BertTokens> = std::sync::LazyLock::new(|| {
+            let mut tokenizer = Tokenizer::from_bytes(TOKENIZER).unwrap();
+            tokenizer.with_truncation(None).unwrap().with_padding(None);
+            BertTokens::new(move |word| tokenizer.encode_fast(word, false).unwrap().len())
+        });
         &TOKENS
     }
 
@@ -173,11 +161,6 @@ mod tests {
     #[test]
     fn special_tokens_in_the_text_count_as_text() {
         assert!(tokens().count("[CLS] and [PAD]") >= (tokens().spell)("[CLS] and [PAD]"));
-    }
-
-    #[test]
-    fn broken_tokenizer_is_an_error() {
-        assert!(BertTokens::from_bytes(b"{}").is_err());
     }
 
     proptest! {

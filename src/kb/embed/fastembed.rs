@@ -274,7 +274,7 @@ fn quantises_as_it_runs(graph: &[u8]) -> bool {
     graph.split(|&byte| byte == b'D').any(|rest| rest.starts_with(b"ynamicQuantize"))
 }
 
-/// Counts by encoding the text, for tokenizers other than BERT.
+/// Counts by encoding the text.
 struct EncodedTokens(Tokenizer);
 
 impl CountTokens for EncodedTokens {
@@ -303,11 +303,12 @@ fn vocabulary(tokenizer_json: &[u8]) -> Result<Vocabulary, Cause> {
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None)?;
     let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
-    if is_uncased_bert(&tokenizer) {
-        let is_english = tokenizer.get_vocab_size(true) == ENGLISH_TOKENS;
-        return Ok(Vocabulary { tokens: Box::new(BertTokens::from_bytes(tokenizer_json)?), special, is_english });
-    }
-    Ok(Vocabulary { tokens: Box::new(EncodedTokens(tokenizer)), special, is_english: false })
+    let is_bert = is_uncased_bert(&tokenizer);
+    let is_english = is_bert && tokenizer.get_vocab_size(true) == ENGLISH_TOKENS;
+    let encoded = EncodedTokens(tokenizer);
+    let tokens: Box<dyn CountTokens> =
+        if is_bert { Box::new(BertTokens::new(move |word| encoded.count(word))) } else { Box::new(encoded) };
+    Ok(Vocabulary { tokens, special, is_english })
 }
 
 /// Returns whether [`BertTokens`] is exact for this tokenizer.

@@ -16,7 +16,6 @@ const EDGE_LINES: usize = 2;
 const MIN_REPEATED: usize = 3;
 const REPEATED_PART: usize = 4;
 
-/// Longest title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
 /// Distance between paragraphs, as a multiple of the ordinary line distance, and indentation of their first lines, in

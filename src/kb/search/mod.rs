@@ -385,7 +385,6 @@ impl Searcher {
         &self.rerank
     }
 
-    /// Returns the index.
     pub fn index(&self) -> &Index {
         &self.index
     }

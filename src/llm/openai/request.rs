@@ -63,13 +63,12 @@ fn enforced(support: SchemaSupport, prompt: &Prompt) -> Option<Enforced> {
 /// Returns the next looser support for the schema of a prompt that changes the request; `None` if nothing is enforced.
 pub(super) fn looser(support: SchemaSupport, prompt: &Prompt) -> Option<SchemaSupport> {
     let now = enforced(support, prompt)?;
-    let looser = [SchemaSupport::Json, SchemaSupport::None];
-    let from = match support {
-        SchemaSupport::Strict => 0,
-        SchemaSupport::Json => 1,
-        SchemaSupport::None => 2,
+    let looser: &[SchemaSupport] = match support {
+        SchemaSupport::Strict => &[SchemaSupport::Json, SchemaSupport::None],
+        SchemaSupport::Json => &[SchemaSupport::None],
+        SchemaSupport::None => &[],
     };
-    looser[from..].iter().copied().find(|support| enforced(*support, prompt).is_some_and(|then| then != now))
+    looser.iter().copied().find(|support| enforced(*support, prompt).is_some_and(|then| then != now))
 }
 
 fn is_of_objects(schema: &Value) -> bool {
@@ -101,14 +100,9 @@ pub(super) fn sent_schema(support: SchemaSupport, prompt: &Prompt) -> Option<Val
     }
 }
 
-fn json_schema(support: SchemaSupport, prompt: &Prompt) -> Option<ResponseFormatJsonSchema> {
-    let schema = sent_schema(support, prompt)?;
-    let name = prompt.schema.as_ref()?.name.chars().take(MAX_NAME).collect();
-    Some(ResponseFormatJsonSchema { description: None, name, schema, strict: Some(true) })
-}
-
-fn wants_object(support: SchemaSupport, prompt: &Prompt) -> bool {
-    matches!(enforced(support, prompt), Some(Enforced::Object))
+fn json_schema(prompt: &Prompt, schema: Value) -> ResponseFormatJsonSchema {
+    let name = prompt.schema.iter().flat_map(|form| form.name.chars()).take(MAX_NAME).collect();
+    ResponseFormatJsonSchema { description: None, name, schema, strict: Some(true) }
 }
 
 fn max_tokens(settings: &OpenAiSettings, prompt: &Prompt) -> u32 {
@@ -126,9 +120,12 @@ fn cache_key(settings: &OpenAiSettings, prompt: &Prompt) -> Option<String> {
 }
 
 fn responses(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> CreateResponse {
-    let format = match json_schema(support, prompt) {
-        Some(schema) => Some(TextResponseFormatConfiguration::JsonSchema(schema)),
-        None => wants_object(support, prompt).then_some(TextResponseFormatConfiguration::JsonObject),
+    let format = match enforced(support, prompt) {
+        Some(Enforced::Strict(schema)) => {
+            Some(TextResponseFormatConfiguration::JsonSchema(json_schema(prompt, schema)))
+        }
+        Some(Enforced::Object) => Some(TextResponseFormatConfiguration::JsonObject),
+        Some(Enforced::Told) | None => None,
     };
     let message = |message: &Message| {
         InputItem::EasyMessage(EasyInputMessage {
@@ -157,9 +154,10 @@ fn responses(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt)
 }
 
 fn chat(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> CreateChatCompletionRequest {
-    let response_format = match json_schema(support, prompt) {
-        Some(json_schema) => Some(ResponseFormat::JsonSchema { json_schema }),
-        None => wants_object(support, prompt).then_some(ResponseFormat::JsonObject),
+    let response_format = match enforced(support, prompt) {
+        Some(Enforced::Strict(schema)) => Some(ResponseFormat::JsonSchema { json_schema: json_schema(prompt, schema) }),
+        Some(Enforced::Object) => Some(ResponseFormat::JsonObject),
+        Some(Enforced::Told) | None => None,
     };
     let message = |message: &Message| -> ChatCompletionRequestMessage {
         let text = message.text.clone();

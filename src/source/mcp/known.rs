@@ -58,15 +58,44 @@ pub(crate) struct ToolChange {
     pub(crate) part: &'static str,
 }
 
-/// How a tool compares with its record.
+/// Whether a tool is offered to workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// It was never used.
+pub(crate) enum ToolState {
+    /// Workers may call it.
+    Offered,
+    /// Not used yet. The first use accepts its description.
     New,
-    /// Its description and schema are the accepted ones.
-    Same,
-    /// One of them differs, or the record cannot be read.
+    /// The settings do not allow it.
+    NotAllowed,
+    /// The server does not mark it as read-only.
+    NotReadOnly,
+    /// It is not described as when it was accepted, or the record cannot be read.
     Changed(ToolChange),
+    /// Its schema or its name cannot be used.
+    Unusable { why: String },
+}
+
+impl ToolState {
+    /// Returns why the tool is not offered, for people; `None` if it is.
+    pub(crate) fn refusal(&self, server: &str) -> Option<String> {
+        match self {
+            Self::Offered | Self::New => None,
+            Self::NotAllowed => Some("not in `tools`".to_owned()),
+            Self::NotReadOnly => Some("not marked read-only by its server".to_owned()),
+            Self::Changed(ToolChange { part, .. }) => {
+                Some(format!("its {part} has changed; `dr trust --mcp {server}` accepts it"))
+            }
+            Self::Unusable { why } => Some(why.clone()),
+        }
+    }
+
+    /// Returns whether the user can accept the tool.
+    pub(crate) fn can_be_accepted(&self) -> bool {
+        match self {
+            Self::Offered | Self::New | Self::Changed(_) => true,
+            Self::NotAllowed | Self::NotReadOnly | Self::Unusable { .. } => false,
+        }
+    }
 }
 
 /// The record of a server cannot be read or written.
@@ -85,13 +114,13 @@ impl KnownTools {
     }
 
     /// Compares a tool of a server with its record.
-    pub(super) fn compare(&self, server: &str, tool: &OfferedTool) -> Known {
+    pub(super) fn compare(&self, server: &str, tool: &OfferedTool) -> ToolState {
         // Not `New` if the record cannot be read, which the first use would accept: the user decides.
-        let unknown = Known::Changed(ToolChange { before: None, part: "description or schema" });
+        let unknown = ToolState::Changed(ToolChange { before: None, part: "description or schema" });
         let Ok(mut record) = self.read(server) else { return unknown };
         match record.tools.remove(tool.bare_name()) {
-            None => Known::New,
-            Some(ToolEntry::Hash(hash) | ToolEntry::Said { hash, .. }) if hash == tool.hash => Known::Same,
+            None => ToolState::New,
+            Some(ToolEntry::Hash(hash) | ToolEntry::Said { hash, .. }) if hash == tool.hash => ToolState::Offered,
             Some(ToolEntry::Hash(_)) => unknown,
             Some(ToolEntry::Said { said, .. }) => {
                 let part = match (said.description == tool.description, said.schema == tool.schema) {
@@ -101,7 +130,7 @@ impl KnownTools {
                     // In the title, in the order of the schema, or in a part that workers are not shown.
                     (true, true) => "description or schema",
                 };
-                Known::Changed(ToolChange { before: Some(said), part })
+                ToolState::Changed(ToolChange { before: Some(said), part })
             }
         }
     }
@@ -149,7 +178,7 @@ mod tests {
 
     fn changed(known: &KnownTools, tool: &OfferedTool) -> &'static str {
         match known.compare("tickets", tool) {
-            Known::Changed(ToolChange { part, .. }) => part,
+            ToolState::Changed(ToolChange { part, .. }) => part,
             other => panic!("{other:?}"),
         }
     }
@@ -160,17 +189,17 @@ mod tests {
         let known = KnownTools::new(folder.path());
         let (schema, wider) = (json!({ "type": "object" }), json!({ "type": "object", "title": "x" }));
         let (one, other) = (tool("read", "Reads.", &schema), tool("read", "Reads all.", &schema));
-        assert_eq!(known.compare("tickets", &one), Known::New);
+        assert_eq!(known.compare("tickets", &one), ToolState::New);
         known.accept("tickets", &[&one]).unwrap();
-        assert_eq!(known.compare("tickets", &one), Known::Same);
-        assert_eq!(known.compare("tickets", &tool("find", "Finds.", &schema)), Known::New);
+        assert_eq!(known.compare("tickets", &one), ToolState::Offered);
+        assert_eq!(known.compare("tickets", &tool("find", "Finds.", &schema)), ToolState::New);
         let before = Some(SaidTool { description: "Reads.".to_owned(), schema: schema.clone() });
-        assert_eq!(known.compare("tickets", &other), Known::Changed(ToolChange { before, part: "description" }));
+        assert_eq!(known.compare("tickets", &other), ToolState::Changed(ToolChange { before, part: "description" }));
         assert_eq!(changed(&known, &tool("read", "Reads.", &wider)), "schema");
         assert_eq!(changed(&known, &tool("read", "Reads all.", &wider)), "description and schema");
-        assert_eq!(known.compare("wiki", &other), Known::New, "each server has its own record");
+        assert_eq!(known.compare("wiki", &other), ToolState::New, "each server has its own record");
         known.accept("tickets", &[&other]).unwrap();
-        assert_eq!(known.compare("tickets", &other), Known::Same);
+        assert_eq!(known.compare("tickets", &other), ToolState::Offered);
     }
 
     #[test]
@@ -181,7 +210,7 @@ mod tests {
         std::fs::create_dir(folder.path().join(FOLDER)).unwrap();
         let record = json!({ "tools": { "read": one.hash } }).to_string();
         std::fs::write(folder.path().join("mcp/tickets.json"), record).unwrap();
-        assert_eq!(known.compare("tickets", &one), Known::Same);
+        assert_eq!(known.compare("tickets", &one), ToolState::Offered);
         assert_eq!(changed(&known, &tool("read", "Reads all.", &json!({}))), "description or schema");
     }
 

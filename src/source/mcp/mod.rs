@@ -32,8 +32,8 @@ use futures::future::{join, join_all};
 
 pub(crate) use self::answer::Answers;
 pub(crate) use self::connection::kill_programs;
-pub(crate) use self::known::{KnownTools, SaidTool, ToolChange};
-pub(crate) use self::server::{ListedTool, Server, ServerError, ToolList, ToolState};
+pub(crate) use self::known::{KnownTools, SaidTool, ToolChange, ToolState};
+pub(crate) use self::server::{ListedTool, Server, ServerError, ToolList};
 pub(crate) use self::settings::{McpOptions, McpSettingsError, ServerNote, ServerSettings};
 pub(crate) use self::tool::OfferedTool;
 use crate::base::clock::Clock;

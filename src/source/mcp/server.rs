@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::answer::{Answers, text_of};
 use super::connection::{Connection, ConnectionError, ToolPages};
-use super::known::{Known, KnownTools, KnownToolsError, ToolChange};
+use super::known::{KnownTools, KnownToolsError, ToolState};
 use super::settings::ServerSettings;
 use super::tool::{OfferedTool, is_read_only};
 use crate::base::clock::Clock;
@@ -46,23 +46,6 @@ pub(crate) struct ToolList {
 pub(crate) struct ListedTool {
     pub(crate) tool: OfferedTool,
     pub(crate) state: ToolState,
-}
-
-/// Whether a tool is offered to workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ToolState {
-    /// Workers may call it.
-    Offered,
-    /// Not used yet. The first use accepts its description.
-    New,
-    /// The settings do not allow it.
-    NotAllowed,
-    /// The server does not mark it as read-only.
-    NotReadOnly,
-    /// It is not described as when it was accepted.
-    Changed(ToolChange),
-    /// Its schema or its name cannot be used.
-    Unusable { why: String },
 }
 
 /// A server cannot be used.
@@ -234,11 +217,7 @@ impl<Q: ?Sized> Server<Q> {
                 () if !is_read_only(tool) => ToolState::NotReadOnly,
                 () => match offered.complaint() {
                     Some(why) => ToolState::Unusable { why },
-                    None => match self.known.compare(name, &offered) {
-                        Known::Same => ToolState::Offered,
-                        Known::New => ToolState::New,
-                        Known::Changed(change) => ToolState::Changed(change),
-                    },
+                    None => self.known.compare(name, &offered),
                 },
             };
             ListedTool { tool: offered, state }
@@ -264,28 +243,5 @@ impl<Q: ?Sized> Server<Q> {
 async fn close(connected: Option<Connected>) {
     if let Some(Connected { connection, .. }) = connected {
         connection.close().await;
-    }
-}
-
-impl ToolState {
-    /// Returns why the tool is not offered, for people; `None` if it is.
-    pub(crate) fn refusal(&self, server: &str) -> Option<String> {
-        match self {
-            Self::Offered | Self::New => None,
-            Self::NotAllowed => Some("not in `tools`".to_owned()),
-            Self::NotReadOnly => Some("not marked read-only by its server".to_owned()),
-            Self::Changed(ToolChange { part, .. }) => {
-                Some(format!("its {part} has changed; `dr trust --mcp {server}` accepts it"))
-            }
-            Self::Unusable { why } => Some(why.clone()),
-        }
-    }
-
-    /// Returns whether the user can accept the tool.
-    pub(crate) fn can_be_accepted(&self) -> bool {
-        match self {
-            Self::Offered | Self::New | Self::Changed(_) => true,
-            Self::NotAllowed | Self::NotReadOnly | Self::Unusable { .. } => false,
-        }
     }
 }

@@ -122,11 +122,6 @@ impl McpSettingsError {
             Self::Address { .. } => None,
         }
     }
-
-    /// Returns whether the only problem is a missing key, which does not matter offline.
-    pub(crate) fn is_missing_key(&self) -> bool {
-        matches!(self, Self::Key { source: KeyError::NotSet { .. }, .. })
-    }
 }
 
 impl ServerSettings {

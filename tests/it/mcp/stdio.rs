@@ -218,11 +218,9 @@ fn caller_lowers_limits_and_cannot_raise_them() {
 
 #[test]
 fn long_texts_are_cut_and_the_rest_can_be_had() {
-    let world = World::empty();
     let lines: Vec<_> =
         (1..=3_000).map(|line| format!("Line {line} of the long list of valves and probes.\n")).collect();
-    world.write("kb/long.md", &format!("# Long\n\n{}", lines.join("\n")));
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[("long.md", &format!("# Long\n\n{}", lines.join("\n")))]);
     let whole = world.read("kb/long.md");
     session(&world, &[], async |client| {
         for (tool, place) in [("read", ""), ("fetch", "/metadata")] {
@@ -285,11 +283,9 @@ fn notes_around_a_result_are_named_once_and_read_by_their_ids() {
 
 #[test]
 fn long_sections_and_lists_of_links_are_cut_and_the_rest_can_be_had() {
-    let world = World::empty();
     let links = (0..1_500).map(|number| format!("- see [[No note has the number {number}]]\n"));
     let text = format!("# Long\n\n{}\nThe probe is at the end.\n", links.collect::<String>());
-    world.write("kb/long.md", &text);
-    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = World::of_notes(&[("long.md", &text)]);
     session(&world, &[], async |client| {
         let found = done(client, "search", json!({ "query": "probe", "expand": true })).await;
         let around = &found["results"][0]["context"];

@@ -2,6 +2,8 @@ use serde_json::json;
 
 use super::{QUESTION, greenhouse, greenhouse_at, models_at, set};
 use crate::common::World;
+#[cfg(unix)]
+use crate::common::set_mode;
 use crate::model_server::{ModelServer, Request, Response};
 use crate::reader;
 use crate::researcher::nodes;
@@ -113,16 +115,13 @@ fn disabled_deep_research_is_reported_with_the_reason() {
 #[cfg(unix)]
 #[test]
 fn unwritable_folder_is_an_error_before_a_model_is_called() {
-    use std::fs::{Permissions, set_permissions, write};
-    use std::os::unix::fs::PermissionsExt;
-
     let (server, world) = greenhouse_at(Setup::new(reader::say));
     let folder = world.path(".dr");
-    set_permissions(&folder, Permissions::from_mode(0o555)).unwrap();
-    let is_closed = write(folder.join("probe"), "").is_err();
+    set_mode(&folder, 0o555);
+    let is_closed = std::fs::write(folder.join("probe"), "").is_err();
     let run = world.dr(["ask", "--quiet", "--no-deep-research", QUESTION]);
     let offline = world.dr(["ask", "--quiet", "--offline", "What waters the beds?"]);
-    set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    set_mode(&folder, 0o755);
     if is_closed {
         assert_eq!((run.exit, server.count()), (Some(1), 0), "{run}");
         let said = format!(

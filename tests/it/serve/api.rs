@@ -5,7 +5,7 @@ use rmcp::service::ClientLifecycleMode;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Page, serve, serve_at};
-use crate::common::{World, block_on, peak_memory};
+use crate::common::{World, block_on, mode, peak_memory, write_program};
 use crate::links::linked;
 use crate::mcp::{begun, done, hanging, http};
 use crate::run::kills::send;
@@ -201,19 +201,16 @@ fn only_the_page_and_those_with_the_token_are_let_in() {
 #[cfg(unix)]
 #[test]
 fn browser_is_opened_without_the_token_among_its_arguments() {
-    use std::os::unix::fs::PermissionsExt;
-
     let world = World::indexed_text();
     // `dr` waits for a browser of this name to end, so its arguments are known once the server replies.
     let browser = world.path("lynx");
-    std::fs::write(&browser, "#!/bin/sh\nprintf '%s' \"$*\" > args\n").unwrap();
-    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&browser, "printf '%s' \"$*\" > args");
     let mut command = world.command(["serve", "--port", "0", "--open"]);
     let mut page = Page::start(command.env("BROWSER", &browser));
     assert_eq!(page.get("/healthz").status, 200);
     let args = world.read("args");
     let file = std::path::Path::new(args.strip_prefix("file://").unwrap_or_else(|| panic!("{args}")));
-    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(mode(file), 0o600);
     assert!(std::fs::read_to_string(file).unwrap().contains(&page.address()));
     send("TERM", &page.child);
     page.child.wait().unwrap();

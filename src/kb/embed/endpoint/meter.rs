@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::base::money::dollars_text;
 use crate::base::mutex::locked;
 
 /// Number of tokens a price refers to.
@@ -15,8 +16,9 @@ pub(in crate::kb::embed) fn cost_nanos(price: u64, tokens: u64) -> u64 {
 }
 
 /// The limit would be exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OverLimit {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("embedding costs up to {}, and the limit is {}", dollars_text(*needed), dollars_text(*limit))]
+pub struct OverLimit {
     /// Spent, set aside and now needed, in billionths of a dollar.
     pub(super) needed: u64,
     pub(super) limit: u64,

@@ -29,8 +29,8 @@ use reqwest::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use self::meter::Meter;
 pub(super) use self::meter::cost_nanos;
-use self::meter::{Meter, OverLimit};
 pub use self::request::EmbeddingServerError;
 use self::request::Vectors;
 pub(crate) use self::settings::EndpointOptions;
@@ -428,11 +428,5 @@ impl Embedder for Endpoint {
             }
             Err(error) => Embedded { vectors: none(), error: Some(error) },
         }
-    }
-}
-
-impl From<OverLimit> for EmbeddingServerError {
-    fn from(OverLimit { needed, limit }: OverLimit) -> Self {
-        Self::OverLimit { needed, limit }
     }
 }

@@ -7,11 +7,11 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::meter::OverLimit;
 use super::settings::{EndpointSettings, Shorten};
 use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::http::{BodyError, NoReply, retry_after};
 use crate::base::line::{shortened, with_causes};
-use crate::base::money::dollars_text;
 use crate::base::retry::{Again, Failure};
 
 /// Longest reply for one text, in bytes: 8,192 components of 32 characters each.
@@ -63,9 +63,8 @@ pub enum EmbeddingServerError {
     NoDirection,
     #[error("text to embed is empty")]
     EmptyText,
-    /// Amounts are in billionths of a dollar.
-    #[error("embedding costs up to {}, and the limit is {}", dollars_text(*needed), dollars_text(*limit))]
-    OverLimit { needed: u64, limit: u64 },
+    #[error(transparent)]
+    OverLimit(#[from] OverLimit),
     /// The server failed before.
     #[error(transparent)]
     Open(#[from] Open),
@@ -95,7 +94,7 @@ impl EmbeddingServerError {
                  shorter vectors"
             ),
             Self::WrongDimensions { found, .. } => format!("set `dimensions = {found}` in `[embedding]`"),
-            Self::OverLimit { .. } => {
+            Self::OverLimit(_) => {
                 "raise the limit with `--max-cost`, or skip the vectors: `dr index --no-embed`".to_owned()
             }
             Self::Quota { .. } | Self::Busy { .. } => {
@@ -121,7 +120,7 @@ impl EmbeddingServerError {
             | Self::TooLarge { .. }
             | Self::Refused { .. }
             | Self::EmptyText
-            | Self::OverLimit { .. }
+            | Self::OverLimit(_)
             | Self::Open(_) => false,
         }
     }
@@ -140,7 +139,7 @@ impl Guarded for EmbeddingServerError {
             // About this text alone.
             Self::TooLarge { .. } | Self::Refused { .. } | Self::NoDirection => Health::Up,
             // Not sent, or not waited for. The limit is that of one run, and all runs share the breaker.
-            Self::Offline | Self::EmptyText | Self::OverLimit { .. } | Self::Open(_) | Self::Stopped => Health::Unknown,
+            Self::Offline | Self::EmptyText | Self::OverLimit(_) | Self::Open(_) | Self::Stopped => Health::Unknown,
         }
     }
 }

@@ -104,11 +104,6 @@ impl EndpointSettingsError {
             Self::Address(_) | Self::Http(_) => None,
         }
     }
-
-    /// Returns whether the only problem is a missing key, which does not matter offline.
-    pub(crate) fn is_missing_key(&self) -> bool {
-        matches!(self, Self::Key(KeyError::NotSet { .. }))
-    }
 }
 
 /// A model at a server, and how it is used.

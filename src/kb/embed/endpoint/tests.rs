@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::meter::OverLimit;
 use super::*;
 use crate::base::clock::{ManualClock, Moment};
 use crate::base::environment::Environment;
@@ -265,7 +266,7 @@ fn no_request_is_sent_that_could_pass_the_limit_and_what_was_made_before_is_retu
     let poor = endpoint.within(Some(1_000_000)).unwrap();
     assert!(matches!(
         source(poor.embed_query("a").unwrap_err()),
-        EmbeddingServerError::OverLimit { limit: 1_000_000, .. }
+        EmbeddingServerError::OverLimit(OverLimit { limit: 1_000_000, .. })
     ));
     assert_eq!(server.count(), 0);
     assert!(poor.check_cost(1).is_ok() && poor.check_cost(2).is_err());
@@ -273,7 +274,7 @@ fn no_request_is_sent_that_could_pass_the_limit_and_what_was_made_before_is_retu
     let limited = endpoint.within(Some(12_000_000)).unwrap();
     let Embedded { vectors, error } = limited.embed_until(&["a", "b", "c"], &CancellationToken::new());
     assert_eq!(vectors, [Some(unit("a")), Some(unit("b")), None]);
-    assert!(matches!(source(error.unwrap()), EmbeddingServerError::OverLimit { .. }));
+    assert!(matches!(source(error.unwrap()), EmbeddingServerError::OverLimit(_)));
     assert_eq!(limited.sent(), Sent { tokens: 10, cost_nanos: Some(10_000_000), shortened: 0 });
     assert_eq!(endpoint.sent().tokens, 0, "each copy counts for itself");
 }
@@ -339,7 +340,7 @@ fn query_that_is_refused_or_passes_the_limit_of_its_run_stops_no_other_query() {
     let endpoint = endpoint(&server, EndpointOptions { price: Some(1_000.0), ..options() });
     let poor = endpoint.within(Some(1)).unwrap();
     for _ in 0..3 {
-        assert!(matches!(source(poor.embed_query("a").unwrap_err()), EmbeddingServerError::OverLimit { .. }));
+        assert!(matches!(source(poor.embed_query("a").unwrap_err()), EmbeddingServerError::OverLimit(_)));
         assert!(matches!(source(endpoint.embed_query("bad").unwrap_err()), EmbeddingServerError::Refused { .. }));
     }
     assert_eq!(endpoint.embed_query("a").unwrap(), unit("a"));
