@@ -263,6 +263,10 @@ mod tests {
         assert_eq!(readable(r"It is. ![\[No image\]](a.png) [x \[1\]](b)"), r"It is.  x \[1\]");
         assert_eq!(readable("It is **![a](b.png)** so, **** or not."), "It is  so, **** or not.");
         assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
+        assert_eq!(
+            readable("**See [ the map ](m).**\n\n ** [Edition](#e) **   <a name=\"e\"></a>"),
+            "**See the map.**\n\n**Edition**"
+        );
     }
 
     #[test]

@@ -313,6 +313,7 @@ mod tests {
         assert_eq!(found("May I reboot?"), ["reboot: restart"]);
         assert_eq!(found("Can I turn the alarm off?"), ["turn: disabl stop suspend", "alarm: alert notif warn"]);
         assert_eq!(found("Was it turned off?"), ["turn: disabl stop suspend"]);
+        assert!(is_everyday("moved") && !is_everyday("gym"));
         assert_eq!(found("At the same time?"), ["same: concurr parallel simultan"]);
         assert_eq!(
             found("Which log level is used in the appointment?"),

@@ -587,6 +587,7 @@ mod tests {
     fn heading_and_data_are_no_reason_to_read_further() {
         assert!(is_telling("The mill grinds oats from May to the first frost."));
         assert!(!is_telling("To grind oats"));
+        assert!(!is_telling("For more information about the mill and its wheels, see the page of the mill."));
         assert!(!is_telling(r#"{ "mill": "red", "grinds": ["oats", "rye"], "from": "May", "to": "frost" }"#));
     }
 

@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn lists_tables_and_code_keep_what_introduces_them() {
         let document = "---\ntitle: x\n---\n# Setup\n\nIntro paragraph of the page.\n\nSupported formats:\n\n- png\n- jpg\n\n\
-            Run this. ```x```\n\n```sh\nmake\n```\n\n**Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> Note: be careful.\n";
+            Run this. ```x```\n\n```sh\nmake\n```\n\n**Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> Note: be careful.\n\nIt has the following. Ask for more.\n- bed\n\n`No bed.`\n\nMake one.\n";
         assert_eq!(
             shown(document),
             [
@@ -438,6 +438,8 @@ mod tests {
                 "Code: Run this. ```x```\n\n```sh\nmake\n```",
                 "Table: **Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |",
                 "Callout: > Note: be careful.",
+                "List { is_ordered: false }: It has the following. Ask for more.\n- bed",
+                "Paragraph: `No bed.`\n\nMake one.",
             ]
         );
         let units = units(document);

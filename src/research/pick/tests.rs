@@ -466,6 +466,7 @@ fn duration_that_is_not_in_the_answer_is_lacking() {
         lacks_value(&question, &[], &picked(note, "How long are the keys of the shed kept?"))
     };
     assert!(lacks("# Keys\n\nThe keys of the shed are kept by the gardener in a box.\n"));
+    assert!(lacks("# Keys\n\nThe keys of the shed are kept in a box.\n\n## Sheds\n\nThe shed has 500 keys.\n"));
     for length in
         ["for thirty days", "from 3 May to 9 June", "as long as the shed stands", "for 5 moons", "for a lifetime"]
     {
@@ -545,4 +546,39 @@ fn closest_units_are_few_and_no_longer_than_a_screen_if_others_are_shorter() {
     assert_eq!(closest(long.clone()), long);
     let shown = closest([&long[..], &short[..], &short[..], &short[..]].concat());
     assert_eq!(shown.iter().map(|own| own.text.as_str()).collect::<Vec<_>>(), ["A bed holds beans."; 2]);
+}
+
+#[test]
+fn plural_and_product_behind_the_name_of_its_maker_are_defined_by_what_opens_their_section() {
+    let note = "# Guide\n\n## Shears\n\nShears are long blades on two handles. For example, cut a hedge with them.\n\n\
+        ## Acme Mower\n\nThe Acme Garden Mower provides blades for wide lawns. You should not use the Garden Mower in rain.\n";
+    assert_eq!(picked(note, "What is a shear?")[0].text, "Shears are long blades on two handles.");
+    let note = note.replace("## Acme Mower", "## Acme Garden Mower");
+    let found = picked(&note, "What is the garden mower?");
+    assert_eq!(found[0].text, "The Acme Garden Mower provides blades for wide lawns.");
+    assert!(found[0].says_most);
+}
+
+#[test]
+fn row_that_points_elsewhere_behind_its_value_decides() {
+    let table = "# Changes\n\n| change | text | date |\n|---|---|---|\n| New | Adds support for oak. For more information, see Oaks. | \
+        July 7, 2020 |\n| Guide | This is the first guide to support beds. | May 11, 2020 |\n";
+    assert!(picked(table, "When was oak support added?")[0].text.ends_with("July 7, 2020"));
+}
+
+#[test]
+fn steps_stand_below_the_text_of_their_section() {
+    let note = "# Sorting\n\nBeds are sorted by height by default. To sort beds by age instead of height, make the age of the beds \
+        sortable.\n\n**Gardener**\n\n1. Open the gate.\n1. Turn the board around.\n";
+    let found = picked(note, "How do I sort beds by age instead of height?");
+    let quotes: Vec<_> = found.iter().flat_map(quotes).collect();
+    assert!(quotes[0].starts_with("Beds are sorted") && quotes.concat().contains("1. Turn the board"), "{quotes:#?}");
+}
+
+#[test]
+fn message_is_shown_with_its_explanation_which_decides() {
+    let note = "# Errors\n\n`Failed to open the shed. Please bring a key.`\n\nThe shed is locked at night. If you get this error, ask \
+        the gardener.\n";
+    let found = picked(note, "I get \"Failed to open the shed\", what do I do?");
+    assert!(!found[0].text.starts_with('`') && quotes(&found[0])[0].contains("ask the gardener"), "{found:#?}");
 }
