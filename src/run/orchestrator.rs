@@ -778,7 +778,7 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits)).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
     // A job in flight stays charged at its worst case until it is polled again.
-    for call in calls.iter().filter(|call| call.state != CallState::Failed) {
+    for call in calls.iter().filter(|call| call.state() != CallState::Failed) {
         spent.add(call.purpose, CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(call) });
     }
     Budget::resumed(limits, reserve, spent, Arc::clone(&resources.clock))

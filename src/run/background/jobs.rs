@@ -20,7 +20,7 @@ use super::report::JobReport;
 use super::request::JobRequest;
 use super::{DeepResearch, Moved};
 use crate::base::clock::Moment;
-use crate::base::id::{ContentHash, JobId, RunId};
+use crate::base::id::{ContentHash, RunId};
 use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy};
@@ -32,7 +32,7 @@ use crate::research::worker::WorkError;
 use crate::run::budget::{CallCost, Purpose};
 use crate::run::cache::{Cache, normalised};
 use crate::run::egress::{Egress, Leaving};
-use crate::run::journal::{Call, CallKind, CallRow, CallState, EgressKind, JOB_STEP, Lookup, LookupTool};
+use crate::run::journal::{Call, CallKind, CallRow, CallState, EgressKind, JOB_STEP, Lookup, LookupTool, StartedJob};
 use crate::run::ledger::{Ledger, Reserving, Ticket};
 use crate::run::tree::RunState;
 use crate::source::{Label, SourceError};
@@ -159,8 +159,9 @@ impl Jobs {
     /// Returns an error if the journal has no such report, or it cannot be read. Nothing is bought in its place.
     pub(crate) async fn finished(&self, call: i64, instructions: &Outbound) -> Result<Finished, CallError> {
         let found = self.ledger.run().journal().call(call).await?;
-        let found = found.filter(|(_, call)| call.is_job());
-        let Some((run, CallRow { reply: Some(reply), provider, call: Call { request_hash, .. }, .. })) = found else {
+        let read =
+            found.filter(|(_, call)| call.is_job()).and_then(|(run, call)| Some((run, call.report()?, call.call)));
+        let Some((run, mut report, Call { request_hash, .. })) = read else {
             let reason = format!(
                 "its report is on record and cannot be read (call {call} of the journal). It is not bought again: \
                  `dr doctor` names the run that paid for it, and after `dr doctor --repair`, `dr resume RUN` gets the \
@@ -169,7 +170,6 @@ impl Jobs {
             return Err(no_research(&reason));
         };
         let without_summaries = request_hash == RequestHash::without_summaries(instructions);
-        let mut report = provider.unwrap_or_default().parse(&reply.raw.to_string());
         // A reply does not always list a tool server that was offered and not called.
         report.had_server |= self.research.settings.terms.mcp.is_some();
         Ok(Finished {
@@ -234,7 +234,7 @@ impl Jobs {
     /// Returns whether the reply of a call can be read.
     async fn is_readable(&self, call: &CallRow) -> Result<bool, CallError> {
         let found = self.ledger.run().journal().call(call.id).await?;
-        Ok(found.is_some_and(|(_, call)| call.reply.is_some()))
+        Ok(found.is_some_and(|(_, call)| call.reply().is_some()))
     }
 
     /// Runs `instructions` as a background job and returns the call with its report: a call on record, else that of a
@@ -258,7 +258,7 @@ impl Jobs {
         let requests = [request, RequestHash::without_summaries(instructions)];
         let same: Vec<_> = calls.iter().filter(|call| requests.contains(&call.request_hash)).collect();
         let mut unreadable = None;
-        for call in same.iter().filter(|call| call.is_replied()) {
+        for call in same.iter().filter(|call| call.state() == CallState::Replied) {
             if self.is_readable(call).await? {
                 return Ok(call.id);
             }
@@ -268,10 +268,10 @@ impl Jobs {
         // told.
         let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
         let mut earlier = same.iter().copied().chain(own);
-        if let Some((call, id)) =
+        if let Some((call, job)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
-            return Ok(self.reattach(call, id).await?);
+            return Ok(self.reattach(call, job).await?);
         }
         if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
@@ -280,7 +280,7 @@ impl Jobs {
             return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
         }
         // Its own may be started again: it was cancelled with the run.
-        if same.iter().any(|call| call.state == CallState::Lost && call.key.node() != Some(node)) {
+        if same.iter().any(|call| call.state() == CallState::Lost && call.key.node() != Some(node)) {
             return Err(no_research("the same job of another node was charged and has no report").into());
         }
         self.start(&Starting { node, instructions, release, released: OnceCell::new() }).await
@@ -299,8 +299,8 @@ impl Jobs {
         let run = self.ledger.run();
         let calls = run.journal().calls_in_short(run.id()).await?;
         let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
-        for (call, id) in own.filter_map(|call| Some((call, call.job_to_poll()?))) {
-            match self.reattach(call, id).await {
+        for (call, job) in own.filter_map(|call| Some((call, call.job_to_poll()?))) {
+            match self.reattach(call, job).await {
                 Ok(_) | Err(CallError::Model(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -309,9 +309,9 @@ impl Jobs {
     }
 
     /// Polls a job that an earlier process has started.
-    async fn reattach(&self, call: &CallRow, id: &JobId) -> Result<i64, CallError> {
-        let moved = self.research.moved(call, id);
-        let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
+    async fn reattach(&self, call: &CallRow, started: &StartedJob) -> Result<i64, CallError> {
+        let moved = self.research.moved(started);
+        let job = Job { id: started.id.clone(), state: JobState::Queued, raw: String::new() };
         self.follow(self.ledger.reopen(call), &call.model, job, moved.as_ref()).await
     }
 
@@ -462,7 +462,7 @@ pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: b
 
 /// Returns the nodes for which a job was or may have been started.
 fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
-    let jobs = calls.iter().filter(|call| call.is_job() && call.state != CallState::Failed);
+    let jobs = calls.iter().filter(|call| call.is_job() && call.state() != CallState::Failed);
     jobs.filter_map(|call| call.key.node().cloned()).collect()
 }
 

@@ -35,7 +35,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use calls::{
-    Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind,
+    Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind, StartedJob,
+    StoredOutcome,
 };
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
@@ -589,10 +590,10 @@ pub(crate) mod tests {
         let journal = Journal::open(&path).unwrap();
         assert_eq!(journal.records(&run).await.unwrap(), [first]);
         let calls = journal.calls(&run).await.unwrap();
-        assert_eq!(calls[0].reply.as_ref().unwrap().raw["a"], 1);
+        assert_eq!(calls[0].reply().unwrap().raw["a"], 1);
         assert_eq!(
-            (calls[0].cost, calls[0].role(), calls[0].key.node()),
-            (Some(42), Role::Judge, Some(&"n2".parse().unwrap()))
+            (calls[0].charged_cost(), calls[0].kind, calls[0].key.node()),
+            (Some(42), call("").kind, Some(&"n2".parse().unwrap()))
         );
         assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].key.node().is_none());
         assert_eq!((calls[0].label, calls[0].key.as_str()), (Label::Public, "n2/step/1"));
@@ -788,7 +789,7 @@ pub(crate) mod tests {
         other.create("why?", &started()).await.unwrap();
         let id = mine.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         other.end_call(id, &CallOutcome::Failed("no".into()), Moment(9)).await.unwrap();
-        assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state, CallState::Sent);
+        assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state(), CallState::Sent);
     }
 
     #[tokio::test]
