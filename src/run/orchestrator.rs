@@ -49,7 +49,7 @@ use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::prompt::Template;
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason, strike};
-use crate::research::route::{JobWay, Route, Way, Ways, route};
+use crate::research::route::{JobWay, Way, Ways, route};
 use crate::source::SourceError;
 use crate::traces::attach;
 
@@ -513,16 +513,17 @@ impl Orchestrator {
             stop: self.resources.stop.clone(),
             abort: self.grace.closed.clone(),
         };
-        let work = |run: &Self, node: &NodeId| {
-            let (steps, work) = (Arc::clone(&run.steps), run.prepare(node));
+        let steps = Arc::clone(&self.steps);
+        let worker = |work: Work| {
+            let steps = Arc::clone(&steps);
             async move {
-                let branch = steps.look_into(work?).await.inspect_err(|error| attach::word("error", error.class()))?;
+                let branch = steps.look_into(work).await.inspect_err(|error| attach::word("error", error.class()))?;
                 Span::current().record("findings", branch.report.findings.len());
                 Span::current().record("quotes", branch.evidence.len());
                 Ok(branch)
             }
         };
-        run_ready(self, work, &limits).await.map(drop)
+        run_ready(self, worker, &limits).await.map(drop)
     }
 
     /// Returns the ways to the web that a node can take. A node that has or holds a job takes no other.
@@ -532,18 +533,6 @@ impl Orchestrator {
         let has_one = self.steps.jobs.as_ref().is_some_and(|jobs| holds_one || jobs.has(node));
         // Even if other ways are open by now: the job may have been started, and would be paid for in vain.
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
-    }
-
-    /// Collects everything the worker of a node may see.
-    fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
-        let (Phase::Open(Stage::Planned(rounds)), Some(planned), Some(taken)) =
-            (&self.state.phase, self.state.tree.get(node), self.state.routes.get(node))
-        else {
-            return Err(StepError::Invalid(format!("node `{node}` was not started")));
-        };
-        // The route on record stands; this only says which way was planned and is missing.
-        let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
-        Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.without))
     }
 
     /// Judges the current round.
@@ -714,6 +703,7 @@ fn span_of(run: &RunId) -> Span {
 }
 
 impl Board for Orchestrator {
+    type Work = Work;
     type Output = Result<Branch, StepError>;
     type Error = RunError;
 
@@ -721,16 +711,17 @@ impl Board for Orchestrator {
         &self.state.tree
     }
 
-    async fn start(&mut self, id: &NodeId) -> Result<(), RunError> {
-        let ways = self.ways(id);
-        let node = self.state.tree.get(id);
-        let (route, why) = match node.map(|node| route(node, ways)) {
-            Some(Ok(Way { route, why, .. })) => (route, why.to_owned()),
-            // The worker finds no source for the node, which is then blocked with that reason.
-            Some(Err(no_way)) => (Route::Web, no_way.to_string()),
-            None => (Route::Internal, String::new()),
+    fn prepare(&self, id: &NodeId) -> Result<Work, String> {
+        let (Phase::Open(Stage::Planned(rounds)), Some(node)) = (&self.state.phase, self.state.tree.get(id)) else {
+            return Err("it is not planned".to_owned());
         };
-        self.commit(Event::NodeStarted { node: id.clone(), route, why }).await
+        let way = route(node, self.ways(id)).map_err(|no_way| no_way.to_string())?;
+        Ok(Work::of(&self.state, &rounds.briefs, node, way))
+    }
+
+    async fn start(&mut self, id: &NodeId, work: &Work) -> Result<(), RunError> {
+        let Way { route, why, .. } = work.way;
+        self.commit(Event::NodeStarted { node: id.clone(), route, why: why.to_owned() }).await
     }
 
     async fn finish(&mut self, id: &NodeId, outcome: Result<Self::Output, Lost>) -> Result<(), RunError> {
