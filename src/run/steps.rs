@@ -30,7 +30,7 @@ use crate::research::memory::{
     Memory, PublicBranch, Summary, Told, cited, fold, fold_by_rules, fold_public, group_summaries,
     group_summaries_by_rules, label,
 };
-use crate::research::node::{NodeId, SourceHint};
+use crate::research::node::{Node, NodeId, SourceHint};
 use crate::research::plan::{NodeDraft, Plan, PlanDraft, Update};
 use crate::research::planner::{self, PlanBounds};
 use crate::research::question::{Brief, Mode};
@@ -584,7 +584,12 @@ pub(super) fn checked(
         let is_past = old.is_some_and(|old| {
             !rounds.is_some_and(|rounds| rounds.reworded.contains(&old.id)) || state.has_public_news_since(old.round)
         });
-        is_late && !is_past && directed(node.source_hint) == SourceHint::Web
+        let has_asked = |old: &Node| {
+            // A mixed node whose files left nothing open has not asked the web.
+            let found = state.branches.get(&old.id).map(|branch| &branch.evidence);
+            old.source_hint == SourceHint::Web || found.into_iter().flatten().any(|quote| quote.label == Label::Public)
+        };
+        is_late && !is_past && directed(node.source_hint) != SourceHint::Internal && old.is_none_or(has_asked)
     };
     let checked = draft.check(&state.tree, brief, state.settings.tree, round, &is_reworded);
     checked.map_err(|complaints| complaints.join("; "))
@@ -593,7 +598,7 @@ pub(super) fn checked(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::research::node::{Node, Tree};
+    use crate::research::node::Tree;
 
     #[test]
     fn node_planned_for_the_web_stays_there_if_the_user_wants_both_sources() {

@@ -18,9 +18,9 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
-    /// `is_reworded` returns whether the task of a new node on the web is worded from its aspects instead of its
-    /// question; for a finished one, whether it was, and whether its worker was shown everything a new one would be
-    /// shown.
+    /// `is_reworded` returns whether the task of a new node on the web, or on both sources, is worded from its aspects
+    /// instead of its question; for a finished one, whether it was asked, and whether its worker was shown everything a
+    /// new one would be shown.
     ///
     /// # Errors
     ///
@@ -157,8 +157,9 @@ impl<'a> DraftCheck<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Refuses a node whose worker on the web would get the same task as another new node or a finished one, however
-    /// the two are worded. Both would be paid for: the prompts of their later steps differ in the ids of evidence.
+    /// Refuses a node whose worker on the web, alone or after one inside, would get the same task as that of another new
+    /// node or a finished one, however the two are worded. Both would be paid for: the prompts of their later steps
+    /// differ in the ids of evidence.
     fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
         let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
         let told = |node: &NodeDraft| {
@@ -174,7 +175,7 @@ impl<'a> DraftCheck<'a> {
             let told = told(node);
             match known.iter().find(|(other, _)| *other == told) {
                 Some((_, other)) => repeats.push(format!(
-                    "`{}` would ask the web what `{}` asks, since both are worded from the same aspects; leave it out",
+                    "`{}` would ask the web what `{}` asks, since both are worded from the same aspects; leave it out or change its source",
                     shown(&node.id),
                     shown(other)
                 )),

@@ -71,7 +71,9 @@ fn node_that_would_ask_the_web_what_another_one_asks_is_refused() {
     let complaints = plan.check(&tree(), &brief(), TreeLimits::default(), 2, &is_reworded).unwrap_err();
     assert_eq!(
         complaints,
-        ["`second` would ask the web what `first` asks, since both are worded from the same aspects; leave it out"]
+        [
+            "`second` would ask the web what `first` asks, since both are worded from the same aspects; leave it out or change its source"
+        ]
     );
     assert!(check(&plan, &tree()).is_ok(), "questions of a first plan are sent as they are");
 }
@@ -113,7 +115,9 @@ fn node_that_would_ask_the_web_what_a_finished_one_has_asked_is_refused() {
     };
     assert_eq!(
         complaints(&["n3", "n4"]).unwrap(),
-        ["`same` would ask the web what `n3` asks, since both are worded from the same aspects; leave it out"]
+        [
+            "`same` would ask the web what `n3` asks, since both are worded from the same aspects; leave it out or change its source"
+        ]
     );
     assert_eq!(complaints(&[]), None, "a question of the first plan was sent as it is");
 }
