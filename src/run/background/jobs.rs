@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,19 +66,19 @@ impl JobTask<'_> {
     }
 }
 
-/// A job could not be started.
+/// A job could not be started, for `R` if its instructions were not released.
 #[derive(Debug, thiserror::Error)]
-enum StartError {
+enum StartError<R> {
     #[error(transparent)]
     Job(#[from] JobError),
     #[error(transparent)]
     Call(#[from] CallError),
     /// The instructions may not leave, or this could not be recorded.
-    #[error(transparent)]
-    Release(#[from] SourceError),
+    #[error("{0}")]
+    Release(R),
 }
 
-impl Failure for StartError {
+impl<R> Failure for StartError<R> {
     fn again(&self) -> Again {
         match self {
             Self::Job(error) => error.again(),
@@ -350,7 +351,7 @@ impl Jobs {
         starting: &Starting<'_, impl Fn() -> F>,
         model: &str,
         may_summarise: bool,
-    ) -> Result<(Ticket, Job), StartError> {
+    ) -> Result<(Ticket, Job), StartError<SourceError>> {
         let (node, instructions) = (starting.node, starting.instructions);
         let name = (self.ledger.run().id().clone(), node.clone());
         let mut request = self.research.settings.request(model, instructions.clone(), name);
@@ -375,11 +376,11 @@ impl Jobs {
         starting: &Starting<'_, impl Fn() -> F>,
         call: &Call,
         request: &JobRequest,
-    ) -> Result<(Ticket, Job), StartError> {
+    ) -> Result<(Ticket, Job), StartError<SourceError>> {
         let ticket = self.ledger.open(call, Reserving::IfItFits, pending()).await?;
         if let Err(error) = starting.released.get_or_try_init(|| (starting.release)()).await {
             ticket.failed(error.to_string()).await.map_err(CallError::from)?;
-            return Err(error.into());
+            return Err(StartError::Release(error));
         }
         let error = match self.research.provider.create(request, patience(&self.ledger)).await {
             Ok(job) => {
@@ -412,7 +413,7 @@ impl Jobs {
             let choice = research.provider.choose_model(models, day_of(now), patience(&self.ledger)).await?;
             choice.model.ok_or_else(|| {
                 let reason = format!("none of `{}` is available", models.join("`, `"));
-                StartError::Job(JobError::Refused(ModelError::Permanent { reason }))
+                StartError::<Infallible>::Job(JobError::Refused(ModelError::Permanent { reason }))
             })
         };
         let chosen = self.model.get_or_try_init(|| self.ledger.retry(&Policy::JOB_START, key, choose)).await;
@@ -422,7 +423,6 @@ impl Jobs {
             Err(StartError::Job(JobError::NoAnswer { reason })) => Err(no_research(&reason)),
             Err(StartError::Job(error)) => Err(call_error(error)),
             Err(StartError::Call(error)) => Err(error),
-            Err(StartError::Release(error)) => Err(no_research(&error.to_string())),
         }
     }
 }
