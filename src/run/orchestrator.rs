@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span, info, info_span};
 
-use super::background::{DeepResearch, Jobs, to_try_again};
+use super::background::{DeepResearch, Jobs, end_unsent, to_try_again};
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
 use super::desk::{Desk, Outward};
@@ -49,7 +49,7 @@ use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::prompt::Template;
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason, strike};
-use crate::research::route::{JobWay, Way, Ways, route};
+use crate::research::route::{JobWay, Route, Way, Ways, route};
 use crate::source::SourceError;
 use crate::traces::attach;
 
@@ -240,6 +240,7 @@ impl Orchestrator {
         if by_rules != resources.models.is_none() {
             return Err(RunError::ModelsChanged { by_rules });
         }
+        end_unsent(&locked, resources.clock.now()).await?;
         // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
@@ -286,7 +287,12 @@ impl Orchestrator {
             .clone()
             .map(|models| Arc::new(Desk::open(Arc::clone(&ledger), models, grace.closed.clone(), calls)));
         let research = resources.jobs.clone();
-        let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls)));
+        // A mixed node may ask for another job than before.
+        let is_open = |id: &NodeId| {
+            let is_settled = state.tree.get(id).is_none_or(|node| node.status.is_settled());
+            !is_settled && state.routes.get(id) == Some(&Route::DeepResearch)
+        };
+        let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls, is_open)));
         let wait_limit = WaitLimit { budget: budget.clone(), stop: resources.stop.clone() };
         let day = state.started_at().date().unwrap_or_default();
         let context = CallContext {

@@ -33,7 +33,10 @@ use crate::research::worker::WorkError;
 use crate::run::budget::{CallCost, Purpose};
 use crate::run::cache::{Cache, normalised};
 use crate::run::egress::{Egress, Leaving};
-use crate::run::journal::{Call, CallKind, CallRow, CallState, EgressKind, JOB_STEP, Lookup, LookupTool, StartedJob};
+use crate::run::journal::{
+    Call, CallKind, CallOutcome, CallRow, CallState, EgressKind, EgressRow, JOB_STEP, JournalError, LockedRun, Lookup,
+    LookupTool, StartedJob,
+};
 use crate::run::ledger::{Ledger, Reserving, Ticket};
 use crate::run::tree::RunState;
 use crate::source::{Label, SourceError};
@@ -127,18 +130,28 @@ pub(crate) struct Jobs {
     model: OnceCell<String>,
     /// Nodes for which a job was or may have been started.
     with_job: Mutex<BTreeSet<NodeId>>,
+    /// Lost calls whose nodes are open: their jobs were cancelled with the run.
+    cancelled: BTreeSet<i64>,
     /// Whether the provider has refused summaries to the account. Later jobs omit them to save a refused request.
     without_summaries: AtomicBool,
 }
 
 impl Jobs {
-    /// Sets up the jobs of a run. `recorded` are the calls it made before.
-    pub(crate) fn open(ledger: Arc<Ledger>, research: Arc<DeepResearch>, recorded: &[CallRow]) -> Self {
+    /// Sets up the jobs of a run. `recorded` are the calls it made before; `is_open` returns whether a node will ask for
+    /// the same job again.
+    pub(crate) fn open(
+        ledger: Arc<Ledger>,
+        research: Arc<DeepResearch>,
+        recorded: &[CallRow],
+        is_open: impl Fn(&NodeId) -> bool,
+    ) -> Self {
+        let lost = recorded.iter().filter(|call| call.is_job() && call.state() == CallState::Lost);
         Self {
             ledger,
             research,
             model: OnceCell::new(),
             with_job: Mutex::new(nodes_with_job(recorded)),
+            cancelled: lost.filter(|call| call.key.node().is_some_and(&is_open)).map(|call| call.id).collect(),
             without_summaries: AtomicBool::new(false),
         }
     }
@@ -280,8 +293,10 @@ impl Jobs {
                 "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";
             return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
         }
-        // Its own may be started again: it was cancelled with the run.
-        if same.iter().any(|call| call.state() == CallState::Lost && call.key.node() != Some(node)) {
+        // One that was cancelled with the run may be started again, once: by its own node, or by another that comes first
+        // and whose report then serves both.
+        let may_be_again = |call: &CallRow| call.key.node() == Some(node) || self.cancelled.contains(&call.id);
+        if same.iter().any(|call| call.state() == CallState::Lost && !may_be_again(call)) {
             return Err(no_research("the same job of another node was charged and has no report").into());
         }
         self.start(&Starting { node, instructions, release, released: OnceCell::new() }).await
@@ -458,6 +473,27 @@ pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: b
         node.status.is_settled() && last.is_some_and(is_worth_it)
     };
     state.tree.nodes.iter().filter(is_open).map(|node| node.id.clone()).collect()
+}
+
+/// Ends the calls whose jobs were never started: their process died before it recorded the instructions, which it does
+/// before it sends them. They are not charged, and can be made again.
+pub(crate) async fn end_unsent(run: &LockedRun, at: Moment) -> Result<(), JournalError> {
+    let (journal, id) = (run.journal(), run.id());
+    let calls = journal.calls_in_short(id).await?;
+    let in_doubt = calls.iter().filter(|call| call.is_job() && call.state() == CallState::Sent && call.job.is_none());
+    // A log that was changed proves nothing.
+    let is_altered = journal.is_egress_altered(id).await?;
+    let left = journal.egress(id).await?;
+    let is_recorded = |call: &CallRow| {
+        // By node: the instructions of an attempt that was refused are not recorded again for the next one.
+        let of_node = |row: &EgressRow| row.kind == EgressKind::Job && Some(&row.node) == call.key.node();
+        left.iter().any(of_node)
+    };
+    for call in in_doubt.filter(|call| !is_altered && !is_recorded(call)) {
+        let unsent = CallOutcome::Failed("process ended before the request was sent".to_owned());
+        run.end_call(call.id, &unsent, at).await?;
+    }
+    Ok(())
 }
 
 /// Returns the nodes for which a job was or may have been started.

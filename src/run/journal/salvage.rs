@@ -211,6 +211,10 @@ impl Journal {
                     connection.execute("DELETE FROM calls WHERE id = ?1", [id])?;
                 }
             }
+            // Rows of the egress log may be lost, so that it does not prove any more that a job was not started.
+            let (unknown, sent, job) = (word(CallState::Unknown), word(CallState::Sent), word(CallKind::Job));
+            let in_doubt = format!("outcome = {sent} AND role = {job} AND job IS NULL");
+            connection.execute(&format!("UPDATE calls SET outcome = {unknown} WHERE {in_doubt}"), [])?;
             let find = format!("{FIND_JOB} WHERE {BROKEN_JOB}");
             connection.execute(&find, [Plain(LookupTool::DeepResearch)])?;
             let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
@@ -837,6 +841,9 @@ mod tests {
             let job = if polled { (CallState::Damaged, true) } else { (CallState::Unknown, false) };
             assert_eq!(states, [(CallState::Damaged, false), job], "{sql}");
         }
+        let (calls, _) = repaired("UPDATE calls SET outcome = 'sent', reply = NULL, job = NULL").await;
+        let states: Vec<_> = calls.iter().map(CallRow::state).collect();
+        assert_eq!(states, [CallState::Sent, CallState::Unknown], "rows of the egress log may be lost");
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::super::journal::{CallRow, CallState};
+use super::super::journal::{CallRow, CallState, EgressKind};
 use super::outside::{Outside, requested_jobs};
 use super::*;
 use crate::llm::openai::Api;
@@ -179,20 +179,41 @@ async fn starts_only_those_again(world: &Outside<'_>, failed: &[NodeId]) {
     }
 }
 
-#[tokio::test]
-async fn job_with_unknown_start_is_not_replaced_by_a_search() {
-    let server = Setup::new(|_| String::new()).with_polls(2).start();
-    for survived in 0.. {
-        let world = Outside { can_search: true, ..with_jobs(&server) };
+/// Returns a run that was killed before it stored the id of a job, and before or after it recorded its instructions.
+async fn killed_before_an_id(server: &WebServer, has_recorded: bool) -> Outside<'_> {
+    let mut survived = 0;
+    loop {
+        let world = Outside { can_search: true, ..with_jobs(server) };
         world.store.journal().kill_after(survived);
         let killed = world.ask().await;
         assert!(killed.is_err(), "no write was the one that stores the id of a job");
         world.store.journal().kill_after(i64::MAX);
-        if world.calls().await.iter().any(|call| call.is_job() && call.job.is_none()) {
-            world.resume(false).await.unwrap();
-            let failed = failed(&world).await;
-            assert!(!failed.is_empty(), "{:#?}", world.state().await.tree);
-            return starts_only_those_again(&world, &failed).await;
+        let egress = world.store.journal().egress(&World::run()).await.unwrap();
+        let is_recorded = egress.iter().any(|row| row.kind == EgressKind::Job);
+        if is_recorded == has_recorded && world.calls().await.iter().any(|call| call.is_job() && call.job.is_none()) {
+            return world;
         }
+        survived += 1;
     }
+}
+
+#[tokio::test]
+async fn job_with_unknown_start_is_not_replaced_by_a_search() {
+    let server = Setup::new(|_| String::new()).with_polls(2).start();
+    let world = killed_before_an_id(&server, true).await;
+    world.resume(false).await.unwrap();
+    let failed = failed(&world).await;
+    assert!(!failed.is_empty(), "{:#?}", world.state().await.tree);
+    starts_only_those_again(&world, &failed).await;
+}
+
+#[tokio::test]
+async fn job_whose_instructions_were_not_recorded_was_not_started_and_is_by_the_resumed_run() {
+    let server = Setup::new(|_| String::new()).with_polls(2).start();
+    let world = killed_before_an_id(&server, false).await;
+    assert_eq!(world.resume(false).await.unwrap(), StopReason::Complete);
+    assert!(failed(&world).await.is_empty(), "{:#?}", world.state().await.tree);
+    let unsent = world.calls().await.into_iter().filter(|call| call.is_job() && call.state() == CallState::Failed);
+    assert_eq!(unsent.map(|call| call.charged_cost()).collect::<Vec<_>>(), [Some(0)]);
+    assert!(world.starts().await.values().all(|starts| *starts == 1));
 }

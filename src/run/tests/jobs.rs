@@ -211,7 +211,7 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     let step = journal::Call { key, kind, request_hash: ContentHash::of(b"step"), worst_cost: Some(1), ..call };
     drop(ledger.open(&step, Reserving::IfItFits, std::future::pending()).await.unwrap());
     let calls = ledger.run().journal().calls_in_short(ledger.run().id()).await.unwrap();
-    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls), provider)
+    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls, |_| false), provider)
 }
 
 /// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released`
@@ -308,4 +308,22 @@ async fn job_that_was_charged_and_lost_is_bought_again_by_no_other_node() {
     assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
     carried_out(&jobs, &node, &mut released).await.unwrap();
     assert_eq!((provider.started().len(), released), (1, vec![node]), "its own was cancelled with the run");
+}
+
+#[tokio::test]
+async fn job_that_was_cancelled_with_its_run_is_bought_once_more_by_the_node_that_comes_first() {
+    let (node, other) = (NodeId::numbered(4), NodeId::numbered(5));
+    let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+    let (told, run) = (ContentHash::of(TOLD.as_bytes()), jobs.ledger.run());
+    let lose = format!("UPDATE calls SET outcome = 'lost', request_hash = '{}' WHERE job IS NOT NULL", told.as_str());
+    run.journal().damage(&lose).await;
+    let calls = run.journal().calls_in_short(run.id()).await.unwrap();
+    let jobs = Jobs::open(Arc::clone(&jobs.ledger), Arc::clone(&jobs.research), &calls, |open| *open == node);
+    let mut released = Vec::new();
+    let first = carried_out(&jobs, &other, &mut released).await.unwrap();
+    assert_eq!(carried_out(&jobs, &node, &mut released).await.unwrap(), first, "its report serves both");
+    jobs.ledger.run().journal().damage(&lose).await;
+    let refused = carried_out(&jobs, &node, &mut released).await.unwrap_err();
+    assert!(refused.to_string().contains("was charged and has no report"), "{refused}");
+    assert_eq!((provider.started().len(), released), (1, vec![other]));
 }
