@@ -766,7 +766,7 @@ impl Board for Orchestrator {
 /// Returns all problems of the plan.
 pub(crate) fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLimits) -> Result<Plan, RunError> {
     let refused = |complaints: Vec<String>| RunError::Plan { complaints: complaints.join("; ") };
-    draft.check(tree, brief, limits, 1, &|_| false).map_err(refused)
+    draft.check(tree, brief, limits, 1, &|_| None).map_err(refused)
 }
 
 /// Sets up the budget of a run, with the amounts already spent according to its journal.

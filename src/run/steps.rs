@@ -578,7 +578,7 @@ pub(super) fn checked(
     // From then on the planner has seen internal text, so the questions of nodes for the web are worded anew.
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
     let rounds = state.phase.stage().rounds();
-    let is_reworded = |node: &NodeDraft| {
+    let reworded_for = |node: &NodeDraft| {
         let old = node.id.parse().ok().and_then(|id| state.tree.get(&id));
         // With more in view than a worker of that round had, the same task is worth asking again.
         let is_past = old.is_some_and(|old| {
@@ -589,9 +589,10 @@ pub(super) fn checked(
             let found = state.branches.get(&old.id).map(|branch| &branch.evidence);
             old.source_hint == SourceHint::Web || found.into_iter().flatten().any(|quote| quote.label == Label::Public)
         };
-        is_late && !is_past && directed(node.source_hint) != SourceHint::Internal && old.is_none_or(has_asked)
+        let is_asked = is_late && !is_past && old.is_none_or(has_asked);
+        Some(directed(node.source_hint)).filter(|source| is_asked && *source != SourceHint::Internal)
     };
-    let checked = draft.check(&state.tree, brief, state.settings.tree, round, &is_reworded);
+    let checked = draft.check(&state.tree, brief, state.settings.tree, round, &reworded_for);
     checked.map_err(|complaints| complaints.join("; "))
 }
 

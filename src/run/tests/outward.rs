@@ -96,7 +96,7 @@ fn web_is_asked_the_same_in_a_later_round_only_with_more_in_view() {
 }
 
 #[test]
-fn mixed_node_of_a_later_round_does_not_ask_the_web_what_another_asks_unless_that_stayed_inside() {
+fn mixed_node_of_a_later_round_does_not_ask_the_web_what_another_one_asks_unless_that_stayed_inside() {
     let new = |id: &str, hint: &str| json!({ "id": id, "question": id, "aspects": ["a1"], "source_hint": hint });
     let is_refused = |label: Label, nodes: &[serde_json::Value]| {
         let (id, words) = (NodeId::numbered(3), "Drip lines save water.");
@@ -110,6 +110,7 @@ fn mixed_node_of_a_later_round_does_not_ask_the_web_what_another_asks_unless_tha
     };
     assert!(is_refused(Label::Public, &[new("one", "mixed")]), "of the finished node");
     assert!(!is_refused(Label::Public, &[new("one", "internal")]));
+    assert!(!is_refused(Label::Internal, &[new("one", "mixed"), new("two", "web")]), "its queries are on record");
     assert!(!is_refused(Label::Internal, &[new("one", "mixed")]), "the finished node has not asked the web");
     assert!(is_refused(Label::Internal, &[new("one", "mixed"), new("two", "mixed")]), "of one plan");
 }
