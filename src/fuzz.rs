@@ -181,7 +181,7 @@ mod targets {
             let Ok(plan) = serde_json::from_slice::<SavedPlan>(bytes) else { return };
             let Some(brief) = plan.brief.filter(|brief| brief.check().is_ok()) else { return };
             let tree = Tree::of(brief.question.clone());
-            let _ = plan.draft.check(&tree, &brief, TreeLimits::default(), 1, &|_| true);
+            let _ = plan.draft.check(&tree, &brief, TreeLimits::default(), 1, &|node| Some(node.source_hint));
         });
     }
 

@@ -6,10 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::line::{counted, cut, one_line};
+use crate::llm::call::CallKey;
 use crate::research::node::Tree;
 use crate::research::report::Section;
 use crate::run::budget::{BudgetLimits, Spent};
 use crate::run::event::{Event, Record};
+use crate::run::journal::JOB_STEP;
 use crate::run::ledger::CallNotice;
 use crate::run::orchestrator::{RunListener, RunNotice};
 
@@ -31,7 +33,8 @@ pub(crate) enum RunEvent {
     /// A model call changed its state.
     Call {
         what: CallStep,
-        key: String,
+        #[serde(flatten)]
+        key: CallKey,
         /// Role of the model, or the reason for a retry.
         detail: String,
         /// Amounts the run has spent so far.
@@ -86,13 +89,9 @@ impl RunEvent {
 }
 
 impl Doing {
-    /// Says what a call is for, by its key. A key that is not known says it itself.
-    fn of_call(key: &str) -> Self {
-        let is_node = |part: &str| part.strip_prefix('n').is_some_and(|number| number.parse::<u32>().is_ok());
-        let (node, step) = match key.split_once('/') {
-            Some((node, step)) if is_node(node) => (Some(node.to_owned()), step),
-            _ => (None, key),
-        };
+    /// Says what a call is for, by its step. A step that is not known says it itself.
+    fn of_call(key: &CallKey) -> Self {
+        let (node, step) = (key.node().map(ToString::to_string), key.step());
         // Of a node on the web; it works on its steps like any other.
         let mut parts = step.strip_prefix("web/").unwrap_or(step).split('/');
         let (name, number) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -101,6 +100,7 @@ impl Doing {
             (true, "step") => format!("choosing what to search and read, step {number}"),
             (true, "page") => "reading a page".to_owned(),
             (true, "rerank") => "ordering what a search found".to_owned(),
+            (true, JOB_STEP) => "waiting for Deep Research".to_owned(),
             (true, "report") => "summing up what was found".to_owned(),
             (false, "clarify" | "brief" | "outward") => "working out what the answer must cover".to_owned(),
             (false, "plan") => format!("planning round {number}"),
@@ -164,7 +164,7 @@ impl From<&RunNotice<'_>> for RunEvent {
                     CallNotice::Retried(key, error) => (CallStep::Retried, key, error.clone()),
                     CallNotice::Replied(key, role) => (CallStep::Replied, key, role.to_string()),
                 };
-                Self::Call { what, key: key.to_string(), detail, spent: *spent }
+                Self::Call { what, key: key.clone(), detail, spent: *spent }
             }
             RunNotice::Written(section) => Self::Written { section: (*section).clone() },
         }
@@ -217,6 +217,7 @@ mod tests {
             ("n2/report", Some("n2"), "summing up what was found"),
             ("n2/web/step/4", Some("n2"), "choosing what to search and read, step 4"),
             ("n2/output", Some("n2"), "converting the answer to the schema"),
+            ("n2/research", Some("n2"), "waiting for Deep Research"),
             ("brief/outward", None, "working out what the answer must cover"),
             ("plan/2", None, "planning round 2"),
             ("draft/1/section/2", None, "writing the answer"),
@@ -224,7 +225,7 @@ mod tests {
             ("notes/1", None, "calling a model: notes/1"),
         ] {
             let node = node.map(str::to_owned);
-            assert_eq!(Doing::of_call(key), Doing { text: text.to_owned(), node }, "{key}");
+            assert_eq!(Doing::of_call(&CallKey::new(key)), Doing { text: text.to_owned(), node }, "{key}");
         }
     }
 }

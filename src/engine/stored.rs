@@ -11,7 +11,6 @@ use crate::base::id::{ContentHash, RunId};
 use crate::base::line::with_causes;
 use crate::base::money::{dollars_text, nanos};
 use crate::config::TrustError;
-use crate::llm::message::Role;
 use crate::render::json::escaped;
 use crate::research::branch::Branch;
 use crate::research::memory::Memory;
@@ -22,7 +21,7 @@ use crate::research::verdict::Verdict;
 use crate::run::background::{JobEntry, jobs_of};
 use crate::run::budget::BudgetLimits;
 use crate::run::event::{Followed, Record, RunSettings};
-use crate::run::journal::{EgressRow, JournalError, RunList, RunRow};
+use crate::run::journal::{CallKind, EgressRow, JournalError, RunList, RunRow};
 use crate::run::phase::{Phase, Stage};
 use crate::run::recall::{Recall, RecallError};
 use crate::run::steps::draft_by_rules;
@@ -414,7 +413,7 @@ fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
     let total = &usage.total;
     let tokens = |usage: &UsageTotals| usage.input_tokens + usage.output_tokens;
     // Tokens of jobs do not count: jobs are limited by cost and number.
-    let of_jobs = usage.by_role.get(&Role::Researcher.to_string()).map_or(0, tokens);
+    let of_jobs = usage.by_role.get(&CallKind::Job.to_string()).map_or(0, tokens);
     let tokens = tokens(total) - of_jobs;
     let cost = total.cost_usd.map_or(0, nanos);
     let is_over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used > limit);

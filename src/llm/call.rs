@@ -61,6 +61,11 @@ impl CallKey {
         self.text.split_once('/').map_or(&self.text, |(owner, _)| owner)
     }
 
+    /// Returns the part after the node; of a step of the whole run, all of it.
+    pub(crate) fn step(&self) -> &str {
+        self.text.split_once('/').filter(|_| self.node.is_some()).map_or(&self.text, |(_, step)| step)
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }

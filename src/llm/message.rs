@@ -22,12 +22,10 @@ pub enum Role {
     Judge,
     /// Writes the report.
     Writer,
-    /// Runs background research jobs; configured separately from the other roles.
-    Researcher,
 }
 
 impl Role {
-    /// Every role that makes prompt-and-reply calls, that is all but [`Self::Researcher`].
+    /// Every role.
     pub(crate) const ALL: [Self; 5] = [Self::Planner, Self::Worker, Self::Summariser, Self::Judge, Self::Writer];
 }
 

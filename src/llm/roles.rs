@@ -325,7 +325,7 @@ fn check_taken(role: Role, model: &str, options: &ModelOptions, limits: &WindowS
 
 fn default_model(role: Role) -> &'static str {
     match role {
-        Role::Planner | Role::Judge | Role::Writer | Role::Researcher => STRONG_MODEL,
+        Role::Planner | Role::Judge | Role::Writer => STRONG_MODEL,
         Role::Worker | Role::Summariser => CHEAP_MODEL,
     }
 }

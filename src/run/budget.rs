@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::base::clock::Clock;
+use crate::base::id::as_word;
 use crate::base::money::dollars_text;
 use crate::base::mutex::locked;
 pub(crate) use crate::llm::call::Limit;
@@ -120,6 +121,8 @@ pub(crate) enum Purpose {
     /// Calls that write the report. They may use the reserve.
     Writing,
 }
+
+as_word!(Purpose);
 
 /// Cost of one call: its worst case or its actual cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

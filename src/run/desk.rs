@@ -95,9 +95,7 @@ impl Desk {
         match role {
             Role::Worker if !key.node().is_some_and(|node| self.outlook.take_step(node)) => self.outlook.dues(),
             Role::Writer if !self.is_writing() => self.outlook.likely(Role::Judge),
-            Role::Worker | Role::Writer | Role::Planner | Role::Summariser | Role::Judge | Role::Researcher => {
-                CallCost::default()
-            }
+            Role::Worker | Role::Writer | Role::Planner | Role::Summariser | Role::Judge => CallCost::default(),
         }
     }
 
@@ -123,7 +121,7 @@ impl Desk {
             return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());
         }
         // Left in flight by a process that died. It stays charged, so that the next request is charged as a second one.
-        for call in recorded.iter().filter(|call| call.state == CallState::Sent) {
+        for call in recorded.iter().filter(|call| call.state() == CallState::Sent) {
             self.ledger.give_up(call).await?;
         }
         let worst = Usage { input_tokens: counted, output_tokens: output, ..Usage::default() };
@@ -240,9 +238,9 @@ impl Desk {
 /// Returns the stored reply to a request: the one under its own key, so that a resumed run gets the same replies as the
 /// first, or else the oldest.
 fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
-    let own = recorded.iter().filter(|call| call.key == *key).find_map(|call| call.reply.clone());
+    let own = recorded.iter().filter(|call| call.key == *key).find_map(|call| call.reply().cloned());
     // A reply to the same request under another key is as good, and paid for.
-    own.or_else(|| recorded.iter().find_map(|call| call.reply.clone()))
+    own.or_else(|| recorded.iter().find_map(|call| call.reply().cloned()))
 }
 
 impl Desk {

@@ -22,23 +22,25 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetRefusal, CallCost, Hold, Reservation};
-use super::journal::{Call, CallOutcome, CallRow, CallState, JobEndpoint, JournalError, LockedRun, ProviderKind};
+use super::journal::{
+    Call, CallKind, CallOutcome, CallRow, CallState, JobEndpoint, JournalError, LockedRun, ProviderKind,
+};
 use crate::base::clock::Clock;
 use crate::base::id::{ContentHash, JobId};
 use crate::base::line::with_causes;
 use crate::base::mutex::locked;
 use crate::base::retry::{Failure, Policy, retry};
 use crate::llm::call::{CallError, CallKey};
-use crate::llm::message::{Reply, Role};
+use crate::llm::message::Reply;
 use crate::llm::model::ModelError;
 
 /// A call as it happens, for progress displays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallNotice {
-    Sent(CallKey, Role),
+    Sent(CallKey, CallKind),
     /// It is sent again after a failure.
     Retried(CallKey, String),
-    Replied(CallKey, Role),
+    Replied(CallKey, CallKind),
 }
 
 /// Receives the calls of a run as they happen.
@@ -162,9 +164,9 @@ impl Ledger {
         };
         // Before it counts as sent: if the journal fails, the request is not made and the reservation is returned.
         let id = self.run.begin_call(call, self.clock.now()).await?;
-        (self.listener)(&CallNotice::Sent(call.key.clone(), call.role()));
+        (self.listener)(&CallNotice::Sent(call.key.clone(), call.kind));
         reservation.sent();
-        Ok(self.ticket(id, call.key.clone(), call.role(), reservation))
+        Ok(self.ticket(id, call.key.clone(), call.kind, reservation))
     }
 
     /// Reopens a call whose job is polled again: its charge becomes a reservation. That is its worst case if an earlier
@@ -173,12 +175,12 @@ impl Ledger {
         // Tokens of jobs are not limited, see `charged_tokens`.
         let worst = CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(call) };
         let reservation = self.budget.take_back(worst, call.purpose);
-        self.ticket(call.id, call.key.clone(), call.role(), reservation)
+        self.ticket(call.id, call.key.clone(), call.kind, reservation)
     }
 
-    fn ticket(&self, id: i64, key: CallKey, role: Role, reservation: Reservation) -> Ticket {
+    fn ticket(&self, id: i64, key: CallKey, kind: CallKind, reservation: Reservation) -> Ticket {
         let (run, clock) = (self.run.clone(), Arc::clone(&self.clock));
-        Ticket { id, key, role, run, clock, listener: Arc::clone(&self.listener), reservation }
+        Ticket { id, key, kind, run, clock, listener: Arc::clone(&self.listener), reservation }
     }
 
     /// Closes a call that an earlier process left in flight. It stays charged.
@@ -244,7 +246,7 @@ impl Drop for Turn<'_> {
 pub(crate) struct Ticket {
     id: i64,
     key: CallKey,
-    role: Role,
+    kind: CallKind,
     run: LockedRun,
     clock: Arc<dyn Clock>,
     listener: CallListener,
@@ -279,7 +281,7 @@ impl Ticket {
         self.end(CallOutcome::Replied(Box::new(reply), cost.cost_nanos)).await?;
         // Before the notice, whose receiver reads what the run has spent.
         self.reservation.settle(cost);
-        (self.listener)(&CallNotice::Replied(self.key, self.role));
+        (self.listener)(&CallNotice::Replied(self.key, self.kind));
         Ok(())
     }
 
@@ -319,8 +321,8 @@ impl Ticket {
 /// Returns the tokens a stored call is charged. Those of jobs do not count: jobs are limited by cost and number.
 pub(crate) fn charged_tokens(call: &CallRow) -> u64 {
     match call.prompt() {
-        Some(prompt) if call.state != CallState::Failed => {
-            call.usage.map_or(prompt.worst_tokens, |usage| usage.tokens())
+        Some(prompt) if call.state() != CallState::Failed => {
+            call.usage().map_or(prompt.worst_tokens, |usage| usage.tokens())
         }
         _ => 0,
     }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span, info, info_span};
 
-use super::background::{DeepResearch, Jobs, to_try_again};
+use super::background::{DeepResearch, Jobs, end_unsent, to_try_again};
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
 use super::desk::{Desk, Outward};
@@ -240,6 +240,7 @@ impl Orchestrator {
         if by_rules != resources.models.is_none() {
             return Err(RunError::ModelsChanged { by_rules });
         }
+        end_unsent(&locked, resources.clock.now()).await?;
         // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
@@ -286,7 +287,12 @@ impl Orchestrator {
             .clone()
             .map(|models| Arc::new(Desk::open(Arc::clone(&ledger), models, grace.closed.clone(), calls)));
         let research = resources.jobs.clone();
-        let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls)));
+        // A mixed node may ask for another job than before.
+        let is_open = |id: &NodeId| {
+            let is_settled = state.tree.get(id).is_none_or(|node| node.status.is_settled());
+            !is_settled && state.routes.get(id) == Some(&Route::DeepResearch)
+        };
+        let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls, is_open)));
         let wait_limit = WaitLimit { budget: budget.clone(), stop: resources.stop.clone() };
         let day = state.started_at().date().unwrap_or_default();
         let context = CallContext {
@@ -513,16 +519,17 @@ impl Orchestrator {
             stop: self.resources.stop.clone(),
             abort: self.grace.closed.clone(),
         };
-        let work = |run: &Self, node: &NodeId| {
-            let (steps, work) = (Arc::clone(&run.steps), run.prepare(node));
+        let steps = Arc::clone(&self.steps);
+        let worker = |work: Work| {
+            let steps = Arc::clone(&steps);
             async move {
-                let branch = steps.look_into(work?).await.inspect_err(|error| attach::word("error", error.class()))?;
+                let branch = steps.look_into(work).await.inspect_err(|error| attach::word("error", error.class()))?;
                 Span::current().record("findings", branch.report.findings.len());
                 Span::current().record("quotes", branch.evidence.len());
                 Ok(branch)
             }
         };
-        run_ready(self, work, &limits).await.map(drop)
+        run_ready(self, worker, &limits).await.map(drop)
     }
 
     /// Returns the ways to the web that a node can take. A node that has or holds a job takes no other.
@@ -532,18 +539,6 @@ impl Orchestrator {
         let has_one = self.steps.jobs.as_ref().is_some_and(|jobs| holds_one || jobs.has(node));
         // Even if other ways are open by now: the job may have been started, and would be paid for in vain.
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
-    }
-
-    /// Collects everything the worker of a node may see.
-    fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
-        let (Phase::Open(Stage::Planned(rounds)), Some(planned), Some(taken)) =
-            (&self.state.phase, self.state.tree.get(node), self.state.routes.get(node))
-        else {
-            return Err(StepError::Invalid(format!("node `{node}` was not started")));
-        };
-        // The route on record stands; this only says which way was planned and is missing.
-        let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
-        Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.without))
     }
 
     /// Judges the current round.
@@ -714,6 +709,7 @@ fn span_of(run: &RunId) -> Span {
 }
 
 impl Board for Orchestrator {
+    type Work = Work;
     type Output = Result<Branch, StepError>;
     type Error = RunError;
 
@@ -721,16 +717,17 @@ impl Board for Orchestrator {
         &self.state.tree
     }
 
-    async fn start(&mut self, id: &NodeId) -> Result<(), RunError> {
-        let ways = self.ways(id);
-        let node = self.state.tree.get(id);
-        let (route, why) = match node.map(|node| route(node, ways)) {
-            Some(Ok(Way { route, why, .. })) => (route, why.to_owned()),
-            // The worker finds no source for the node, which is then blocked with that reason.
-            Some(Err(no_way)) => (Route::Web, no_way.to_string()),
-            None => (Route::Internal, String::new()),
+    fn prepare(&self, id: &NodeId) -> Result<Work, String> {
+        let (Phase::Open(Stage::Planned(rounds)), Some(node)) = (&self.state.phase, self.state.tree.get(id)) else {
+            return Err("it is not planned".to_owned());
         };
-        self.commit(Event::NodeStarted { node: id.clone(), route, why }).await
+        let way = route(node, self.ways(id)).map_err(|no_way| no_way.to_string())?;
+        Ok(Work::of(&self.state, &rounds.briefs, node, way))
+    }
+
+    async fn start(&mut self, id: &NodeId, work: &Work) -> Result<(), RunError> {
+        let Way { route, why, .. } = work.way;
+        self.commit(Event::NodeStarted { node: id.clone(), route, why: why.to_owned() }).await
     }
 
     async fn finish(&mut self, id: &NodeId, outcome: Result<Self::Output, Lost>) -> Result<(), RunError> {
@@ -769,7 +766,7 @@ impl Board for Orchestrator {
 /// Returns all problems of the plan.
 pub(crate) fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLimits) -> Result<Plan, RunError> {
     let refused = |complaints: Vec<String>| RunError::Plan { complaints: complaints.join("; ") };
-    draft.check(tree, brief, limits, 1, &|_| false).map_err(refused)
+    draft.check(tree, brief, limits, 1, &|_| None).map_err(refused)
 }
 
 /// Sets up the budget of a run, with the amounts already spent according to its journal.
@@ -778,7 +775,7 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits)).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
     // A job in flight stays charged at its worst case until it is polled again.
-    for call in calls.iter().filter(|call| call.state != CallState::Failed) {
+    for call in calls.iter().filter(|call| call.state() != CallState::Failed) {
         spent.add(call.purpose, CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(call) });
     }
     Budget::resumed(limits, reserve, spent, Arc::clone(&resources.clock))

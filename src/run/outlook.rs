@@ -70,7 +70,7 @@ impl Outlook {
     /// Learns from the calls that a run made before.
     pub(super) fn new(models: Models, recorded: &[CallRow]) -> Self {
         let outlook = Self { models, sizes: Mutex::default(), due: Mutex::default() };
-        for (role, usage) in recorded.iter().filter_map(|call| Some((call.role(), call.usage?))) {
+        for (role, usage) in recorded.iter().filter_map(|call| Some((call.prompt()?.role, call.usage()?))) {
             outlook.learn(role, usage);
         }
         outlook

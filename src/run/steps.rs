@@ -30,7 +30,7 @@ use crate::research::memory::{
     Memory, PublicBranch, Summary, Told, cited, fold, fold_by_rules, fold_public, group_summaries,
     group_summaries_by_rules, label,
 };
-use crate::research::node::{NodeId, SourceHint};
+use crate::research::node::{Node, NodeId, SourceHint};
 use crate::research::plan::{NodeDraft, Plan, PlanDraft, Update};
 use crate::research::planner::{self, PlanBounds};
 use crate::research::question::{Brief, Mode};
@@ -578,22 +578,28 @@ pub(super) fn checked(
     // From then on the planner has seen internal text, so the questions of nodes for the web are worded anew.
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
     let rounds = state.phase.stage().rounds();
-    let is_reworded = |node: &NodeDraft| {
+    let reworded_for = |node: &NodeDraft| {
         let old = node.id.parse().ok().and_then(|id| state.tree.get(&id));
         // With more in view than a worker of that round had, the same task is worth asking again.
         let is_past = old.is_some_and(|old| {
             !rounds.is_some_and(|rounds| rounds.reworded.contains(&old.id)) || state.has_public_news_since(old.round)
         });
-        is_late && !is_past && directed(node.source_hint) == SourceHint::Web
+        let has_asked = |old: &Node| {
+            // A mixed node whose files left nothing open has not asked the web.
+            let found = state.branches.get(&old.id).map(|branch| &branch.evidence);
+            old.source_hint == SourceHint::Web || found.into_iter().flatten().any(|quote| quote.label == Label::Public)
+        };
+        let is_asked = is_late && !is_past && old.is_none_or(has_asked);
+        Some(directed(node.source_hint)).filter(|source| is_asked && *source != SourceHint::Internal)
     };
-    let checked = draft.check(&state.tree, brief, state.settings.tree, round, &is_reworded);
+    let checked = draft.check(&state.tree, brief, state.settings.tree, round, &reworded_for);
     checked.map_err(|complaints| complaints.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::research::node::{Node, Tree};
+    use crate::research::node::Tree;
 
     #[test]
     fn node_planned_for_the_web_stays_there_if_the_user_wants_both_sources() {

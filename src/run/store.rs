@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::event::Record;
-use super::journal::{Journal, JournalError, LockedRun, RunRow, Salvaged};
+use super::journal::{Journal, JournalError, LOCKS, LockedRun, RunRow, Salvaged, run_lock};
 use super::tree::{FoldError, RunState};
 use crate::base::folder::{create_private, in_the_way};
 use crate::base::id::RunId;
@@ -15,25 +15,10 @@ use crate::base::lock::{FileLock, FileLockError};
 /// Name of the database in `.dr`.
 pub(crate) const STATE_FILE: &str = "state.db";
 
-/// Folder of the lock files in `.dr`, one per run.
-const LOCKS: &str = "runs";
-
 /// The runs kept in one `.dr` folder.
 #[derive(Clone)]
 pub struct Store {
     journal: Journal,
-    keeping: Keeping,
-}
-
-/// The kind of store.
-#[derive(Clone)]
-enum Keeping {
-    /// On disk; the lock files are in this folder.
-    Locked(PathBuf),
-    /// A copy of a journal in a read-only folder.
-    ReadOnly,
-    /// In memory.
-    Forgotten,
 }
 
 /// A run could not be found or used.
@@ -91,7 +76,7 @@ impl Store {
         let locks = folder.join(LOCKS);
         let failed = |source| StoreError::Folder { path: locks.clone(), source };
         create_private(&locks).map_err(failed)?;
-        Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))?, keeping: Keeping::Locked(locks) })
+        Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))? })
     }
 
     /// Returns the runs in `folder` that have a lock file: all that were worked on and not removed.
@@ -107,7 +92,7 @@ impl Store {
     pub(crate) fn repair(folder: &Path) -> Result<Salvaged, StoreError> {
         // The journal is locked, too, but that lock cannot name the run.
         for run in Self::worked_on(folder) {
-            if let Some(holder) = FileLock::holder(&lock_file(&folder.join(LOCKS), &run)) {
+            if let Some(holder) = FileLock::holder(&run_lock(&folder.join(LOCKS), &run)) {
                 return Err(StoreError::Busy { run, holder });
             }
         }
@@ -116,12 +101,12 @@ impl Store {
 
     /// Opens the runs in a read-only folder, for reading.
     pub(crate) fn read_only(folder: &Path) -> Result<Self, StoreError> {
-        Ok(Self { journal: Journal::open_copy(&folder.join(STATE_FILE))?, keeping: Keeping::ReadOnly })
+        Ok(Self { journal: Journal::open_copy(&folder.join(STATE_FILE))? })
     }
 
     /// Opens an empty store in memory, for offline questions in a read-only folder.
     pub(crate) fn in_memory() -> Result<Self, StoreError> {
-        Ok(Self { journal: Journal::in_memory()?, keeping: Keeping::Forgotten })
+        Ok(Self { journal: Journal::in_memory()? })
     }
 
     /// Returns the newest runs in `folder`, as [`Journal::glance`].
@@ -137,7 +122,7 @@ impl Store {
 
     /// Returns whether runs outlive this process.
     pub(crate) fn is_kept(&self) -> bool {
-        !matches!(self.keeping, Keeping::Forgotten)
+        self.journal.is_kept()
     }
 
     /// Finds a run by its id or a prefix of it; the newest if no name is given.
@@ -145,7 +130,7 @@ impl Store {
         let runs = self.journal.runs().await?.runs;
         let Some(name) = name else {
             // Lock files outlive a journal that was deleted.
-            let had_runs = matches!(&self.keeping, Keeping::Locked(locks) if !locked_in(locks).is_empty());
+            let had_runs = self.journal.locks().is_some_and(|locks| !locked_in(locks).is_empty());
             return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty { had_runs });
         };
         // An empty name would be a prefix of every id.
@@ -157,29 +142,22 @@ impl Store {
         }
     }
 
-    /// Takes the lock of a run, which need not exist yet. The only way to get a [`LockedRun`], and so to write.
+    /// Takes the lock of a run, which need not exist yet.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError::Busy`] if another process holds it, and [`StoreError::ReadOnly`] for runs opened with
     /// [`Self::read_only`].
     pub fn lock(&self, run: &RunId) -> Result<LockedRun, StoreError> {
-        let lock = match &self.keeping {
-            Keeping::Locked(locks) => match FileLock::take(&lock_file(locks, run)) {
-                Ok(lock) => Some(lock),
-                Err(FileLockError::Held { holder, .. }) => return Err(StoreError::Busy { run: run.clone(), holder }),
-                Err(error) => return Err(StoreError::Lock(error)),
-            },
-            Keeping::ReadOnly => return Err(StoreError::ReadOnly),
-            // No other process sees a store in memory.
-            Keeping::Forgotten => None,
-        };
-        Ok(LockedRun::new(run.clone(), self.journal.clone(), lock))
+        self.journal.lock(run).ok_or(StoreError::ReadOnly)?.map_err(|error| match error {
+            FileLockError::Held { holder, .. } => StoreError::Busy { run: run.clone(), holder },
+            error @ FileLockError::File { .. } => StoreError::Lock(error),
+        })
     }
 
     /// Returns whether a process is working on a run.
     pub(crate) fn is_busy(&self, run: &RunId) -> bool {
-        matches!(&self.keeping, Keeping::Locked(locks) if FileLock::holder(&lock_file(locks, run)).is_some())
+        self.journal.locks().is_some_and(|locks| FileLock::holder(&run_lock(locks, run)).is_some())
     }
 
     /// Reads a run: its events, and the state they fold to.
@@ -204,9 +182,9 @@ impl Store {
         if !run.remove().await? {
             return Err(StoreError::Missing(run.id().to_string()));
         }
-        if let Keeping::Locked(locks) = &self.keeping {
+        if let Some(locks) = self.journal.locks() {
             // A leftover lock file is harmless, so a failure to remove it is ignored.
-            let _ = std::fs::remove_file(lock_file(locks, run.id()));
+            let _ = std::fs::remove_file(run_lock(locks, run.id()));
         }
         self.journal.scrub().await.map_err(|source| StoreError::InLog { run: run.id().clone(), source })
     }
@@ -232,10 +210,6 @@ fn locked_in(locks: &Path) -> Vec<RunId> {
     // The order of a folder differs between file systems.
     runs.sort();
     runs
-}
-
-fn lock_file(locks: &Path, run: &RunId) -> PathBuf {
-    locks.join(format!("{run}.lock"))
 }
 
 fn line<T: Serialize>(kind: &str, value: &T) -> String {

@@ -30,13 +30,13 @@ pub(crate) fn add_usage(table: &mut UsageTable, of_run: &UsageTable) {
 fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
     // A failed call was charged nothing.
-    for call in calls.iter().filter(|call| call.state != CallState::Failed) {
+    for call in calls.iter().filter(|call| call.state() != CallState::Failed) {
         let usage = usage_of_call(call);
         // Calls without a node, such as brief, plan and report, are summed up under this name.
         let node = call.key.node().map_or_else(|| "run".to_owned(), ToString::to_string);
         for sum in [
             &mut table.total,
-            table.by_role.entry(call.role().to_string()).or_default(),
+            table.by_role.entry(call.kind.to_string()).or_default(),
             table.by_node.entry(node).or_default(),
         ] {
             add(sum, &usage);
@@ -52,7 +52,7 @@ fn usage_of_call(call: &CallRow) -> UsageTotals {
         output_tokens: prompt.worst_tokens.saturating_sub(prompt.counted_tokens),
         ..Usage::default()
     });
-    let tokens = call.usage.or(worst).unwrap_or_default();
+    let tokens = call.usage().or(worst).unwrap_or_default();
     UsageTotals {
         calls: 1,
         input_tokens: tokens.input_tokens,
@@ -88,7 +88,7 @@ pub(crate) fn token_drift(calls: &[CallRow]) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for call in calls {
         // A job's prompt is a small part of its input tokens: most are pages it reads.
-        if let (Some(usage), Some(prompt)) = (call.usage, call.prompt()) {
+        if let (Some(usage), Some(prompt)) = (call.usage(), call.prompt()) {
             let (counted, billed) = sums.entry(&call.model).or_default();
             *counted += prompt.counted_tokens;
             *billed += usage.input_tokens;

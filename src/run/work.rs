@@ -30,7 +30,7 @@ use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::pick::searched;
 use crate::research::question::{Aspect, AspectId, Brief};
-use crate::research::route::{NoWay, Route, Without};
+use crate::research::route::{NoWay, Route, Way};
 use crate::research::skim::{self, Answer, Skim};
 use crate::research::task::{Conclusion, Conversation, Task, TaskAspect, WorkerLimits};
 use crate::research::worker::{Gathered, gather};
@@ -40,9 +40,7 @@ use crate::traces::attach;
 /// The input of work on a node.
 pub(crate) struct Work {
     node: Node,
-    route: Route,
-    /// What it does without, although it was planned for it.
-    without: Option<Without>,
+    pub(crate) way: Way,
     brief: Brief,
     aspects: Vec<Aspect>,
     conclusions: Vec<(Node, Branch)>,
@@ -58,14 +56,13 @@ pub(crate) struct Work {
 impl Work {
     /// Collects the input of a node: its question, the findings of its dependencies, and the relevant part of the
     /// summary. The input of conversations that face outward is separate, see [`OutwardWork`].
-    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, route: Route, without: Option<Without>) -> Self {
+    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, way: Way) -> Self {
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
         let global = &state.folded.memory.global.text;
         Self {
-            route,
-            without,
+            way,
             aspects: aspects.cloned().collect(),
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
@@ -102,10 +99,10 @@ impl Steps {
     /// Works on a node.
     pub(crate) async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
         // Words of an exported span have no spaces, see `traces/shape.rs`.
-        attach::word("route", work.route.to_string().replace(", ", "_").replace(' ', "_"));
+        attach::word("route", work.way.route.to_string().replace(", ", "_").replace(' ', "_"));
         attach::text("question", || work.node.question.to_string());
         let task = &work.outward.task;
-        let mut branch = match (work.route, self.desk.as_deref()) {
+        let mut branch = match (work.way.route, self.desk.as_deref()) {
             _ if work.node.only_concludes() => self.concluded(&work).await?,
             (Route::Internal, _) => self.inside(&work).await?,
             (Route::Web, _) | (Route::DeepResearch, None) => self.searched(&work, task).await?,
@@ -120,7 +117,7 @@ impl Steps {
             (Route::Mixed | Route::MixedDeepResearch, None) => self.both_by_rules(&work).await?,
             (Route::Mixed | Route::MixedDeepResearch, Some(desk)) => self.both(desk, &work).await?,
         };
-        branch.notes.extend(work.without.map(|without| without.to_string()));
+        branch.notes.extend(work.way.without.map(|without| without.to_string()));
         match self.sources.shared.egress.withheld(&work.node.id) {
             0 => {}
             number => branch.notes.push(format!(
@@ -147,7 +144,7 @@ impl Steps {
         };
         // Findings that must not leave make those of this node internal as well, so it is shown all of them.
         let is_public = work.outward.conclusions.len() == work.conclusions.len();
-        if work.route == Route::Web && is_public {
+        if work.way.route == Route::Web && is_public {
             return Ok(outward_worker::concluded(&Outward(desk), &work.node, &work.outward).await?);
         }
         Ok(conclude(desk, &work.task()).await?)
@@ -211,7 +208,7 @@ impl Steps {
     }
 
     async fn gathered_outside(&self, desk: &Desk, work: &Work, task: &OutwardTask) -> Result<Gathered, StepError> {
-        if work.route == Route::MixedDeepResearch {
+        if work.way.route == Route::MixedDeepResearch {
             return Ok(Gathered::from_branch(self.researched(desk, work, task).await?));
         }
         let outside = self.outside(work, task)?.with_servers(self.sources.public_tools(&work.node.id).await?);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{NodeDraft, Plan, PlanDraft, TreeLimits, Update, UpdateDraft};
 use crate::base::line::{cut, one_line, printable};
 use crate::llm::schema::compile;
-use crate::research::node::{Node, NodeId, NodeStatus, Tool, Tree};
+use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tool, Tree};
 use crate::research::question::{AspectId, Brief, Question, QuestionError};
 
 /// Longest name of a node within a draft, in characters. Names are repeated in complaints and must stay on one line.
@@ -18,9 +18,9 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
-    /// `is_reworded` returns whether the task of a new node on the web is worded from its aspects instead of its
-    /// question; for a finished one, whether it was, and whether its worker was shown everything a new one would be
-    /// shown.
+    /// `reworded_for` returns the source of a node on the web, or on both, whose task for the web is worded from its
+    /// aspects instead of its question; a finished one must have asked it, and have been shown everything a new one would
+    /// be shown.
     ///
     /// # Errors
     ///
@@ -31,13 +31,13 @@ impl PlanDraft {
         brief: &Brief,
         limits: TreeLimits,
         round: u32,
-        is_reworded: &dyn Fn(&NodeDraft) -> bool,
+        reworded_for: &dyn Fn(&NodeDraft) -> Option<SourceHint>,
     ) -> Result<Plan, Vec<String>> {
         let mut check = DraftCheck::new(self, tree, brief);
         check.names();
         check.size(limits);
         check.repeats();
-        check.repeats_outside(is_reworded);
+        check.repeats_outside(reworded_for);
         let depths = check.parents(limits);
         check.dependencies();
         let nodes = self.new_nodes.iter().enumerate().map(|(at, node)| check.node(at, node, depths[at], round));
@@ -157,24 +157,24 @@ impl<'a> DraftCheck<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Refuses a node whose worker on the web would get the same task as another new node or a finished one, however
-    /// the two are worded. Both would be paid for: the prompts of their later steps differ in the ids of evidence.
-    fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
+    /// Refuses a node whose worker on the web would get the same task as that of another new node or a finished one on
+    /// the same source, however the two are worded. Both would be paid for: the prompts of their later steps differ in
+    /// the ids of evidence.
+    fn repeats_outside(&mut self, reworded_for: &dyn Fn(&NodeDraft) -> Option<SourceHint>) {
         let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
         let told = |node: &NodeDraft| {
+            let source = reworded_for(node)?;
             let aspects: BTreeSet<_> = node.aspects.iter().cloned().collect();
             let dependencies: BTreeSet<_> = node.depends_on.iter().map(id).collect();
-            (aspects, dependencies, tools(&node.tools))
+            Some((source, aspects, dependencies, tools(&node.tools)))
         };
         let mut repeats = Vec::new();
         let done = self.tree.workers().filter(|node| node.status == NodeStatus::Done).map(NodeDraft::from);
-        let done = done.filter(|node| is_reworded(node)).map(|node| (told(&node), node.id));
-        let mut known: Vec<_> = done.collect();
-        for node in self.draft.new_nodes.iter().filter(|node| is_reworded(node)) {
-            let told = told(node);
+        let mut known: Vec<_> = done.filter_map(|node| Some((told(&node)?, node.id))).collect();
+        for (node, told) in self.draft.new_nodes.iter().filter_map(|node| Some((node, told(node)?))) {
             match known.iter().find(|(other, _)| *other == told) {
                 Some((_, other)) => repeats.push(format!(
-                    "`{}` would ask the web what `{}` asks, since both are worded from the same aspects; leave it out",
+                    "`{}` would ask the web what `{}` asks, since both are worded from the same aspects; leave it out or change its source",
                     shown(&node.id),
                     shown(other)
                 )),

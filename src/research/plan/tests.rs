@@ -36,7 +36,7 @@ fn update(id: &str) -> UpdateDraft {
 }
 
 fn check(draft: &PlanDraft, tree: &Tree) -> Result<Plan, Vec<String>> {
-    draft.check(tree, &brief(), TreeLimits::default(), 1, &|_| false)
+    draft.check(tree, &brief(), TreeLimits::default(), 1, &|_| None)
 }
 
 fn complaints(draft: &PlanDraft, tree: &Tree) -> Vec<String> {
@@ -67,11 +67,13 @@ fn node_that_would_ask_the_web_what_another_one_asks_is_refused() {
         web(on(&["a2", "a1"], new("second"))),
     ];
     let plan = draft(nodes);
-    let is_reworded = |node: &NodeDraft| node.source_hint == SourceHint::Web;
+    let is_reworded = |node: &NodeDraft| Some(node.source_hint).filter(|hint| *hint == SourceHint::Web);
     let complaints = plan.check(&tree(), &brief(), TreeLimits::default(), 2, &is_reworded).unwrap_err();
     assert_eq!(
         complaints,
-        ["`second` would ask the web what `first` asks, since both are worded from the same aspects; leave it out"]
+        [
+            "`second` would ask the web what `first` asks, since both are worded from the same aspects; leave it out or change its source"
+        ]
     );
     assert!(check(&plan, &tree()).is_ok(), "questions of a first plan are sent as they are");
 }
@@ -79,7 +81,7 @@ fn node_that_would_ask_the_web_what_another_one_asks_is_refused() {
 #[test]
 fn refused_node_takes_no_other_with_it() {
     let limits = TreeLimits::default();
-    let is_web = |node: &NodeDraft| node.source_hint == SourceHint::Web;
+    let is_web = |node: &NodeDraft| Some(node.source_hint).filter(|hint| *hint == SourceHint::Web);
     let check = |draft: &PlanDraft| draft.check(&tree(), &brief(), limits, 2, &is_web);
     let web =
         |id: &str, aspect: &str| NodeDraft { aspects: vec![aspect.into()], source_hint: SourceHint::Web, ..new(id) };
@@ -89,7 +91,7 @@ fn refused_node_takes_no_other_with_it() {
     let kept = questions(plan.clone().passing(&check));
     assert_eq!(kept, ["what of first?", "what of other?", "what of inside?"]);
     let limits = TreeLimits { max_nodes: 3, ..limits };
-    let check = |draft: &PlanDraft| draft.check(&tree(), &brief(), limits, 2, &|_| false);
+    let check = |draft: &PlanDraft| draft.check(&tree(), &brief(), limits, 2, &|_| None);
     assert_eq!(questions(plan.passing(&check)), ["what of first?", "what of same?"], "more would not fit the tree");
 }
 
@@ -108,12 +110,16 @@ fn node_that_would_ask_the_web_what_a_finished_one_has_asked_is_refused() {
     };
     let plan = draft([web("same", "a1", &[]), web("after", "a1", &["n2"]), web("again", "a2", &[])]);
     let complaints = |reworded: &[&str]| {
-        let is_reworded = |node: &NodeDraft| !["n2", "n3", "n4"].contains(&&*node.id) || reworded.contains(&&*node.id);
+        let is_new = |id: &str| !["n2", "n3", "n4"].contains(&id);
+        let is_reworded =
+            |node: &NodeDraft| (is_new(&node.id) || reworded.contains(&&*node.id)).then_some(node.source_hint);
         plan.check(&tree, &brief(), TreeLimits::default(), 3, &is_reworded).err()
     };
     assert_eq!(
         complaints(&["n3", "n4"]).unwrap(),
-        ["`same` would ask the web what `n3` asks, since both are worded from the same aspects; leave it out"]
+        [
+            "`same` would ask the web what `n3` asks, since both are worded from the same aspects; leave it out or change its source"
+        ]
     );
     assert_eq!(complaints(&[]), None, "a question of the first plan was sent as it is");
 }
@@ -136,7 +142,7 @@ fn omitted_fields_get_defaults() {
     node.parent = Some(" ".into());
     node.output_schema = Some(String::new());
     node.group = Some(String::new());
-    let plan = draft([node]).check(&tree(), &brief(), TreeLimits::default(), 3, &|_| false).unwrap();
+    let plan = draft([node]).check(&tree(), &brief(), TreeLimits::default(), 3, &|_| None).unwrap();
     let mut wanted = Node::new(NodeId::numbered(2), Some(NodeId::numbered(1)), "what of a?".parse().unwrap(), 1);
     wanted.round = 3;
     assert_eq!(plan.nodes, [wanted]);
@@ -209,7 +215,7 @@ fn depth_follows_the_parent_and_is_limited() {
 #[test]
 fn limit_on_nodes_includes_existing_ones() {
     let limits = TreeLimits { max_nodes: 2, ..TreeLimits::default() };
-    let complaints = draft([new("a"), new("b")]).check(&tree(), &brief(), limits, 1, &|_| false).unwrap_err();
+    let complaints = draft([new("a"), new("b")]).check(&tree(), &brief(), limits, 1, &|_| None).unwrap_err();
     assert_eq!(complaints, ["tree would have 3 nodes (at most 2)"]);
 }
 

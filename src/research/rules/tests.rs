@@ -22,7 +22,7 @@ fn questions(draft: &PlanDraft) -> Vec<&str> {
 }
 
 fn check(draft: &PlanDraft, tree: &Tree, brief: &Brief) -> Plan {
-    draft.check(tree, brief, TreeLimits::default(), 1, &|_| false).unwrap()
+    draft.check(tree, brief, TreeLimits::default(), 1, &|_| None).unwrap()
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ use super::report::JobReport;
 use super::request::JobRequest;
 use super::{DeepResearch, Moved};
 use crate::base::clock::Moment;
-use crate::base::id::{ContentHash, JobId, RunId};
+use crate::base::id::{ContentHash, RunId};
 use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy};
@@ -32,7 +33,10 @@ use crate::research::worker::WorkError;
 use crate::run::budget::{CallCost, Purpose};
 use crate::run::cache::{Cache, normalised};
 use crate::run::egress::{Egress, Leaving};
-use crate::run::journal::{Call, CallKind, CallRow, CallState, EgressKind, JOB_STEP, Lookup, LookupTool};
+use crate::run::journal::{
+    Call, CallKind, CallOutcome, CallRow, CallState, EgressKind, EgressRow, JOB_STEP, JournalError, LockedRun, Lookup,
+    LookupTool, StartedJob,
+};
 use crate::run::ledger::{Ledger, Reserving, Ticket};
 use crate::run::tree::RunState;
 use crate::source::{Label, SourceError};
@@ -65,19 +69,19 @@ impl JobTask<'_> {
     }
 }
 
-/// A job could not be started.
+/// A job could not be started, for `R` if its instructions were not released.
 #[derive(Debug, thiserror::Error)]
-enum StartError {
+enum StartError<R> {
     #[error(transparent)]
     Job(#[from] JobError),
     #[error(transparent)]
     Call(#[from] CallError),
     /// The instructions may not leave, or this could not be recorded.
-    #[error(transparent)]
-    Release(#[from] SourceError),
+    #[error("{0}")]
+    Release(R),
 }
 
-impl Failure for StartError {
+impl<R> Failure for StartError<R> {
     fn again(&self) -> Again {
         match self {
             Self::Job(error) => error.again(),
@@ -126,18 +130,28 @@ pub(crate) struct Jobs {
     model: OnceCell<String>,
     /// Nodes for which a job was or may have been started.
     with_job: Mutex<BTreeSet<NodeId>>,
+    /// Lost calls whose nodes are open: their jobs were cancelled with the run.
+    cancelled: BTreeSet<i64>,
     /// Whether the provider has refused summaries to the account. Later jobs omit them to save a refused request.
     without_summaries: AtomicBool,
 }
 
 impl Jobs {
-    /// Sets up the jobs of a run. `recorded` are the calls it made before.
-    pub(crate) fn open(ledger: Arc<Ledger>, research: Arc<DeepResearch>, recorded: &[CallRow]) -> Self {
+    /// Sets up the jobs of a run. `recorded` are the calls it made before; `is_open` returns whether a node will ask for
+    /// the same job again.
+    pub(crate) fn open(
+        ledger: Arc<Ledger>,
+        research: Arc<DeepResearch>,
+        recorded: &[CallRow],
+        is_open: impl Fn(&NodeId) -> bool,
+    ) -> Self {
+        let lost = recorded.iter().filter(|call| call.is_job() && call.state() == CallState::Lost);
         Self {
             ledger,
             research,
             model: OnceCell::new(),
             with_job: Mutex::new(nodes_with_job(recorded)),
+            cancelled: lost.filter(|call| call.key.node().is_some_and(&is_open)).map(|call| call.id).collect(),
             without_summaries: AtomicBool::new(false),
         }
     }
@@ -159,8 +173,9 @@ impl Jobs {
     /// Returns an error if the journal has no such report, or it cannot be read. Nothing is bought in its place.
     pub(crate) async fn finished(&self, call: i64, instructions: &Outbound) -> Result<Finished, CallError> {
         let found = self.ledger.run().journal().call(call).await?;
-        let found = found.filter(|(_, call)| call.is_job());
-        let Some((run, CallRow { reply: Some(reply), provider, call: Call { request_hash, .. }, .. })) = found else {
+        let read =
+            found.filter(|(_, call)| call.is_job()).and_then(|(run, call)| Some((run, call.report()?, call.call)));
+        let Some((run, mut report, Call { request_hash, .. })) = read else {
             let reason = format!(
                 "its report is on record and cannot be read (call {call} of the journal). It is not bought again: \
                  `dr doctor` names the run that paid for it, and after `dr doctor --repair`, `dr resume RUN` gets the \
@@ -169,7 +184,6 @@ impl Jobs {
             return Err(no_research(&reason));
         };
         let without_summaries = request_hash == RequestHash::without_summaries(instructions);
-        let mut report = provider.unwrap_or_default().parse(&reply.raw.to_string());
         // A reply does not always list a tool server that was offered and not called.
         report.had_server |= self.research.settings.terms.mcp.is_some();
         Ok(Finished {
@@ -234,7 +248,7 @@ impl Jobs {
     /// Returns whether the reply of a call can be read.
     async fn is_readable(&self, call: &CallRow) -> Result<bool, CallError> {
         let found = self.ledger.run().journal().call(call.id).await?;
-        Ok(found.is_some_and(|(_, call)| call.reply.is_some()))
+        Ok(found.is_some_and(|(_, call)| call.reply().is_some()))
     }
 
     /// Runs `instructions` as a background job and returns the call with its report: a call on record, else that of a
@@ -258,7 +272,7 @@ impl Jobs {
         let requests = [request, RequestHash::without_summaries(instructions)];
         let same: Vec<_> = calls.iter().filter(|call| requests.contains(&call.request_hash)).collect();
         let mut unreadable = None;
-        for call in same.iter().filter(|call| call.is_replied()) {
+        for call in same.iter().filter(|call| call.state() == CallState::Replied) {
             if self.is_readable(call).await? {
                 return Ok(call.id);
             }
@@ -268,10 +282,10 @@ impl Jobs {
         // told.
         let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
         let mut earlier = same.iter().copied().chain(own);
-        if let Some((call, id)) =
+        if let Some((call, job)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
-            return Ok(self.reattach(call, id).await?);
+            return Ok(self.reattach(call, job).await?);
         }
         if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
@@ -279,8 +293,10 @@ impl Jobs {
                 "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";
             return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
         }
-        // Its own may be started again: it was cancelled with the run.
-        if same.iter().any(|call| call.state == CallState::Lost && call.key.node() != Some(node)) {
+        // One that was cancelled with the run may be started again, once: by its own node, or by another that comes first
+        // and whose report then serves both.
+        let may_be_again = |call: &CallRow| call.key.node() == Some(node) || self.cancelled.contains(&call.id);
+        if same.iter().any(|call| call.state() == CallState::Lost && !may_be_again(call)) {
             return Err(no_research("the same job of another node was charged and has no report").into());
         }
         self.start(&Starting { node, instructions, release, released: OnceCell::new() }).await
@@ -299,8 +315,8 @@ impl Jobs {
         let run = self.ledger.run();
         let calls = run.journal().calls_in_short(run.id()).await?;
         let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
-        for (call, id) in own.filter_map(|call| Some((call, call.job_to_poll()?))) {
-            match self.reattach(call, id).await {
+        for (call, job) in own.filter_map(|call| Some((call, call.job_to_poll()?))) {
+            match self.reattach(call, job).await {
                 Ok(_) | Err(CallError::Model(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -309,9 +325,9 @@ impl Jobs {
     }
 
     /// Polls a job that an earlier process has started.
-    async fn reattach(&self, call: &CallRow, id: &JobId) -> Result<i64, CallError> {
-        let moved = self.research.moved(call, id);
-        let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
+    async fn reattach(&self, call: &CallRow, started: &StartedJob) -> Result<i64, CallError> {
+        let moved = self.research.moved(started);
+        let job = Job { id: started.id.clone(), state: JobState::Queued, raw: String::new() };
         self.follow(self.ledger.reopen(call), &call.model, job, moved.as_ref()).await
     }
 
@@ -350,7 +366,7 @@ impl Jobs {
         starting: &Starting<'_, impl Fn() -> F>,
         model: &str,
         may_summarise: bool,
-    ) -> Result<(Ticket, Job), StartError> {
+    ) -> Result<(Ticket, Job), StartError<SourceError>> {
         let (node, instructions) = (starting.node, starting.instructions);
         let name = (self.ledger.run().id().clone(), node.clone());
         let mut request = self.research.settings.request(model, instructions.clone(), name);
@@ -375,11 +391,11 @@ impl Jobs {
         starting: &Starting<'_, impl Fn() -> F>,
         call: &Call,
         request: &JobRequest,
-    ) -> Result<(Ticket, Job), StartError> {
+    ) -> Result<(Ticket, Job), StartError<SourceError>> {
         let ticket = self.ledger.open(call, Reserving::IfItFits, pending()).await?;
         if let Err(error) = starting.released.get_or_try_init(|| (starting.release)()).await {
             ticket.failed(error.to_string()).await.map_err(CallError::from)?;
-            return Err(error.into());
+            return Err(StartError::Release(error));
         }
         let error = match self.research.provider.create(request, patience(&self.ledger)).await {
             Ok(job) => {
@@ -412,7 +428,7 @@ impl Jobs {
             let choice = research.provider.choose_model(models, day_of(now), patience(&self.ledger)).await?;
             choice.model.ok_or_else(|| {
                 let reason = format!("none of `{}` is available", models.join("`, `"));
-                StartError::Job(JobError::Refused(ModelError::Permanent { reason }))
+                StartError::<Infallible>::Job(JobError::Refused(ModelError::Permanent { reason }))
             })
         };
         let chosen = self.model.get_or_try_init(|| self.ledger.retry(&Policy::JOB_START, key, choose)).await;
@@ -422,7 +438,6 @@ impl Jobs {
             Err(StartError::Job(JobError::NoAnswer { reason })) => Err(no_research(&reason)),
             Err(StartError::Job(error)) => Err(call_error(error)),
             Err(StartError::Call(error)) => Err(error),
-            Err(StartError::Release(error)) => Err(no_research(&error.to_string())),
         }
     }
 }
@@ -460,9 +475,30 @@ pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: b
     state.tree.nodes.iter().filter(is_open).map(|node| node.id.clone()).collect()
 }
 
+/// Ends the calls whose jobs were never started: their process died before it recorded the instructions, which it does
+/// before it sends them. They are not charged, and can be made again.
+pub(crate) async fn end_unsent(run: &LockedRun, at: Moment) -> Result<(), JournalError> {
+    let (journal, id) = (run.journal(), run.id());
+    let calls = journal.calls_in_short(id).await?;
+    let in_doubt = calls.iter().filter(|call| call.is_job() && call.state() == CallState::Sent && call.job.is_none());
+    // A log that was changed proves nothing.
+    let is_altered = journal.is_egress_altered(id).await?;
+    let left = journal.egress(id).await?;
+    let is_recorded = |call: &CallRow| {
+        // By node: the instructions of an attempt that was refused are not recorded again for the next one.
+        let of_node = |row: &EgressRow| row.kind == EgressKind::Job && Some(&row.node) == call.key.node();
+        left.iter().any(of_node)
+    };
+    for call in in_doubt.filter(|call| !is_altered && !is_recorded(call)) {
+        let unsent = CallOutcome::Failed("process ended before the request was sent".to_owned());
+        run.end_call(call.id, &unsent, at).await?;
+    }
+    Ok(())
+}
+
 /// Returns the nodes for which a job was or may have been started.
 fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
-    let jobs = calls.iter().filter(|call| call.is_job() && call.state != CallState::Failed);
+    let jobs = calls.iter().filter(|call| call.is_job() && call.state() != CallState::Failed);
     jobs.filter_map(|call| call.key.node().cloned()).collect()
 }
 

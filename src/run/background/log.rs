@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::base::id::RunId;
-use crate::run::journal::{CallRow, CallState, Journal, JournalError};
+use crate::run::journal::{CallRow, CallState, Journal, JournalError, StoredOutcome};
 use crate::run::usage::cost_usd;
 
 /// A job that was or may have been started.
@@ -32,18 +32,19 @@ pub(crate) async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEnt
 
 impl JobEntry {
     fn of(call: CallRow) -> Self {
-        let report = call
-            .reply
-            .as_ref()
-            .map(|reply| call.provider.unwrap_or_default().parse(&reply.raw.to_string()))
-            .unwrap_or_default();
+        let report = call.report().unwrap_or_default();
         Self {
             node: call.key.node().map(ToString::to_string),
             cost_usd: cost_usd(&call),
             model: call.model.clone(),
-            job: call.job.map(String::from),
-            outcome: call.state,
-            error: call.error,
+            outcome: call.state(),
+            job: call.job.map(|job| job.id.into()),
+            error: match call.outcome {
+                StoredOutcome::Failed { error, .. }
+                | StoredOutcome::Unknown { error, .. }
+                | StoredOutcome::Lost { error, .. } => Some(error),
+                _ => None,
+            },
             searches: report.searches,
             opened: report.opened,
             reasoning: report.reasoning,

@@ -33,12 +33,12 @@ use std::time::Duration;
 
 use crate::base::environment::Environment;
 use crate::base::http::HttpError;
-use crate::base::id::{ContentHash, JobId};
+use crate::base::id::ContentHash;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::price::{Price, PriceTable};
 
-use super::journal::{CallRow, ProviderKind};
-pub(crate) use jobs::{JobTask, Jobs, to_try_again};
+use super::journal::{CallRow, ProviderKind, StartedJob};
+pub(crate) use jobs::{JobTask, Jobs, end_unsent, to_try_again};
 pub(crate) use log::{JobEntry, jobs_of};
 #[cfg(test)]
 pub(crate) use openai::OpenAiJobs;
@@ -92,6 +92,14 @@ impl ProviderKind {
     }
 }
 
+impl CallRow {
+    /// Parses the reply of a job; `None` if it has none, or it was not read.
+    fn report(&self) -> Option<JobReport> {
+        let provider = self.job.as_ref().and_then(|job| job.provider).unwrap_or_default();
+        self.reply().map(|reply| provider.parse(&reply.raw.to_string()))
+    }
+}
+
 /// A setting that has changed since a job was started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Moved {
@@ -131,13 +139,13 @@ impl DeepResearch {
         Self { provider, ..self }
     }
 
-    /// Returns the setting that has changed since a job was started. `None` if none has, or if the call does not say where it
-    /// was started, as in journals of older versions.
-    fn moved(&self, call: &CallRow, job: &JobId) -> Option<Moved> {
-        if call.provider.is_some_and(|provider| provider != self.provider.kind()) {
+    /// Returns the setting that has changed since a job was started. `None` if none has, or if it is not known where
+    /// it was started, as in journals of older versions.
+    fn moved(&self, job: &StartedJob) -> Option<Moved> {
+        if job.provider.is_some_and(|provider| provider != self.provider.kind()) {
             return Some(Moved::Provider);
         }
-        let (here, there) = (self.settings.endpoint(job), call.endpoint.as_ref()?);
+        let (here, there) = (self.settings.endpoint(&job.id), job.endpoint.as_ref()?);
         match () {
             () if there.address != here.address => Some(Moved::Address { started_at: there.address.clone() }),
             () if there.key != here.key => Some(Moved::Key),

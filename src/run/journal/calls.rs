@@ -1,5 +1,6 @@
 //! Calls of models, stored before they are sent.
 
+use std::fmt;
 use std::ops::Deref;
 
 use rusqlite::{OptionalExtension, Row, named_params, params_from_iter};
@@ -36,7 +37,7 @@ pub(crate) struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "KindColumns")]
-pub(crate) enum CallKind {
+pub enum CallKind {
     /// The reply of a model.
     Prompt(PromptCall),
     /// A background job. Its tokens are neither counted beforehand nor limited.
@@ -45,7 +46,7 @@ pub(crate) enum CallKind {
 
 /// A call of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PromptCall {
+pub struct PromptCall {
     pub(crate) role: Role,
     /// Whether the budget was tight when the call was made, which the prompt mentions.
     pub(crate) is_tight: bool,
@@ -81,10 +82,13 @@ pub(crate) struct JobEndpoint {
     pub(crate) key: Option<String>,
 }
 
+/// Word for a job in the column `role`, which has no role of a model then.
+const RESEARCHER: &str = "researcher";
+
 /// The columns of a [`CallKind`].
 #[derive(Serialize)]
 struct KindColumns {
-    role: Role,
+    role: String,
     is_tight: bool,
     counted_tokens: u64,
     worst_tokens: u64,
@@ -92,30 +96,27 @@ struct KindColumns {
 
 impl From<CallKind> for KindColumns {
     fn from(kind: CallKind) -> Self {
+        let role = kind.to_string();
         match kind {
-            CallKind::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }) => {
+            CallKind::Prompt(PromptCall { is_tight, counted_tokens, worst_tokens, .. }) => {
                 Self { role, is_tight, counted_tokens, worst_tokens }
             }
-            CallKind::Job => Self { role: Role::Researcher, is_tight: false, counted_tokens: 0, worst_tokens: 0 },
+            CallKind::Job => Self { role, is_tight: false, counted_tokens: 0, worst_tokens: 0 },
         }
     }
 }
 
-impl From<KindColumns> for CallKind {
-    fn from(KindColumns { role, is_tight, counted_tokens, worst_tokens }: KindColumns) -> Self {
-        match role {
-            // The table has no column for the kind: the calls of this role are the jobs.
-            Role::Researcher => Self::Job,
-            role => Self::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }),
+/// Displays the role of the model, or `researcher` for a job.
+impl fmt::Display for CallKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prompt(prompt) => prompt.role.fmt(f),
+            Self::Job => f.write_str(RESEARCHER),
         }
     }
 }
 
 impl Call {
-    pub(crate) fn role(&self) -> Role {
-        KindColumns::from(self.kind).role
-    }
-
     /// Returns whether it starts a background job.
     pub(crate) fn is_job(&self) -> bool {
         self.kind == CallKind::Job
@@ -184,24 +185,54 @@ pub(crate) struct CallRow {
     #[serde(flatten)]
     pub(crate) call: Call,
     pub(crate) sent_at: Moment,
-    #[serde(rename = "outcome")]
-    pub(crate) state: CallState,
-    pub(crate) ended_at: Option<Moment>,
-    /// The reply, raw body included.
-    pub(crate) reply: Option<Reply>,
-    /// Why there is no reply.
-    pub(crate) error: Option<String>,
-    /// Tokens that were charged.
-    pub(crate) usage: Option<Usage>,
-    /// Its actual cost, in billionths of a dollar.
-    pub(crate) cost: Option<u64>,
-    /// The background job it started.
-    pub(crate) job: Option<JobId>,
-    /// Provider of that job; `None` in journals of versions that had a single provider.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(flatten)]
+    pub(crate) outcome: StoredOutcome,
+    #[serde(flatten)]
+    pub(crate) job: Option<StartedJob>,
+}
+
+/// Everything stored of the outcome of a call, by its [`CallState`]. Costs are in billionths of a dollar; `None` if they are
+/// not known. A repair may have lost times and usage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "outcome", rename_all = "lowercase")]
+pub(crate) enum StoredOutcome {
+    Sent,
+    /// The reply is `None` in lists that leave it out.
+    Replied {
+        ended_at: Option<Moment>,
+        reply: Option<Box<Reply>>,
+        usage: Option<Usage>,
+        cost: Option<u64>,
+    },
+    Failed {
+        ended_at: Option<Moment>,
+        error: String,
+    },
+    Unknown {
+        ended_at: Option<Moment>,
+        error: String,
+    },
+    Lost {
+        ended_at: Option<Moment>,
+        error: String,
+        cost: Option<u64>,
+    },
+    Damaged {
+        ended_at: Option<Moment>,
+        usage: Option<Usage>,
+        cost: Option<u64>,
+    },
+}
+
+/// The background job that a call has started.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct StartedJob {
+    #[serde(rename = "job")]
+    pub(crate) id: JobId,
+    /// `None` in journals of versions that had a single provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<ProviderKind>,
-    /// Where that job was started; `None` in journals of versions that did not store it. Not exported: it is of use to the
-    /// owner of the key alone.
+    /// `None` in journals of versions that did not store it. Not exported: it is of use to the owner of the key alone.
     #[serde(skip)]
     pub(crate) endpoint: Option<JobEndpoint>,
 }
@@ -216,30 +247,53 @@ impl Deref for CallRow {
 }
 
 impl CallRow {
+    pub(crate) fn state(&self) -> CallState {
+        match self.outcome {
+            StoredOutcome::Sent => CallState::Sent,
+            StoredOutcome::Replied { .. } => CallState::Replied,
+            StoredOutcome::Failed { .. } => CallState::Failed,
+            StoredOutcome::Unknown { .. } => CallState::Unknown,
+            StoredOutcome::Lost { .. } => CallState::Lost,
+            StoredOutcome::Damaged { .. } => CallState::Damaged,
+        }
+    }
+
+    /// Returns the reply, if there is one and it was read.
+    pub(crate) fn reply(&self) -> Option<&Reply> {
+        match &self.outcome {
+            StoredOutcome::Replied { reply, .. } => reply.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the tokens that were charged, if they are known.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        match self.outcome {
+            StoredOutcome::Replied { usage, .. } | StoredOutcome::Damaged { usage, .. } => usage,
+            _ => None,
+        }
+    }
+
     /// Returns the charge for this call in billionths of a dollar, or `None` if its price is not known.
     pub(crate) fn charged_cost(&self) -> Option<u64> {
-        match self.state {
-            CallState::Sent | CallState::Unknown => self.worst_cost,
+        match self.outcome {
+            StoredOutcome::Sent | StoredOutcome::Unknown { .. } => self.worst_cost,
             // The cost is in a column of its own, which may outlast a damaged reply.
-            CallState::Lost | CallState::Damaged => self.cost.or(self.worst_cost),
-            CallState::Replied | CallState::Failed => self.cost,
+            StoredOutcome::Lost { cost, .. } | StoredOutcome::Damaged { cost, .. } => cost.or(self.worst_cost),
+            StoredOutcome::Replied { cost, .. } => cost,
+            StoredOutcome::Failed { .. } => Some(0),
         }
     }
 
     /// Returns whether the outcome is unknown, so that the worst case stays charged.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, CallState::Sent | CallState::Unknown)
-    }
-
-    /// Returns whether the reply was stored.
-    pub(crate) fn is_replied(&self) -> bool {
-        self.state == CallState::Replied
+        matches!(self.state(), CallState::Sent | CallState::Unknown)
     }
 
     /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its
     /// reply: its report can be fetched from the provider again.
-    pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
-        self.job.as_ref().filter(|_| matches!(self.state, CallState::Sent | CallState::Damaged))
+    pub(crate) fn job_to_poll(&self) -> Option<&StartedJob> {
+        self.job.as_ref().filter(|_| matches!(self.state(), CallState::Sent | CallState::Damaged))
     }
 }
 
@@ -257,7 +311,7 @@ impl LockedRun {
                     ":run": run.as_str(),
                     ":key": call.key.as_str(),
                     ":node": Plain(call.key.node()),
-                    ":role": Plain(role),
+                    ":role": role,
                     ":model": call.model,
                     ":request_hash": call.request_hash.as_str(),
                     ":purpose": Plain(call.purpose),
@@ -371,7 +425,7 @@ impl Journal {
 
     /// Returns the calls of a run that started, or tried to start, a background job, oldest first.
     pub(crate) async fn job_calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
-        let params = [run.to_string(), Role::Researcher.to_string()];
+        let params = [run.to_string(), RESEARCHER.to_owned()];
         self.calls_where("reply", "run = ?1 AND role = ?2", params).await
     }
 
@@ -397,13 +451,15 @@ pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
         id: row.get("id")?,
         call: Call {
             key: CallKey::stored(plain(row, "node")?, row.get("key")?),
-            kind: KindColumns {
-                role: plain(row, "role")?,
-                is_tight: row.get("is_tight")?,
-                counted_tokens: plain(row, "counted_tokens")?,
-                worst_tokens: plain(row, "worst_tokens")?,
-            }
-            .into(),
+            kind: match role(row)? {
+                Some(role) => CallKind::Prompt(PromptCall {
+                    role,
+                    is_tight: row.get("is_tight")?,
+                    counted_tokens: plain(row, "counted_tokens")?,
+                    worst_tokens: plain(row, "worst_tokens")?,
+                }),
+                None => CallKind::Job,
+            },
             model: row.get("model")?,
             request_hash: plain(row, "request_hash")?,
             purpose: plain(row, "purpose")?,
@@ -411,14 +467,30 @@ pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
             worst_cost: plain(row, "worst_cost")?,
         },
         sent_at: plain(row, "sent_at")?,
-        state: plain(row, "outcome")?,
-        ended_at: plain(row, "ended_at")?,
-        reply: optional_json(row, "reply")?,
-        error: row.get("error")?,
-        usage: optional_json(row, "usage")?,
-        cost: plain(row, "cost")?,
-        job: plain(row, "job")?,
-        provider: plain(row, "provider")?,
-        endpoint: optional_json(row, "endpoint")?,
+        outcome: outcome(row)?,
+        job: match plain(row, "job")? {
+            Some(id) => {
+                Some(StartedJob { id, provider: plain(row, "provider")?, endpoint: optional_json(row, "endpoint")? })
+            }
+            None => None,
+        },
+    })
+}
+
+/// Returns the role of the model of a call; `None` for a job.
+pub(super) fn role(row: &Row<'_>) -> rusqlite::Result<Option<Role>> {
+    if row.get_ref("role")?.as_str() == Ok(RESEARCHER) { Ok(None) } else { plain(row, "role").map(Some) }
+}
+
+fn outcome(row: &Row<'_>) -> rusqlite::Result<StoredOutcome> {
+    let (ended_at, usage, cost) = (plain(row, "ended_at")?, optional_json(row, "usage")?, plain(row, "cost")?);
+    let error = row.get::<_, Option<String>>("error")?.unwrap_or_default();
+    Ok(match plain(row, "outcome")? {
+        CallState::Sent => StoredOutcome::Sent,
+        CallState::Replied => StoredOutcome::Replied { ended_at, reply: optional_json(row, "reply")?, usage, cost },
+        CallState::Failed => StoredOutcome::Failed { ended_at, error },
+        CallState::Unknown => StoredOutcome::Unknown { ended_at, error },
+        CallState::Lost => StoredOutcome::Lost { ended_at, error, cost },
+        CallState::Damaged => StoredOutcome::Damaged { ended_at, usage, cost },
     })
 }

@@ -35,7 +35,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use calls::{
-    Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind,
+    Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind, StartedJob,
+    StoredOutcome,
 };
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
@@ -51,6 +52,9 @@ use schema::{MIGRATIONS, differences, harden, migrate, version};
 /// The setting under which SQLite refuses to write. It is on but for the writes of a [`LockedRun`] and of a repair.
 const QUERY_ONLY: &str = "query_only";
 
+/// Folder of the lock files beside the database, one per run.
+pub(super) const LOCKS: &str = "runs";
+
 /// How long to wait for another process's commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -61,10 +65,20 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone)]
 pub struct Journal {
     database: Arc<Database>,
-    /// The temporary folder of a copy, removed with the last handle; see [`Self::open_copy`].
-    copy: Option<Arc<tempfile::TempDir>>,
+    keeping: Keeping,
     #[cfg(test)]
     writes_left: Arc<std::sync::atomic::AtomicI64>,
+}
+
+/// Where a journal is kept, which decides how its runs are locked.
+#[derive(Clone)]
+enum Keeping {
+    /// On disk; the lock files are in this folder.
+    Disk(PathBuf),
+    /// In a temporary folder, which is removed with the last handle; see [`Journal::open_copy`]. It is only read.
+    Copy { _folder: Arc<tempfile::TempDir> },
+    /// In memory, where no other process sees it.
+    Memory,
 }
 
 /// An open database.
@@ -74,8 +88,7 @@ struct Database {
     _lock: Option<FileLock>,
 }
 
-/// The right to write to one run, which one process holds at a time. [`Store::lock`](super::store::Store::lock) hands
-/// it out.
+/// The right to write to one run, which one process holds at a time. Only [`Journal::lock`] makes one.
 ///
 /// Clones share the lock. It is released when the last of them is dropped, so a task that outlives its run cannot write
 /// after another process took the run over.
@@ -107,8 +120,7 @@ pub struct LockedRun {
 }
 
 impl LockedRun {
-    /// Wraps a lock that was taken; `None` is for journals in memory, which no other process can open.
-    pub(in crate::run) fn new(run: RunId, journal: Journal, lock: Option<FileLock>) -> Self {
+    fn new(run: RunId, journal: Journal, lock: Option<FileLock>) -> Self {
         Self { run, journal, _lock: Arc::new(lock) }
     }
 
@@ -251,7 +263,7 @@ impl Journal {
         connection.pragma_update(None, "synchronous", "full").map_err(open)?;
         // Removed rows are overwritten with zeros.
         connection.pragma_update(None, "secure_delete", true).map_err(open)?;
-        Self::of(connection, Some(lock))
+        Self::of(connection, Keeping::Disk(path.with_file_name(LOCKS)), Some(lock))
     }
 
     /// Opens a temporary copy of the journal at `path`, with its write-ahead log.
@@ -264,17 +276,17 @@ impl Journal {
         let copy = folder.path().join("state.db");
         copy_with_log(path, &copy).map_err(failed)?;
         let mut journal = Self::open(&copy)?;
-        journal.copy = Some(Arc::new(folder));
+        journal.keeping = Keeping::Copy { _folder: Arc::new(folder) };
         Ok(journal)
     }
 
     /// Opens an empty journal in memory.
     pub(crate) fn in_memory() -> Result<Self, JournalError> {
         let open = |source| JournalError::Database { action: "open", source };
-        Self::of(Connection::open_in_memory().map_err(open)?, None)
+        Self::of(Connection::open_in_memory().map_err(open)?, Keeping::Memory, None)
     }
 
-    fn of(mut connection: Connection, lock: Option<FileLock>) -> Result<Self, JournalError> {
+    fn of(mut connection: Connection, keeping: Keeping, lock: Option<FileLock>) -> Result<Self, JournalError> {
         let failed = |action| move |source| JournalError::Database { action, source };
         // First of all: a trigger or a view of a foreign database could take part in any later statement.
         harden(&connection).map_err(failed("open"))?;
@@ -293,7 +305,7 @@ impl Journal {
         connection.pragma_update(None, QUERY_ONLY, true).map_err(failed("open"))?;
         Ok(Self {
             database: Arc::new(Database { connection: Mutex::new(connection), _lock: lock }),
-            copy: None,
+            keeping,
             #[cfg(test)]
             writes_left: Arc::new(i64::MAX.into()),
         })
@@ -316,6 +328,29 @@ impl Journal {
     pub(in crate::run) async fn damage(&self, sql: &str) {
         let sql = sql.to_owned();
         let _ = self.write(move |connection| connection.execute_batch(&sql)).await;
+    }
+
+    /// Takes the lock of a run. The only way to get a [`LockedRun`], and so to write. Returns `None` for a copy.
+    pub(super) fn lock(&self, run: &RunId) -> Option<Result<LockedRun, FileLockError>> {
+        let lock = match &self.keeping {
+            Keeping::Disk(locks) => FileLock::take(&run_lock(locks, run)).map(Some),
+            Keeping::Copy { .. } => return None,
+            Keeping::Memory => Ok(None),
+        };
+        Some(lock.map(|lock| LockedRun::new(run.clone(), self.clone(), lock)))
+    }
+
+    /// Returns the folder of the lock files of its runs, if it has one.
+    pub(super) fn locks(&self) -> Option<&Path> {
+        match &self.keeping {
+            Keeping::Disk(locks) => Some(locks),
+            Keeping::Copy { .. } | Keeping::Memory => None,
+        }
+    }
+
+    /// Returns whether its runs outlive this process.
+    pub(super) fn is_kept(&self) -> bool {
+        !matches!(self.keeping, Keeping::Memory)
     }
 
     async fn read<T: Send + 'static>(
@@ -386,6 +421,11 @@ fn lock_of(path: &Path) -> Result<FileLock, JournalError> {
 /// Returns the file of the lock on the database at `path`: `state.lock` for `state.db`.
 fn lock_file(path: &Path) -> PathBuf {
     path.with_extension("lock")
+}
+
+/// Returns the lock file of a run.
+pub(super) fn run_lock(locks: &Path, run: &RunId) -> PathBuf {
+    locks.join(format!("{run}.lock"))
 }
 
 /// Returns the path of a file beside the database, whose name continues that of the database.
@@ -589,10 +629,10 @@ pub(crate) mod tests {
         let journal = Journal::open(&path).unwrap();
         assert_eq!(journal.records(&run).await.unwrap(), [first]);
         let calls = journal.calls(&run).await.unwrap();
-        assert_eq!(calls[0].reply.as_ref().unwrap().raw["a"], 1);
+        assert_eq!(calls[0].reply().unwrap().raw["a"], 1);
         assert_eq!(
-            (calls[0].cost, calls[0].role(), calls[0].key.node()),
-            (Some(42), Role::Judge, Some(&"n2".parse().unwrap()))
+            (calls[0].charged_cost(), calls[0].kind, calls[0].key.node()),
+            (Some(42), call("").kind, Some(&"n2".parse().unwrap()))
         );
         assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].key.node().is_none());
         assert_eq!((calls[0].label, calls[0].key.as_str()), (Label::Public, "n2/step/1"));
@@ -788,7 +828,7 @@ pub(crate) mod tests {
         other.create("why?", &started()).await.unwrap();
         let id = mine.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         other.end_call(id, &CallOutcome::Failed("no".into()), Moment(9)).await.unwrap();
-        assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state, CallState::Sent);
+        assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state(), CallState::Sent);
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@
 //! settings, is written to a file of JSON lines beside the damaged database.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::calls::{CallState, JOB_STEP, JobEndpoint, ProviderKind};
+use super::calls::{CallKind, CallState, JOB_STEP, JobEndpoint, ProviderKind, role};
 use super::lookups::{BROKEN_JOB, LookupTool};
 use super::{
     Journal, JournalError, MIGRATIONS, Plain, copy_with_log, lock_file, make_private, migrate, optional_json, plain,
@@ -76,12 +77,13 @@ fn mends() -> [Mend; 16] {
             ) WHERE amount >= 0"
         )
     };
+    let is_job = format!("key = node || '/{JOB_STEP}'");
     let value = |sql: &str| sql.to_owned();
     [
         ("node", is_plain::<Option<NodeId>>, value(owner)),
-        ("role", is_plain::<Role>, format!("iif(key = node || '/{JOB_STEP}', 'researcher', 'worker')")),
-        ("purpose", is_plain::<Purpose>, value("'research'")),
-        ("label", is_plain::<Label>, value("'internal'")),
+        ("role", |row, _| role(row).is_ok(), format!("iif({is_job}, {}, {})", word(CallKind::Job), word(Role::Worker))),
+        ("purpose", is_plain::<Purpose>, word(Purpose::Research)),
+        ("label", is_plain::<Label>, word(Label::Internal)),
         ("counted_tokens", is_plain::<u64>, value("0")),
         (
             "worst_tokens",
@@ -101,11 +103,18 @@ fn mends() -> [Mend; 16] {
             "outcome",
             is_outcome,
             format!(
-                "CASE WHEN reply IS NOT NULL THEN 'replied'
-                 WHEN job IS NULL AND key = node || '/{JOB_STEP}' THEN 'unknown' ELSE 'damaged' END"
+                "CASE WHEN reply IS NOT NULL THEN {} WHEN job IS NULL AND {is_job} THEN {} ELSE {} END",
+                word(CallState::Replied),
+                word(CallState::Unknown),
+                word(CallState::Damaged),
             ),
         ),
     ]
+}
+
+/// Returns the word of an enum as text of SQL.
+fn word(word: impl Display) -> String {
+    format!("'{word}'")
 }
 
 fn is_plain<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> bool {
@@ -202,6 +211,10 @@ impl Journal {
                     connection.execute("DELETE FROM calls WHERE id = ?1", [id])?;
                 }
             }
+            // Rows of the egress log may be lost, so that it does not prove any more that a job was not started.
+            let (unknown, sent, job) = (word(CallState::Unknown), word(CallState::Sent), word(CallKind::Job));
+            let in_doubt = format!("outcome = {sent} AND role = {job} AND job IS NULL");
+            connection.execute(&format!("UPDATE calls SET outcome = {unknown} WHERE {in_doubt}"), [])?;
             let find = format!("{FIND_JOB} WHERE {BROKEN_JOB}");
             connection.execute(&find, [Plain(LookupTool::DeepResearch)])?;
             let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
@@ -692,7 +705,7 @@ mod tests {
     use super::*;
     use crate::run::budget::BudgetLimits;
     use crate::run::journal::tests::{call, started};
-    use crate::run::journal::{Call, CallKind, CallOutcome, CallRow, LockedRun};
+    use crate::run::journal::{Call, CallOutcome, CallRow, LockedRun};
     use crate::run::ledger::charged_tokens;
 
     /// Creates a journal at `path` with a run, as a killed process leaves it: with everything in its log.
@@ -788,7 +801,7 @@ mod tests {
             let found: Vec<_> = columns.iter().map(|columns| columns[column].to_string()).collect();
             assert_eq!(found.iter().map(|value| value.trim_matches('"')).collect::<Vec<_>>(), mended, "{column}");
             for (call, before) in calls.iter().zip(&whole) {
-                assert_eq!((&call.reply, call.is_job(), &call.job), (&before.reply, before.is_job(), &before.job));
+                assert_eq!((call.reply(), call.is_job(), &call.job), (before.reply(), before.is_job(), &before.job));
                 assert!(column == "cost" || call.charged_cost() == Some(42), "{column}");
             }
         }
@@ -824,10 +837,13 @@ mod tests {
         {
             let (calls, lost) = repaired(&format!("UPDATE calls SET {sql}")).await;
             assert!(lost.len() == 2 && calls.iter().all(|call| call.charged_cost() >= Some(42)), "{sql}: {lost:?}");
-            let states: Vec<_> = calls.iter().map(|call| (call.state, call.job_to_poll().is_some())).collect();
+            let states: Vec<_> = calls.iter().map(|call| (call.state(), call.job_to_poll().is_some())).collect();
             let job = if polled { (CallState::Damaged, true) } else { (CallState::Unknown, false) };
             assert_eq!(states, [(CallState::Damaged, false), job], "{sql}");
         }
+        let (calls, _) = repaired("UPDATE calls SET outcome = 'sent', reply = NULL, job = NULL").await;
+        let states: Vec<_> = calls.iter().map(CallRow::state).collect();
+        assert_eq!(states, [CallState::Sent, CallState::Unknown], "rows of the egress log may be lost");
     }
 
     #[tokio::test]

@@ -39,6 +39,8 @@ pub(crate) enum Lost {
 /// A change must be visible in [`Self::tree`] when the method returns. An error ends the schedule and aborts all
 /// workers.
 pub(crate) trait Board {
+    /// Input of a worker.
+    type Work;
     /// Result of a worker.
     type Output: Send + 'static;
     /// Failure to store a change.
@@ -46,8 +48,15 @@ pub(crate) trait Board {
 
     fn tree(&self) -> &Tree;
 
+    /// Returns the input of the worker of a node, from the state at the time it starts.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason that the node cannot run. It is then blocked.
+    fn prepare(&self, id: &NodeId) -> Result<Self::Work, String>;
+
     /// Marks a node as running, before its worker starts.
-    fn start(&mut self, id: &NodeId) -> impl Future<Output = Result<(), Self::Error>> + Send;
+    fn start(&mut self, id: &NodeId, work: &Self::Work) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Stores the result of a worker. Settles the node, or sets it back to pending if the worker was aborted.
     fn finish(
@@ -103,8 +112,7 @@ impl StartLimits<'_> {
 
 /// Runs every node that can run, each as soon as it is ready.
 ///
-/// `work` builds the future of a worker from the board's state at the time the node starts. The future runs as a task
-/// of its own, so a panic fails only its own node.
+/// `worker` builds the future of a worker. It runs as a task of its own, so a panic fails only its own node.
 ///
 /// Dropping the future of this function aborts all workers without reporting them to the board.
 ///
@@ -113,25 +121,31 @@ impl StartLimits<'_> {
 /// Returns the first error of the board, after aborting all workers.
 pub(crate) async fn run_ready<B, W, F>(
     board: &mut B,
-    mut work: W,
+    mut worker: W,
     limits: &StartLimits<'_>,
 ) -> Result<ScheduleEnd, B::Error>
 where
     B: Board,
-    W: FnMut(&B, &NodeId) -> F,
+    W: FnMut(B::Work) -> F,
     F: Future<Output = B::Output> + Send + 'static,
 {
     let mut workers = Workers::default();
-    loop {
+    'decide: loop {
         let ended = limits.ended();
         if ended.is_none() {
             block_hopeless(board).await?;
             for id in next(board.tree(), &workers.running, limits.places()) {
+                let work = match board.prepare(&id) {
+                    Ok(work) => work,
+                    Err(reason) => {
+                        board.block(&id, reason).await?;
+                        // Nodes that depend on it are blocked as well, and another one may take its place.
+                        continue 'decide;
+                    }
+                };
                 // Stored before any work is done: a kill in between leaves a running node, which a resume sets back.
-                board.start(&id).await?;
-                // Built after the start, which stores the route that the work takes.
-                let future = work(board, &id);
-                workers.spawn(id, future);
+                board.start(&id, &work).await?;
+                workers.spawn(id, worker(work));
             }
         }
         match workers.finished(&limits.abort).await {

@@ -15,12 +15,14 @@ struct TestBoard {
     told: Vec<String>,
     /// Node whose start fails to be stored.
     broken: Option<NodeId>,
+    /// Node that cannot run.
+    hopeless: Option<NodeId>,
 }
 
 impl TestBoard {
     /// Returns a board of nodes from `n2` on, with the given dependencies.
     fn new(needs: &[&[u32]]) -> Self {
-        Self { tree: policy::tests::tree(needs), told: Vec::new(), broken: None }
+        Self { tree: policy::tests::tree(needs), told: Vec::new(), broken: None, hopeless: None }
     }
 
     fn tell(&mut self, id: &NodeId, status: NodeStatus, what: &str) {
@@ -30,6 +32,7 @@ impl TestBoard {
 }
 
 impl Board for TestBoard {
+    type Work = NodeId;
     type Output = &'static str;
     type Error = String;
 
@@ -37,7 +40,11 @@ impl Board for TestBoard {
         &self.tree
     }
 
-    async fn start(&mut self, id: &NodeId) -> Result<(), String> {
+    fn prepare(&self, id: &NodeId) -> Result<NodeId, String> {
+        if self.hopeless.as_ref() == Some(id) { Err("has no way out".to_owned()) } else { Ok(id.clone()) }
+    }
+
+    async fn start(&mut self, id: &NodeId, _: &NodeId) -> Result<(), String> {
         if self.broken.as_ref() == Some(id) {
             return Err(format!("no room for {id}"));
         }
@@ -70,7 +77,7 @@ fn limits(max_parallel: usize) -> StartLimits<'static> {
 }
 
 /// A worker that finishes immediately.
-fn at_once(_: &TestBoard, _: &NodeId) -> std::future::Ready<&'static str> {
+fn at_once(_: NodeId) -> std::future::Ready<&'static str> {
     std::future::ready("done")
 }
 
@@ -81,7 +88,7 @@ async fn a_node_never_waits_for_one_it_does_not_depend_on() {
     // n3 ends only after n4 has run, and n4 depends on n2 only: a wave scheduler would deadlock.
     let mut board = TestBoard::new(&[&[], &[], &[2]]);
     let notify = Arc::new(Notify::new());
-    let work = |_: &TestBoard, id: &NodeId| -> Work {
+    let work = |id: NodeId| -> Work {
         let (notify, number) = (Arc::clone(&notify), id.number());
         Box::pin(async move {
             match number {
@@ -100,7 +107,7 @@ async fn a_node_never_waits_for_one_it_does_not_depend_on() {
 async fn a_panic_fails_its_own_node_and_blocks_its_dependants() {
     let mut board = TestBoard::new(&[&[], &[2], &[], &[3, 4], &[2]]);
     board.tree.nodes[4].optional_dependencies = true;
-    let work = |_: &TestBoard, id: &NodeId| -> Work {
+    let work = |id: NodeId| -> Work {
         let number = id.number();
         Box::pin(async move {
             assert_ne!(number, 2, "out of ideas");
@@ -116,7 +123,7 @@ async fn a_panic_fails_its_own_node_and_blocks_its_dependants() {
 async fn a_stopped_schedule_starts_nothing_and_waits_for_running_workers() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
     let limits = limits(2);
-    let work = |_: &TestBoard, id: &NodeId| -> Work {
+    let work = |id: NodeId| -> Work {
         let (stop, is_first) = (limits.stop.clone(), id.number() == 2);
         Box::pin(async move {
             if is_first {
@@ -135,7 +142,7 @@ async fn a_stopped_schedule_starts_nothing_and_waits_for_running_workers() {
 async fn an_aborted_schedule_aborts_running_workers_and_reports_them() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
     let limits = limits(2);
-    let work = |_: &TestBoard, id: &NodeId| -> Work {
+    let work = |id: NodeId| -> Work {
         let (abort, is_second) = (limits.abort.clone(), id.number() == 3);
         Box::pin(async move {
             if is_second {
@@ -169,7 +176,7 @@ async fn dropping_the_schedule_aborts_every_worker() {
     let mut board = TestBoard::new(&[&[], &[]]);
     let (running, mut is_running) = mpsc::unbounded_channel();
     let (held, all_dropped) = mpsc::unbounded_channel::<()>();
-    let work = move |_: &TestBoard, _: &NodeId| -> Work {
+    let work = move |_: NodeId| -> Work {
         let (running, held) = (running.clone(), held.clone());
         Box::pin(async move {
             let _held = held;
@@ -196,7 +203,7 @@ async fn a_tight_budget_leaves_one_place() {
     let (is_tight, now, most) = (AtomicBool::new(true), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let is_tight = || is_tight.load(Ordering::SeqCst);
     let limits = StartLimits { is_tight: &is_tight, ..limits(4) };
-    let work = |_: &TestBoard, _: &NodeId| -> Work {
+    let work = |_: NodeId| -> Work {
         let (now, most) = (Arc::clone(&now), Arc::clone(&most));
         Box::pin(async move {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -215,7 +222,7 @@ async fn no_node_starts_after_a_limit_is_reached() {
     let started = AtomicUsize::new(0);
     let is_over = || started.load(Ordering::SeqCst) >= 2;
     let limits = StartLimits { is_over: &is_over, ..limits(1) };
-    let work = |_: &TestBoard, _: &NodeId| {
+    let work = |_: NodeId| {
         started.fetch_add(1, Ordering::SeqCst);
         std::future::ready("done")
     };
@@ -233,7 +240,7 @@ async fn an_error_of_the_board_aborts_every_worker() {
     board.broken = Some(NodeId::numbered(3));
     let (held, dropped) = oneshot::channel::<Infallible>();
     let mut held = Some(held);
-    let work = move |_: &TestBoard, _: &NodeId| -> Work {
+    let work = move |_: NodeId| -> Work {
         let held = held.take();
         Box::pin(async move {
             let _held = held;
@@ -244,17 +251,12 @@ async fn an_error_of_the_board_aborts_every_worker() {
     assert!(dropped.await.is_err());
 }
 
-#[test]
-fn workers_are_built_from_the_board_at_the_time_they_start() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mut board = TestBoard::new(&[&[], &[2]]);
-    let mut seen = Vec::new();
-    let work = |board: &TestBoard, id: &NodeId| {
-        seen.push((id.number(), board.told.len()));
-        std::future::ready("done")
-    };
-    runtime.block_on(run_ready(&mut board, work, &limits(2))).unwrap();
-    assert_eq!(seen, [(2, 1), (3, 3)]);
+#[tokio::test]
+async fn a_node_that_cannot_run_is_blocked_with_those_that_depend_on_it_and_never_starts() {
+    let mut board = TestBoard::new(&[&[], &[2], &[]]);
+    board.hopeless = Some(NodeId::numbered(2));
+    assert_eq!(run_ready(&mut board, at_once, &limits(1)).await, Ok(ScheduleEnd::Drained));
+    assert_eq!(board.told, ["n2 has no way out", "n3 n2 is blocked", "n4 starts", "n4 done"]);
 }
 
 proptest! {
@@ -264,7 +266,7 @@ proptest! {
     fn live_runs_start_nodes_in_the_order_of_the_simulation(shape in shape()) {
         let Shape { tree, durations } = shape;
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut board = TestBoard { tree: tree.clone(), told: Vec::new(), broken: None };
+        let mut board = TestBoard { tree: tree.clone(), told: Vec::new(), broken: None, hopeless: None };
         prop_assert_eq!(runtime.block_on(run_ready(&mut board, at_once, &limits(1))), Ok(ScheduleEnd::Drained));
         let started: Vec<_> = board.told.iter().filter_map(|told| told.strip_suffix(" starts")).collect();
         let simulated: Vec<_> = simulate(&tree, &durations, 1).starts.iter().map(|(id, _)| id.to_string()).collect();

@@ -98,7 +98,7 @@ async fn optional_prompt_that_times_out_is_not_retried_and_stays_charged() {
     assert!(matches!(error, CallError::Model(ModelError::Unknown { .. })), "{error}");
     let calls = world.store.journal().calls(&World::run()).await.unwrap();
     assert_eq!(
-        (calls.len(), calls[0].state, calls[0].charged_cost()),
+        (calls.len(), calls[0].state(), calls[0].charged_cost()),
         (1, super::super::journal::CallState::Unknown, Some(109))
     );
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::super::journal::{CallRow, CallState};
+use super::super::journal::{CallRow, CallState, EgressKind};
 use super::outside::{Outside, requested_jobs};
 use super::*;
 use crate::llm::openai::Api;
@@ -41,9 +41,9 @@ async fn run_killed_at_any_write_ends_in_the_same_report_and_pays_for_no_finishe
         let calls = calls(&world).await;
         let sent: usize = world.model.sent.lock().unwrap().values().sum();
         assert!(sent <= calls.len(), "every request is written down before it is sent");
-        for call in calls.iter().filter(|call| call.state == CallState::Replied) {
+        for call in calls.iter().filter(|call| call.state() == CallState::Replied) {
             let same = |other: &&CallRow| other.key == call.key && other.request_hash == call.request_hash;
-            let finished = calls.iter().filter(same).filter(|call| call.state == CallState::Replied).count();
+            let finished = calls.iter().filter(same).filter(|call| call.state() == CallState::Replied).count();
             assert_eq!(finished, 1, "`{}` was paid for twice after {survived} writes", call.key);
         }
     }
@@ -59,10 +59,10 @@ async fn request_with_unknown_outcome_stays_charged_and_is_counted() {
     journal.kill_after(i64::MAX);
     world.resume(None).await.unwrap();
     let calls = calls(&world).await;
-    let lost: Vec<_> = calls.iter().filter(|call| call.state == CallState::Unknown).collect();
+    let lost: Vec<_> = calls.iter().filter(|call| call.state() == CallState::Unknown).collect();
     assert_eq!(lost.len(), 1);
     assert!(lost[0].worst_cost.unwrap() > 0);
-    let settled: u64 = calls.iter().filter_map(|call| call.cost).sum();
+    let settled: u64 = calls.iter().filter(|call| !call.is_open()).filter_map(CallRow::charged_cost).sum();
     let total = world.usage().await.total.cost_usd.unwrap();
     #[expect(clippy::cast_precision_loss, reason = "a few cents")]
     let expected = (settled + lost[0].worst_cost.unwrap()) as f64 / 1e9;
@@ -109,7 +109,7 @@ async fn timeless_report(world: &Outside<'_>) -> Report {
 /// Asserts that no finished call was repeated.
 async fn pays_once(world: &Outside<'_>) {
     let calls = world.calls().await;
-    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.state == CallState::Replied) {
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.state() == CallState::Replied) {
         let is_again = |other: &&CallRow| other.key == call.key && other.request_hash == call.request_hash;
         assert!(!calls[at + 1..].iter().any(|other| is_again(&other)), "`{}` was made again", call.key);
     }
@@ -136,7 +136,7 @@ async fn run_killed_at_any_write_reattaches_to_its_jobs_and_starts_none_twice() 
         world.store.journal().kill_after(i64::MAX);
         let is_there = !world.store.journal().runs().await.unwrap().runs.is_empty();
         found_again +=
-            usize::from(world.calls().await.iter().any(|call| call.state == CallState::Sent && call.job.is_some()));
+            usize::from(world.calls().await.iter().any(|call| call.state() == CallState::Sent && call.job.is_some()));
         let resumed = if is_there { world.resume(false).await } else { world.ask().await };
         resumed.unwrap();
         let failed = failed(&world).await;
@@ -179,20 +179,41 @@ async fn starts_only_those_again(world: &Outside<'_>, failed: &[NodeId]) {
     }
 }
 
-#[tokio::test]
-async fn job_with_unknown_start_is_not_replaced_by_a_search() {
-    let server = Setup::new(|_| String::new()).with_polls(2).start();
-    for survived in 0.. {
-        let world = Outside { can_search: true, ..with_jobs(&server) };
+/// Returns a run that was killed before it stored the id of a job, and before or after it recorded its instructions.
+async fn killed_before_an_id(server: &WebServer, has_recorded: bool) -> Outside<'_> {
+    let mut survived = 0;
+    loop {
+        let world = Outside { can_search: true, ..with_jobs(server) };
         world.store.journal().kill_after(survived);
         let killed = world.ask().await;
         assert!(killed.is_err(), "no write was the one that stores the id of a job");
         world.store.journal().kill_after(i64::MAX);
-        if world.calls().await.iter().any(|call| call.is_job() && call.job.is_none()) {
-            world.resume(false).await.unwrap();
-            let failed = failed(&world).await;
-            assert!(!failed.is_empty(), "{:#?}", world.state().await.tree);
-            return starts_only_those_again(&world, &failed).await;
+        let egress = world.store.journal().egress(&World::run()).await.unwrap();
+        let is_recorded = egress.iter().any(|row| row.kind == EgressKind::Job);
+        if is_recorded == has_recorded && world.calls().await.iter().any(|call| call.is_job() && call.job.is_none()) {
+            return world;
         }
+        survived += 1;
     }
+}
+
+#[tokio::test]
+async fn job_with_unknown_start_is_not_replaced_by_a_search() {
+    let server = Setup::new(|_| String::new()).with_polls(2).start();
+    let world = killed_before_an_id(&server, true).await;
+    world.resume(false).await.unwrap();
+    let failed = failed(&world).await;
+    assert!(!failed.is_empty(), "{:#?}", world.state().await.tree);
+    starts_only_those_again(&world, &failed).await;
+}
+
+#[tokio::test]
+async fn job_whose_instructions_were_not_recorded_was_not_started_and_is_by_the_resumed_run() {
+    let server = Setup::new(|_| String::new()).with_polls(2).start();
+    let world = killed_before_an_id(&server, false).await;
+    assert_eq!(world.resume(false).await.unwrap(), StopReason::Complete);
+    assert!(failed(&world).await.is_empty(), "{:#?}", world.state().await.tree);
+    let unsent = world.calls().await.into_iter().filter(|call| call.is_job() && call.state() == CallState::Failed);
+    assert_eq!(unsent.map(|call| call.charged_cost()).collect::<Vec<_>>(), [Some(0)]);
+    assert!(world.starts().await.values().all(|starts| *starts == 1));
 }

@@ -140,7 +140,7 @@ async fn resumed_run_is_shown_what_it_was_shown_before_whatever_was_found_since(
         world.resume(None).await.unwrap();
         assert_eq!(shown(&world).await, before, "killed after {survived} writes");
         let calls = world.store.journal().calls(&World::run()).await.unwrap();
-        let skims = calls.iter().filter(|call| call.key == CallKey::new("skim") && call.state == CallState::Replied);
+        let skims = calls.iter().filter(|call| call.key == CallKey::new("skim") && call.state() == CallState::Replied);
         assert_eq!(skims.count(), 1, "killed after {survived} writes");
     }
     assert!(interrupted > 1, "{interrupted} of {writes}");

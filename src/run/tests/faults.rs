@@ -177,7 +177,7 @@ async fn unknown(world: &Outside<'_>) -> BTreeSet<NodeId> {
 /// Returns the calls whose jobs were in flight when the run ended.
 async fn under_way(world: &Outside<'_>) -> BTreeSet<i64> {
     let calls = world.calls().await;
-    calls.iter().filter(|call| call.state == CallState::Sent && call.job.is_some()).map(|call| call.id).collect()
+    calls.iter().filter(|call| call.state() == CallState::Sent && call.job.is_some()).map(|call| call.id).collect()
 }
 
 /// Asserts that a run ended correctly.
@@ -217,7 +217,7 @@ async fn is_honest(case: &Case, world: &Outside<'_>) {
     let is_writer = |key: &str| key.starts_with("draft/") || key == "write";
     let calls = world.calls().await;
     let last = calls.iter().rev().find(|call| is_writer(call.key.as_str()));
-    if last.is_some_and(|call| call.state != CallState::Replied) {
+    if last.is_some_and(|call| call.state() != CallState::Replied) {
         let is_told = report.limitations.iter().any(|limitation| limitation.contains("without a model"));
         assert!(report.degraded && is_told, "{case:?}: {:#?}", report.limitations);
     }
@@ -228,10 +228,10 @@ async fn pays_once(case: &Case, world: &Outside<'_>) {
     let calls = world.calls().await;
     let requests = world.server.requests();
     let mut stored: BTreeMap<String, usize> = BTreeMap::new();
-    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.state == CallState::Replied) {
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.state() == CallState::Replied) {
         let is_again = |other: &_| same(call, other);
         assert!(!calls[at + 1..].iter().any(is_again), "{case:?}: `{}` was made again", call.key);
-        let Some(number) = answered(&call.reply.as_ref().unwrap().raw) else { continue };
+        let Some(number) = answered(&call.reply().unwrap().raw) else { continue };
         let body = &requests[number - 1].json;
         let later = requests[number..].iter().find(|later| later.json == *body);
         assert!(later.is_none(), "{case:?}: `{}` was sent again: {later:?}", call.key);
@@ -240,7 +240,7 @@ async fn pays_once(case: &Case, world: &Outside<'_>) {
     assert!(stored.values().all(|times| *times == 1), "{case:?}");
     let known = |job: &str| {
         let of_node = |call: &&CallRow| call.is_job() && call.key.node().unwrap().to_string() == job;
-        calls.iter().filter(of_node).filter(|call| call.state != CallState::Failed).count()
+        calls.iter().filter(of_node).filter(|call| call.state() != CallState::Failed).count()
     };
     let jobs = world.server.jobs();
     let nodes: Vec<_> = jobs.iter().map(|job| job.body["metadata"]["dr_node"].as_str().unwrap()).collect();

@@ -22,8 +22,8 @@ async fn run_of_forty_branches_in_eight_groups_keeps_its_summaries_within_their_
     let folds: Vec<_> = calls.iter().filter(|call| call.key.as_str().starts_with("fold/")).collect();
     assert_eq!(folds.len(), 40, "one a branch, however many there are");
     for fold in &folds {
-        assert!(fold.usage.unwrap().input_tokens <= 2 * r + 1_000, "{:?} of {}", fold.usage, fold.key);
-        let g = &fold.reply.as_ref().unwrap().text;
+        assert!(fold.usage().unwrap().input_tokens <= 2 * r + 1_000, "{:?} of {}", fold.usage(), fold.key);
+        let g = &fold.reply().unwrap().text;
         assert!(Words.count(g) as u64 <= r, "{} has {} tokens", fold.key, Words.count(g));
     }
     let memory = events.iter().find_map(|record| match &record.event {
@@ -37,7 +37,7 @@ async fn run_of_forty_branches_in_eight_groups_keeps_its_summaries_within_their_
     for call in calls.iter().filter(|call| call.key.as_str().starts_with("group/")) {
         let parts: Vec<_> = call.key.as_str().split('/').collect();
         levels.entry(parts[1]).or_default().insert(parts[2]);
-        assert!(call.usage.unwrap().input_tokens <= 12_000, "{call:?}");
+        assert!(call.usage().unwrap().input_tokens <= 12_000, "{call:?}");
     }
     assert_eq!(levels.len(), GROUPS);
     assert!(levels.values().all(|levels| *levels == BTreeSet::from(["0", "1"])), "{levels:?}");
@@ -47,6 +47,10 @@ async fn run_of_forty_branches_in_eight_groups_keeps_its_summaries_within_their_
     let drawn_on: BTreeSet<_> = report.evidence.iter().filter_map(group).collect();
     assert_eq!(drawn_on.len(), GROUPS, "{drawn_on:?}");
     assert!(
-        calls.iter().filter(|call| call.role() == Role::Writer).all(|call| call.usage.unwrap().input_tokens <= 12_000)
+        calls.iter().filter(|call| call.prompt().unwrap().role == Role::Writer).all(|call| call
+            .usage()
+            .unwrap()
+            .input_tokens
+            <= 12_000)
     );
 }

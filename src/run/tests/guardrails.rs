@@ -84,7 +84,7 @@ async fn fold_of_a_branch_never_costs_more_than_twice_the_summary_and_a_thousand
     let folds: Vec<_> = calls.iter().filter(|call| call.key.as_str().starts_with("fold/")).collect();
     assert!(folds.len() >= 5, "{}", folds.len());
     let most = 2 * world.settings().summary_tokens + 1_000;
-    assert!(folds.iter().all(|call| call.usage.unwrap().input_tokens <= most));
+    assert!(folds.iter().all(|call| call.usage().unwrap().input_tokens <= most));
 }
 
 #[tokio::test]

@@ -102,7 +102,8 @@ async fn job_that_an_older_version_started_for_a_node_that_only_concludes_is_set
          reply = NULL, usage = NULL, cost = NULL WHERE job IS NOT NULL"
     );
     world.store.journal().damage(&sql).await;
-    let job = |calls: &[CallRow]| calls.iter().find(|call| call.is_job()).map(|call| (call.state, call.charged_cost()));
+    let job =
+        |calls: &[CallRow]| calls.iter().find(|call| call.is_job()).map(|call| (call.state(), call.charged_cost()));
     let (state, cap) = job(&world.calls().await).unwrap();
     assert_eq!(state, CallState::Sent);
 
@@ -130,8 +131,8 @@ async fn report_that_was_cut_short_is_used_and_counts_as_incomplete() {
     assert!(branch.notes.iter().any(|said| said.contains(note)), "{:?}", branch.notes);
     let calls = world.calls().await;
     let job = calls.iter().find(|call| call.is_job()).unwrap();
-    assert_eq!(job.state, CallState::Replied);
-    assert!(job.cost.unwrap() > 0 && job.reply.as_ref().unwrap().cut_off);
+    assert_eq!(job.state(), CallState::Replied);
+    assert!(job.charged_cost().unwrap() > 0 && job.reply().unwrap().cut_off);
 }
 
 #[tokio::test]
@@ -152,7 +153,8 @@ async fn account_without_summaries_gets_jobs_without_them_and_a_note() {
     assert_eq!(server.jobs().len(), 2);
     assert!(server.jobs().iter().all(|job| job.body["reasoning"]["summary"].is_null()));
     let calls = world.calls().await;
-    let jobs: Vec<_> = calls.iter().filter(|call| call.is_job()).map(|call| (call.state, call.cost)).collect();
+    let jobs: Vec<_> =
+        calls.iter().filter(|call| call.is_job()).map(|call| (call.state(), call.charged_cost())).collect();
     let refused = jobs.iter().filter(|(state, cost)| (*state, *cost) == (CallState::Failed, Some(0))).count();
     assert!((1..=2).contains(&refused) && jobs.len() == 2 + refused, "{jobs:?}");
     // Later jobs do not request summaries again.
@@ -172,7 +174,8 @@ async fn second_provider_is_one_implementation_of_the_trait() {
     assert!(started[0].instructions.as_str().contains(BEDS), "{}", started[0].instructions);
     let calls = world.calls().await;
     let job = calls.iter().find(|call| call.is_job()).unwrap();
-    assert_eq!((job.provider, job.state), (Some(ProviderKind::Scripted), CallState::Replied));
+    let provider = job.job.as_ref().and_then(|job| job.provider);
+    assert_eq!((provider, job.state()), (Some(ProviderKind::Scripted), CallState::Replied));
     // The stored report is parsed without the provider.
     let log = jobs_of(world.store.journal(), &World::run()).await.unwrap();
     assert_eq!((log.len(), log[0].report.as_str()), (1, "scripted report scripted_1"));
@@ -208,7 +211,7 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     let step = journal::Call { key, kind, request_hash: ContentHash::of(b"step"), worst_cost: Some(1), ..call };
     drop(ledger.open(&step, Reserving::IfItFits, std::future::pending()).await.unwrap());
     let calls = ledger.run().journal().calls_in_short(ledger.run().id()).await.unwrap();
-    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls), provider)
+    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls, |_| false), provider)
 }
 
 /// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released`
@@ -256,9 +259,9 @@ async fn job_that_is_not_known_is_given_up_only_where_it_was_started() {
         let calls = journal.calls(jobs.ledger.run().id()).await.unwrap();
         let job = calls.iter().find(|call| call.is_job()).unwrap();
         match says {
-            None => assert_eq!(job.state, CallState::Lost, "{column} = {value}: {failed}"),
+            None => assert_eq!(job.state(), CallState::Lost, "{column} = {value}: {failed}"),
             Some(says) => {
-                assert_eq!(job.state, CallState::Sent, "{column} = {value}: {failed}");
+                assert_eq!(job.state(), CallState::Sent, "{column} = {value}: {failed}");
                 assert!(failed.to_string().contains(says), "{failed}");
             }
         }
@@ -305,4 +308,22 @@ async fn job_that_was_charged_and_lost_is_bought_again_by_no_other_node() {
     assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
     carried_out(&jobs, &node, &mut released).await.unwrap();
     assert_eq!((provider.started().len(), released), (1, vec![node]), "its own was cancelled with the run");
+}
+
+#[tokio::test]
+async fn job_that_was_cancelled_with_its_run_is_bought_once_more_by_the_node_that_comes_first() {
+    let (node, other) = (NodeId::numbered(4), NodeId::numbered(5));
+    let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+    let (told, run) = (ContentHash::of(TOLD.as_bytes()), jobs.ledger.run());
+    let lose = format!("UPDATE calls SET outcome = 'lost', request_hash = '{}' WHERE job IS NOT NULL", told.as_str());
+    run.journal().damage(&lose).await;
+    let calls = run.journal().calls_in_short(run.id()).await.unwrap();
+    let jobs = Jobs::open(Arc::clone(&jobs.ledger), Arc::clone(&jobs.research), &calls, |open| *open == node);
+    let mut released = Vec::new();
+    let first = carried_out(&jobs, &other, &mut released).await.unwrap();
+    assert_eq!(carried_out(&jobs, &node, &mut released).await.unwrap(), first, "its report serves both");
+    jobs.ledger.run().journal().damage(&lose).await;
+    let refused = carried_out(&jobs, &node, &mut released).await.unwrap_err();
+    assert!(refused.to_string().contains("was charged and has no report"), "{refused}");
+    assert_eq!((provider.started().len(), released), (1, vec![other]));
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::super::budget::BudgetLimits;
-use super::super::journal::CallRow;
+use super::super::journal::{CallRow, CallState};
 use super::super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::super::store::Store;
 use super::super::tree::RunState;
@@ -169,7 +169,7 @@ impl<'a> Outside<'a> {
     /// Returns the number of job starts per node, from the journal.
     pub(super) async fn starts(&self) -> BTreeMap<NodeId, usize> {
         let mut starts = BTreeMap::new();
-        for call in self.calls().await.iter().filter(|call| call.is_job()) {
+        for call in self.calls().await.iter().filter(|call| call.is_job() && call.state() != CallState::Failed) {
             *starts.entry(call.key.node().cloned().unwrap()).or_default() += 1;
         }
         starts

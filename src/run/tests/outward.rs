@@ -96,6 +96,26 @@ fn web_is_asked_the_same_in_a_later_round_only_with_more_in_view() {
 }
 
 #[test]
+fn mixed_node_of_a_later_round_does_not_ask_the_web_what_another_one_asks_unless_that_stayed_inside() {
+    let new = |id: &str, hint: &str| json!({ "id": id, "question": id, "aspects": ["a1"], "source_hint": hint });
+    let is_refused = |label: Label, nodes: &[serde_json::Value]| {
+        let (id, words) = (NodeId::numbered(3), "Drip lines save water.");
+        let mut second = round(2, 3, words, None);
+        second[0] = planned(2, Node { source_hint: SourceHint::Mixed, ..web(3, &[]) });
+        second[2] = Event::NodeFinished { branch: Box::new(branch(&id, &[words], label)), node: id };
+        let events = [briefed()].into_iter().chain(round(1, 2, words, None)).chain(second);
+        let state = state(settings(BudgetLimits::default()), events.collect());
+        let plan: PlanDraft = serde_json::from_value(json!({ "new_nodes": nodes })).unwrap();
+        checked(&plan, &state, state.brief().unwrap(), 3, &|hint| hint).is_err()
+    };
+    assert!(is_refused(Label::Public, &[new("one", "mixed")]), "of the finished node");
+    assert!(!is_refused(Label::Public, &[new("one", "internal")]));
+    assert!(!is_refused(Label::Internal, &[new("one", "mixed"), new("two", "web")]), "its queries are on record");
+    assert!(!is_refused(Label::Internal, &[new("one", "mixed")]), "the finished node has not asked the web");
+    assert!(is_refused(Label::Internal, &[new("one", "mixed"), new("two", "mixed")]), "of one plan");
+}
+
+#[test]
 fn run_that_was_briefed_with_an_earlier_answer_in_view_and_no_way_out_gives_the_web_its_question_alone() {
     let followed =
         Followed { run: RunId::random(2), question: "What is ours?".parse().unwrap(), answer: "Secret.".into() };
