@@ -9,7 +9,7 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 107] = [
+const GROUPS: [&str; 108] = [
     "delete remove erase terminate destroy discard",
     "disable deactivate suspend",
     "enable activate",
@@ -117,6 +117,7 @@ const GROUPS: [&str; 107] = [
     "mistake accident accidental accidentally",
     "guess estimate",
     "happen occur",
+    "provide offer supply ship",
 ];
 
 /// Verbs with a particle, and their synonyms.

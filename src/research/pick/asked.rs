@@ -71,6 +71,9 @@ const NOTHING: &str = "free|gratis|gratuit|kostenlos|nothing";
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
     seventy|eighty|ninety|hundred|thousand|million|billion|dozen|none|unlimited|infinite";
 
+/// Words that count without a number, before a unit: "a few hours".
+const VAGUE: &str = "few|several|couple";
+
 /// Words of a question about a history of changes.
 const CHANGES: &str = "when|new|newest|latest|version|versions|release|releases|released|since|history|added|introduced|removed|\
     deprecated|update|updates|change|changes|changed|changelog";
@@ -293,7 +296,8 @@ pub(super) fn asks_for_length(question: &str) -> bool {
 pub(super) fn names_length(text: &str) -> bool {
     let text = without_markers(&text.to_lowercase());
     let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
-    let is_number = |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS);
+    let is_number =
+        |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, VAGUE);
     let is_unit = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
     let is_length = |at: usize| {
         let near = &words[at..words.len().min(at + NUMBERED_WITHIN)];
@@ -763,6 +767,7 @@ mod tests {
             "Until March 2027.",
             "| Time (seconds) |\n| 900 |",
             "At most 255 characters.",
+            "It is valid for a few hours.",
         ] {
             assert!(names_length(text), "{text}");
         }
