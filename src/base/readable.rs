@@ -37,7 +37,8 @@ fn readable_text(markdown: &str) -> String {
             if !is_directive(bare) {
                 lines.push(line.to_owned());
             }
-            if bare.starts_with(mark.as_str()) {
+            let closes = |letter: char| mark.starts_with(letter);
+            if bare.len() >= mark.len() && bare.chars().all(closes) {
                 // A code block that held directives alone is dropped with its fence.
                 if lines.len() > 2 {
                     push(&mut shown, &lines.join("\n"));
@@ -263,6 +264,11 @@ mod tests {
         assert_eq!(readable(r"It is. ![\[No image\]](a.png) [x \[1\]](b)"), r"It is.  x \[1\]");
         assert_eq!(readable("It is **![a](b.png)** so, **** or not."), "It is  so, **** or not.");
         assert_eq!(readable("> [!NOTE] **Take care.**\n> Now."), "> **Take care.**\n> Now.");
+        assert_eq!(
+            readable("```\na\n```Text\n\n```\nSo."),
+            "```\na\n```Text\n\n```\nSo.",
+            "a fence has no text behind it"
+        );
         assert_eq!(
             readable("**See [ the map ](m).**\n\n ** [Edition](#e) **   <a name=\"e\"></a>"),
             "**See the map.**\n\n**Edition**"

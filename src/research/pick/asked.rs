@@ -58,6 +58,9 @@ const PAYS: &str = "pay|pays|paid|payout|reward|rewards|bounty|bounties|bonus|sp
 /// Words after "how much" that ask for something else.
 const NO_MONEY: [&str; 4] = ["how much time", "how much space", "how much memory", "how much notice"];
 
+/// Number of words within which an amount and a word for a cost belong together.
+const AMOUNT_WITHIN: usize = 8;
+
 /// Openings that name a currency.
 const ASKS_FOR_CURRENCY: [&str; 6] =
     ["how many dollars", "how many euros", "how many pounds", "how many cents", "how much money", "how many usd"];
@@ -239,10 +242,14 @@ impl Wanted {
             }
             // Personal notes may leave the currency out.
             Self::Money => {
+                let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+                let is_amount = |near: &[&str]| {
+                    near.iter().any(|word| has_digit(word)) && near.iter().any(|word| has_word(word, COSTS))
+                };
                 text.contains(CURRENCY_SIGNS)
                     || has_word(&text, NOTHING)
                     || (has_word(&text, CURRENCIES) && has_number())
-                    || (words(&text).any(has_digit) && has_word(&text, COSTS))
+                    || words.chunks(AMOUNT_WITHIN).chain(words.windows(AMOUNT_WITHIN)).any(is_amount)
             }
         }
     }
@@ -742,7 +749,11 @@ mod tests {
         let none = ["It came in a later version.", "See the release.", "It costs 480."];
         assert_eq!(is_in(Wanted::Day, none), [false; 3]);
         assert_eq!(is_in(Wanted::Day, ["Since version 1.70.", "On the 5th business day.", "In 1994."]), [true; 3]);
-        let none = ["1. Enter the agreed dollar amount.", "Four of them.", "In 1994."];
+        let none = [
+            "1. Enter the agreed dollar amount.",
+            "Four of them.",
+            "It opens 2 lines to the garden in the morning. That reduces the costs.",
+        ];
         assert_eq!(is_in(Wanted::Money, none), [false; 3]);
         assert_eq!(is_in(Wanted::Money, ["300 dollars", "$300", "It is free."]), [true; 3]);
         let of = |question: &str| Wanted::of(question);
