@@ -248,11 +248,6 @@ impl Related {
     }
 }
 
-/// Returns whether an English word has near-synonyms, so that a text without it may say the same.
-pub(crate) fn is_everyday(word: &str) -> bool {
-    !related(word).is_empty()
-}
-
 fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
     let splitter = WordSplitter::default();
     let words = splitter.words(question);
@@ -314,7 +309,6 @@ mod tests {
         assert_eq!(found("May I reboot?"), ["reboot: restart"]);
         assert_eq!(found("Can I turn the alarm off?"), ["turn: disabl stop suspend", "alarm: alert notif warn"]);
         assert_eq!(found("Was it turned off?"), ["turn: disabl stop suspend"]);
-        assert!(is_everyday("moved") && !is_everyday("gym"));
         assert_eq!(found("At the same time?"), ["same: concurr parallel simultan"]);
         assert_eq!(
             found("Which log level is used in the appointment?"),

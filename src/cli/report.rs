@@ -101,8 +101,8 @@ fn exit(report: &Report) -> Exit {
 }
 
 /// Returns Markdown with the indentation that `termimad` understands: it takes four spaces for code, and one to three
-/// for the depth of an item. The second line of an item becomes an item below it, since only items are wrapped with
-/// their indentation.
+/// for the depth of an item, so deeper ones are moved by spaces behind their mark. The second line of an item becomes a
+/// quotation, since other text is not wrapped with its indentation.
 fn indented(markdown: &str) -> String {
     let mut shown = String::with_capacity(markdown.len());
     let mut fence = "";
@@ -116,14 +116,12 @@ fn indented(markdown: &str) -> String {
                 shown.push_str(line);
             }
             () if !fence.is_empty() => shown.push_str(line),
-            () if breaks && text.len() < line.len() => shown.push_str(&format!("  - {text}")),
+            () if breaks && text.len() < line.len() => shown.push_str(&format!("> {text}")),
             () if is_item(text) => {
-                let spaces = match (line.len() - text.len()) / 4 {
-                    0 => "",
-                    1 => "  ",
-                    _ => "   ",
-                };
-                shown.push_str(&format!("{spaces}{text}"));
+                let depth = (line.len() - text.len()) / 4;
+                let (mark, said) = text.split_once(' ').unwrap_or((text, ""));
+                let (before, behind) = (["", "  ", "   "][depth.min(2)], "\u{a0}".repeat(2 * depth.saturating_sub(1)));
+                shown.push_str(&format!("{before}{mark} {behind}{said}"));
             }
             () => shown.push_str(line),
         }
@@ -146,8 +144,7 @@ mod tests {
     fn nested_item_is_an_item_on_a_terminal_and_code_stays_as_it_is() {
         let markdown =
             "1. Open:\n    - the `lid`\n        - slowly\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n  It grinds.\n";
-        let shown =
-            "1. Open:\n  - the `lid`\n   - slowly\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n  - It grinds.\n";
+        let shown = "1. Open:\n  - the `lid`\n   - \u{a0}\u{a0}slowly\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n> It grinds.\n";
         assert_eq!(indented(markdown), shown);
     }
 }

@@ -310,13 +310,11 @@ fn is_of(place: &Place, name: &ProperName) -> bool {
     }
 }
 
-/// Returns the units to show if they may not answer: few, and none of more than a screen if another is shorter.
+/// Returns the units to show if they may not answer: few, and one that fills a screen alone.
 pub(super) fn closest(mut picked: Vec<Picked>) -> Vec<Picked> {
-    let is_short = |own: &Picked| own.said().map(|(_, quote)| lines_in(quote)).sum::<usize>() <= MAX_LINES;
-    if picked.iter().any(is_short) {
-        picked.retain(is_short);
-    }
-    picked.truncate(MAX_CLOSEST);
+    let lines = |own: &Picked| own.said().map(|(_, quote)| lines_in(quote)).sum::<usize>();
+    let is_long = picked.first().is_some_and(|own| lines(own) > MAX_LINES);
+    picked.truncate(if is_long { 1 } else { MAX_CLOSEST });
     picked
 }
 

@@ -38,6 +38,9 @@ const COUNTS: [&str; 7] = ["two", "three", "four", "five", "six", "seven", "seve
 /// Words of a sentence that announces the list or table after it.
 const ANNOUNCING: [&str; 2] = ["following", "follows"];
 
+/// Minimum number of words of a message in a paragraph of its own.
+const LEAST_MESSAGE: usize = 3;
+
 /// Maximum number of words of a cell that names the subject of its row. A longer one says something of several.
 const MAX_NAME_WORDS: usize = 4;
 
@@ -302,7 +305,7 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
         // The parser counts the line break after a block as part of it.
         unit.range.end = unit.range.start + document[unit.range.clone()].trim_end().len();
         let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
-        match lead.and_then(|lead| lead_in(document, lead, unit.kind)) {
+        match lead.and_then(|lead| lead_in(document, lead, unit.kind, &document[unit.range.clone()])) {
             Some((from, true)) => {
                 units.pop();
                 unit.range.start = from;
@@ -391,7 +394,7 @@ pub(crate) fn is_code(text: &str) -> bool {
 }
 
 /// Returns where the lead-in of a block begins in the paragraph before it, and whether that is the whole paragraph.
-fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind) -> Option<(usize, bool)> {
+fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind, next: &str) -> Option<(usize, bool)> {
     let text = &document[paragraph.range.clone()];
     let is_label = count_words(text) <= MAX_LABEL_WORDS && !text.ends_with(is_end);
     // One may follow that says more about the list.
@@ -405,8 +408,8 @@ fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind) -> Option<(usize, b
     };
     let announces = || last().is_some_and(|last| announces(&last.plain));
     let leads = match kind {
-        // The message that a text explains.
-        UnitKind::Paragraph => is_code(text),
+        // The message that a text explains, and neither a name nor the message before another one.
+        UnitKind::Paragraph => is_code(text) && count_words(text) >= LEAST_MESSAGE && !is_code(next),
         UnitKind::Code => true,
         UnitKind::Callout => is_label || ends_open(text),
         UnitKind::List { .. } | UnitKind::Table => is_label || ends_open(text) || announces(),
@@ -429,7 +432,7 @@ mod tests {
     #[test]
     fn lists_tables_and_code_keep_what_introduces_them() {
         let document = "---\ntitle: x\n---\n# Setup\n\nIntro paragraph of the page.\n\nSupported formats:\n\n- png\n- jpg\n\n\
-            Run this. ```x```\n\n```sh\nmake\n```\n\n**Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> Note: be careful.\n\nIt has the following. Ask for more.\n- bed\n\n`No bed.`\n\nMake one.\n";
+            Run this. ```x```\n\n```sh\nmake\n```\n\n**Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> Note: be careful.\n\nIt has the following. Ask for more.\n- bed\n\n`No bed is here.`\n\nMake one.\n";
         assert_eq!(
             shown(document),
             [
@@ -439,7 +442,7 @@ mod tests {
                 "Table: **Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |",
                 "Callout: > Note: be careful.",
                 "List { is_ordered: false }: It has the following. Ask for more.\n- bed",
-                "Paragraph: `No bed.`\n\nMake one.",
+                "Paragraph: `No bed is here.`\n\nMake one.",
             ]
         );
         let units = units(document);

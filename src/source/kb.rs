@@ -8,7 +8,6 @@ use super::{Documents, Found, Label, Lack, Passage, Place, Source, SourceError, 
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::base::line::{counted, cut, with_causes};
-use crate::base::thesaurus::is_everyday;
 use crate::base::word::language_of;
 use crate::kb::about::About;
 use crate::kb::extract::{Extractable, Part, as_extracted};
@@ -282,8 +281,7 @@ impl Source for KbSource {
                 judged = self.judged(&query.replace(QUOTATION_MARKS, " "), &options).await?;
                 notes.push("no file has the quoted words in that order; they were searched for one by one".to_owned());
             }
-            let is_needed = |unknown: &&Unknown| unknown.is_missing() && !is_everyday(&unknown.word);
-            let missing = judged.unknown.iter().filter(is_needed);
+            let missing = judged.unknown.iter().filter(|unknown| unknown.is_missing());
             // Other languages write other words with a capital, too.
             let is_english = language_of(query).is_none_or(Language::is_english);
             // "gp3" is one in any language, and neither "3rd" nor "404".

@@ -32,7 +32,8 @@ const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min
     decade|decades|century|centuries|letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|\
     metres|km|kilometer|kilometers|kilometre|kilometres|mile|miles|ft|feet|inch|inches|cm|mm";
 const ONE: &str = "a|an|half|each|per|same|whole|full";
-const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently";
+const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently|never|until|\
+    throughout|midnight";
 
 /// Openings of questions that only a day, a month or a year answers.
 const ASKS_FOR_DAY: [&str; 9] = [
@@ -317,7 +318,7 @@ pub(super) fn names_length(text: &str) -> bool {
         || has_word(&text, ENDLESS)
         || text.contains("as long as")
         || (is_row && words.iter().any(|word| is_unit(word)) && words.iter().any(|word| is_number(word)))
-        || (words.contains(&"until") && words.iter().any(|word| is_year(word) || has_word(word, DAYS)))
+        || ["for the rest of", "for the whole of", "most of"].iter().any(|phrase| text.contains(phrase))
 }
 
 /// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …". The

@@ -50,7 +50,7 @@ pub(super) fn deciding(
     weights: &Weights,
 ) -> String {
     let head = candidate.unit.head();
-    if answers_whole(candidate, sought.asked)
+    if answers_whole(candidate, sought)
         && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
     {
         return lead.plain.clone();
@@ -68,7 +68,7 @@ pub(super) fn deciding(
         .filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)))
         .collect();
     let words: Vec<_> = candidate.unit.sentences.iter().map(|own| sought.words_in(&own.plain)).collect();
-    let weights = &rarer(weights, &words);
+    let (asked, weights) = (weights, &rarer(weights, &words));
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few sentences")]
     let score = |(part, sentence): (usize, &Sentence)| {
         let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
@@ -81,7 +81,7 @@ pub(super) fn deciding(
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
     let leads_there = |sentence: &Sentence| LEADING.iter().any(|opening| sentence.plain.starts_with(opening));
-    let denies = |sentence: &Sentence| sought.denies(&sentence.plain);
+    let denies = |sentence: &Sentence| sought.denies(&sentence.plain, asked);
     // A row may point elsewhere behind what it says.
     let only_leads = |sentence: &Sentence| {
         candidate.unit.kind != UnitKind::Table && (leads_there(sentence) || points(&sentence.plain))
@@ -114,12 +114,33 @@ pub(super) fn deciding(
     }
 }
 
-/// Returns whether a unit is a requested list that fits on a screen. One without an order does not have the requested
-/// steps.
-fn answers_whole(candidate: &UnitCandidate<'_>, asked: AnswerKind) -> bool {
+/// Returns whether a unit is a requested list, whose items answer together. One without an order does not have the
+/// requested steps. Of a list longer than a screen, those with further words of the question may be what is asked for.
+fn answers_whole(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> bool {
     let UnitKind::List { is_ordered } = candidate.unit.kind else { return false };
-    let is_requested = asked == AnswerKind::List || (is_ordered && asked == AnswerKind::Steps);
-    is_requested && lines_in(candidate.text()) <= MAX_LIST_LINES
+    let tells_apart = || {
+        let mut known = sought.words_in(&candidate.reading.document.text[candidate.unit.head()]);
+        known.extend(candidate.about.iter().cloned());
+        sought.stems.iter().any(|stem| !known.contains(stem) && candidate.words.contains(stem))
+    };
+    match sought.asked {
+        AnswerKind::Steps => is_ordered,
+        AnswerKind::List => lines_in(candidate.text()) <= MAX_LIST_LINES || !tells_apart(),
+        _ => false,
+    }
+}
+
+/// Returns the lead-in of a list and as many of its items as fit on a screen; the whole list if all do.
+fn first_screen(candidate: &UnitCandidate<'_>) -> Vec<Range<usize>> {
+    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+    let (head, pieces) = (unit.head(), &unit.pieces);
+    let fits = |piece: &&Range<usize>| lines_in(&text[head.start..piece.end]) <= MAX_LIST_LINES;
+    let count = pieces.iter().take_while(fits).count().max(1);
+    if count >= pieces.len() {
+        return vec![unit.range.clone()];
+    }
+    let shown = pieces[0].start..pieces[count - 1].end;
+    [head, shown].into_iter().filter(|range| !text[range.clone()].trim().is_empty()).collect()
 }
 
 /// How well a sentence answers: whether it is a statement, is in a matching row or says what is not so if that is asked
@@ -157,15 +178,18 @@ fn rarer(weights: &Weights, parts: &[HashSet<String>]) -> Weights {
 /// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and its relevant
 /// pieces.
 pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> Vec<Range<usize>> {
-    let asked = sought.asked;
     let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
     let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
     let (most_lines, most_rows) =
         if sought.asks_for_value() { (VALUE_LINES, VALUE_ROWS) } else { (MAX_LINES, MAX_PIECES) };
-    let is_nested = is_list && !answers_whole(candidate, asked) && lines_in(candidate.text()) > most_lines;
+    let is_whole = answers_whole(candidate, sought);
+    let is_nested = is_list && !is_whole && lines_in(candidate.text()) > most_lines;
     let most = if unit.kind == UnitKind::Table { most_rows } else { MAX_PIECES };
     if unit.pieces.len() <= most && !is_nested {
         return vec![unit.range.clone()];
+    }
+    if is_list && is_whole {
+        return first_screen(candidate);
     }
     let pieces =
         if is_nested { items(text, unit) } else { unit.pieces.iter().map(|piece| (None, piece.clone())).collect() };

@@ -110,15 +110,15 @@ impl<'a> Sought<'a> {
     /// Returns whether a unit is about the opposite of the question, given its subject, which is the heading and the
     /// first sentence. An answer to what is not so has a sentence on the question that says "not" or the like.
     pub(super) fn is_opposed_by(&self, subject: &str, unit: &Unit, weights: &Weights) -> bool {
-        let denies =
-            |text: &str| self.denies(text) && share(weights, &self.words_in(text), &HashSet::new()) >= LEAST_DENIED;
-        let denies_any = || denies(subject) || unit.sentences.iter().any(|own| denies(&own.plain));
+        let denies_any =
+            || self.denies(subject, weights) || unit.sentences.iter().any(|own| self.denies(&own.plain, weights));
         self.directions.are_opposed_by(&self.splitter.stems(subject)) || (self.is_negated && !denies_any())
     }
 
     /// Returns whether a text says what is not so, if that is asked for.
-    pub(super) fn denies(&self, text: &str) -> bool {
-        self.is_negated && is_negative(text)
+    pub(super) fn denies(&self, text: &str, weights: &Weights) -> bool {
+        let share = || share(weights, &self.words_in(text), &HashSet::new());
+        self.is_negated && is_negative(text) && share() >= LEAST_DENIED
     }
 
     /// Returns whether a sentence has the requested measure.

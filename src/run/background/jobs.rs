@@ -486,7 +486,8 @@ pub(crate) async fn end_unsent(run: &LockedRun, at: Moment) -> Result<(), Journa
     let left = journal.egress(id).await?;
     let is_recorded = |call: &CallRow| {
         // By node: the instructions of an attempt that was refused are not recorded again for the next one.
-        let of_node = |row: &EgressRow| row.kind == EgressKind::Job && Some(&row.node) == call.key.node();
+        let is_out = |row: &EgressRow| row.kind == EgressKind::Job && row.withheld.is_none();
+        let of_node = |row: &EgressRow| is_out(row) && Some(&row.node) == call.key.node();
         left.iter().any(of_node)
     };
     for call in in_doubt.filter(|call| !is_altered && !is_recorded(call)) {
