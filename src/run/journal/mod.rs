@@ -68,6 +68,9 @@ pub struct Journal {
     keeping: Keeping,
     #[cfg(test)]
     writes_left: Arc<std::sync::atomic::AtomicI64>,
+    /// Value that `writes_left` gets when the text of a job is recorded; none if negative.
+    #[cfg(test)]
+    writes_from_job: Arc<std::sync::atomic::AtomicI64>,
 }
 
 /// Where a journal is kept, which decides how its runs are locked.
@@ -308,6 +311,8 @@ impl Journal {
             keeping,
             #[cfg(test)]
             writes_left: Arc::new(i64::MAX.into()),
+            #[cfg(test)]
+            writes_from_job: Arc::new((-1).into()),
         })
     }
 
@@ -315,6 +320,12 @@ impl Journal {
     #[cfg(test)]
     pub(in crate::run) fn kill_after(&self, writes: i64) {
         self.writes_left.store(writes, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// As [`Self::kill_after`], counted from the first record of the text of a job, which is the first write.
+    #[cfg(test)]
+    pub(in crate::run) fn kill_from_job(&self, writes: i64) {
+        self.writes_from_job.store(writes, std::sync::atomic::Ordering::SeqCst);
     }
 
     /// Returns how many of the writes allowed by [`Self::kill_after`] are left.
