@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::html::{without_comments, without_html};
-use super::line::one_line;
+use super::line::{CodeFence, one_line};
 
 /// Most columns that a cell may span.
 const MAX_SPAN: usize = 100;
@@ -37,12 +37,11 @@ pub(crate) fn html_tables(text: &str) -> Vec<Range<usize>> {
     if !text.contains('<') {
         return Vec::new();
     }
-    let (mut tables, mut open, mut at, mut is_code) = (Vec::new(), None, 0, false);
+    let (mut tables, mut open, mut at, mut fence) = (Vec::new(), None, 0, CodeFence::default());
     for line in text.split_inclusive('\n') {
         let lower = line.trim().to_ascii_lowercase();
         let indent = line.len() - line.trim_start_matches(' ').len();
-        is_code ^= open.is_none() && (lower.starts_with("```") || lower.starts_with("~~~"));
-        if open.is_none() && !is_code && indent < 4 && lower.starts_with("<table") {
+        if open.is_none() && !fence.takes(line) && indent < 4 && lower.starts_with("<table") {
             open = Some(at);
         }
         if let Some(start) = open

@@ -127,9 +127,41 @@ pub(crate) fn is_tag(line: &str) -> bool {
     })
 }
 
+/// Tells which lines of Markdown are in a code block. It ends at a line with as many marks as it began with, and no text.
+#[derive(Debug, Default)]
+pub(crate) struct CodeFence<'a> {
+    /// The marks of the open block; empty outside of one.
+    open: &'a str,
+}
+
+impl<'a> CodeFence<'a> {
+    /// Takes the next line, and returns whether it is in a code block or one of its fences.
+    pub(crate) fn takes(&mut self, line: &'a str) -> bool {
+        let line = line.trim();
+        let text = line.trim_start_matches(['`', '~']);
+        let marks = &line[..line.len() - text.len()];
+        match self.open {
+            // With another backtick on the line it is a code span.
+            "" if marks.len() < 3 || text.contains('`') => return false,
+            "" => self.open = marks,
+            open if text.is_empty() && marks.starts_with(open) => self.open = "",
+            _ => {}
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_block_ends_at_a_fence_without_text() {
+        let mut fence = CodeFence::default();
+        let lines = ["a", "```sh", "", "```no", "~~~", "````", "```x``` b", "~~~", "```", "~~~", "c"];
+        let code: Vec<_> = lines.into_iter().filter(|line| fence.takes(line)).collect();
+        assert_eq!(code, ["```sh", "", "```no", "~~~", "````", "~~~", "```", "~~~"]);
+    }
 
     #[test]
     fn line_has_no_breaks_controls_or_invisible_letters() {

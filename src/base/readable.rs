@@ -74,7 +74,7 @@ fn readable_text(markdown: &str) -> String {
     blank_lines_once.join("\n").trim_end().to_owned()
 }
 
-/// Returns a text in which the lines that are meant to be bold are so: `** Name **` is not, for its spaces.
+/// Makes lines such as `** Name **` bold, which the spaces inside the marks prevent.
 fn with_bold(text: &str) -> String {
     let line = |line: &str| {
         let inner = line.trim().strip_prefix("** ").and_then(|rest| rest.strip_suffix(" **")).map(str::trim);

@@ -9,6 +9,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{Ui, file_address, linked};
 use super::{check_writable, write};
+use crate::base::line::CodeFence;
 use crate::engine::{Engine, Outcome, Report, StopReason};
 use crate::render::links::{Target, places, with_links};
 use crate::render::{self, ReportFormat};
@@ -105,17 +106,13 @@ fn exit(report: &Report) -> Exit {
 /// quotation, since other text is not wrapped with its indentation.
 fn indented(markdown: &str) -> String {
     let mut shown = String::with_capacity(markdown.len());
-    let mut fence = "";
+    let mut fence = CodeFence::default();
     let mut breaks = false;
     for line in markdown.split_inclusive('\n') {
-        let marks = &line[..line.len() - line.trim_start_matches('`').len()];
         let text = line.trim_start_matches(' ');
+        let is_code = fence.takes(line);
         match () {
-            () if marks.len() > 2 && (fence.is_empty() || marks == fence) => {
-                fence = if fence.is_empty() { marks } else { "" };
-                shown.push_str(line);
-            }
-            () if !fence.is_empty() => shown.push_str(line),
+            () if is_code => shown.push_str(line),
             () if breaks && text.len() < line.len() => shown.push_str(&format!("> {text}")),
             () if is_item(text) => {
                 let depth = (line.len() - text.len()) / 4;
@@ -125,7 +122,7 @@ fn indented(markdown: &str) -> String {
             }
             () => shown.push_str(line),
         }
-        breaks = fence.is_empty() && line.ends_with("  \n") && is_item(text);
+        breaks = !is_code && line.ends_with("  \n") && is_item(text);
     }
     shown
 }

@@ -12,7 +12,7 @@ use super::report::{Draft, Section};
 use super::sentence::{every_sentence, place_of};
 use super::unit::{compared_by, sentences_of};
 use super::verdict::by_coverage;
-use crate::base::line::one_line;
+use crate::base::line::{CodeFence, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
 use crate::source::{Place, Support};
@@ -37,7 +37,7 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let verdict = by_coverage(brief, tree, branches);
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let missing: Vec<_> = missing.collect();
-    // The question of a part repeats its aspect, with the topic behind it.
+    // The question of a part repeats its aspect, followed by the topic in parentheses.
     let is_named = |question: &&String| missing.iter().any(|aspect| question.starts_with(aspect.as_str()));
     let open = branches.values().flat_map(|branch| &branch.report.open_questions);
     let open: Vec<_> = open.filter(|question| !is_named(question)).cloned().collect();
@@ -236,10 +236,9 @@ impl<'a> FindingsWriter<'a> {
 
 /// Splits a text at empty lines outside of code blocks.
 fn blocks(text: &str) -> Vec<&str> {
-    let (mut blocks, mut start, mut at, mut is_code) = (Vec::new(), 0, 0, false);
+    let (mut blocks, mut start, mut at, mut fence) = (Vec::new(), 0, 0, CodeFence::default());
     for line in text.split_inclusive('\n') {
-        is_code ^= line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
-        if !is_code && line.trim().is_empty() {
+        if !fence.takes(line) && line.trim().is_empty() {
             blocks.push(&text[start..at]);
             start = at + line.len();
         }

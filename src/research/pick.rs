@@ -251,7 +251,8 @@ fn answering<'a>(
     kept
 }
 
-/// Takes out the best numbered list of the section whose best unit is none: a text about a task stands above its steps.
+/// Removes and returns the best numbered list in the section of the best unit, unless that is one itself: the text about
+/// a task stands above its steps.
 fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>) -> Option<UnitCandidate<'a>> {
     let is_prose = |kind| matches!(kind, UnitKind::Paragraph | UnitKind::List { is_ordered: false });
     let best = candidates.first().filter(|best| is_prose(best.unit.kind))?;
@@ -287,7 +288,8 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     };
     // A value in another unit, in another row or in code belongs to something else.
     let says = |wanted: Wanted, own: &Picked| wanted.is_in(&own.row().unwrap_or_else(|| own.text.clone()));
-    // Any number may be one, in a unit that is not listed. In a further unit it is mostly of something else.
+    // Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually
+    // counts something else.
     let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
     let has_any = || picked.first().is_some_and(|own| own.said().any(|(_, quote)| names_any(quote)));
     let lacks_length =
@@ -310,7 +312,7 @@ fn is_of(place: &Place, name: &ProperName) -> bool {
     }
 }
 
-/// Returns the units to show if they may not answer: few, and one that fills a screen alone.
+/// Returns the units to show if they may not answer: at most [`MAX_CLOSEST`], or the first alone if it fills a screen.
 pub(super) fn closest(mut picked: Vec<Picked>) -> Vec<Picked> {
     let lines = |own: &Picked| own.said().map(|(_, quote)| lines_in(quote)).sum::<usize>();
     let is_long = picked.first().is_some_and(|own| lines(own) > MAX_LINES);

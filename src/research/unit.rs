@@ -41,7 +41,7 @@ const ANNOUNCING: [&str; 2] = ["following", "follows"];
 /// Minimum number of words of a message in a paragraph of its own.
 const LEAST_MESSAGE: usize = 3;
 
-/// Maximum number of words of a cell that names the subject of its row. A longer one says something of several.
+/// Maximum number of words of a cell that names the subject of its row. A longer one is a statement.
 const MAX_NAME_WORDS: usize = 4;
 
 /// Kind of a unit.
@@ -305,7 +305,7 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
         // The parser counts the line break after a block as part of it.
         unit.range.end = unit.range.start + document[unit.range.clone()].trim_end().len();
         let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
-        match lead.and_then(|lead| lead_in(document, lead, unit.kind, &document[unit.range.clone()])) {
+        match lead.and_then(|lead| lead_in(document, lead, &unit)) {
             Some((from, true)) => {
                 units.pop();
                 unit.range.start = from;
@@ -394,22 +394,26 @@ pub(crate) fn is_code(text: &str) -> bool {
 }
 
 /// Returns where the lead-in of a block begins in the paragraph before it, and whether that is the whole paragraph.
-fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind, next: &str) -> Option<(usize, bool)> {
+fn lead_in(document: &str, paragraph: &Unit, unit: &Unit) -> Option<(usize, bool)> {
     let text = &document[paragraph.range.clone()];
     let is_label = count_words(text) <= MAX_LABEL_WORDS && !text.ends_with(is_end);
-    // One may follow that says more about the list.
     let last = || {
-        let sentences = sentences_in(document, &paragraph.range, every_sentence);
-        let announcing = sentences.iter().rposition(|own| announces(&own.plain));
-        announcing
-            .filter(|at| at + 2 >= sentences.len())
-            .or(sentences.len().checked_sub(1))
-            .map(|at| sentences[at].clone())
+        let mut sentences = sentences_in(document, &paragraph.range, every_sentence);
+        // The sentence that announces a list may be followed by another about it.
+        if let [.., before, last] = &sentences[..]
+            && announces(&before.plain)
+            && !announces(&last.plain)
+        {
+            sentences.pop();
+        }
+        sentences.pop()
     };
     let announces = || last().is_some_and(|last| announces(&last.plain));
-    let leads = match kind {
-        // The message that a text explains, and neither a name nor the message before another one.
-        UnitKind::Paragraph => is_code(text) && count_words(text) >= LEAST_MESSAGE && !is_code(next),
+    let leads = match unit.kind {
+        // A message above its explanation: not a bare name, nor a message above another one.
+        UnitKind::Paragraph => {
+            is_code(text) && count_words(text) >= LEAST_MESSAGE && !is_code(&document[unit.range.clone()])
+        }
         UnitKind::Code => true,
         UnitKind::Callout => is_label || ends_open(text),
         UnitKind::List { .. } | UnitKind::Table => is_label || ends_open(text) || announces(),

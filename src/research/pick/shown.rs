@@ -55,7 +55,7 @@ pub(super) fn deciding(
     {
         return lead.plain.clone();
     }
-    // What opens a note on the term being defined begins with the definition.
+    // A unit that opens a note on the term being defined begins with the definition.
     let is_defined = candidate.is_opening && sought.asked == AnswerKind::Definition && candidate.features.has_form();
     if let Some(first) = candidate.unit.sentences.first().filter(|_| is_defined) {
         return first.plain.clone();
@@ -82,7 +82,7 @@ pub(super) fn deciding(
     let is_label = |sentence: &Sentence| is_prose && is_label(&sentence.plain);
     let leads_there = |sentence: &Sentence| LEADING.iter().any(|opening| sentence.plain.starts_with(opening));
     let denies = |sentence: &Sentence| sought.denies(&sentence.plain, asked);
-    // A row may point elsewhere behind what it says.
+    // A row may end with a pointer and still answer.
     let only_leads = |sentence: &Sentence| {
         candidate.unit.kind != UnitKind::Table && (leads_there(sentence) || points(&sentence.plain))
     };
@@ -114,8 +114,8 @@ pub(super) fn deciding(
     }
 }
 
-/// Returns whether a unit is a requested list, whose items answer together. One without an order does not have the
-/// requested steps. Of a list longer than a screen, those with further words of the question may be what is asked for.
+/// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a
+/// list longer than a screen have further words of the question, only those are requested.
 fn answers_whole(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> bool {
     let UnitKind::List { is_ordered } = candidate.unit.kind else { return false };
     let tells_apart = || {

@@ -291,15 +291,12 @@ fn comparison(span: MaskedText<'_>) -> Option<Vec<QuestionPart>> {
 /// user's words: `Leeds: offices`, `Vec for queues`.
 fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<QuestionPart>> {
     let list = list.split_once(CLAUSES).map_or(list, |(list, _)| list).trim();
-    let names = list.split_once(TOPICS).map_or(list, |(names, _)| names);
-    let own = list.slice(names.text.len(), list.text.len()).trim();
+    let entities = list.split_once(TOPICS).map_or(list, |(entities, _)| entities);
+    let own = list.slice(entities.text.len(), list.text.len()).trim();
     let own_criterion = own.strip("as to ").map_or("", |criterion| criterion.text);
     let own_condition = if own_criterion.is_empty() { own.text } else { "" };
-    let mut names = names.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
-    let paired = paired(&names, list);
-    if let Some(paired) = &paired {
-        names = paired.to_vec();
-    }
+    let mut names = entities.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
+    names = paired(&names, entities).unwrap_or(names);
     let whole = with_shared_noun(&names);
     if let Some(whole) = &whole {
         names[0] = whole;
@@ -331,14 +328,13 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
 
 /// Returns two names that have "and" in them: "stop and wait and stop and abandon". A word that occurs twice shows that
 /// there are not four.
-fn paired<'a>(names: &[&'a str], list: MaskedText<'a>) -> Option<[&'a str; 2]> {
-    let [first, second, third, fourth] = names else { return None };
-    let end = |at: usize, word: &str| Some(at + list.text.get(at..)?.find(word)? + word.len());
+fn paired<'a>(names: &[&str], entities: MaskedText<'a>) -> Option<Vec<&'a str>> {
+    const JOINT: &str = " and ";
+    let joints: Vec<_> = entities.mask.match_indices(JOINT).map(|(at, _)| at).collect();
+    let ([first, second, third, fourth], [_, middle, _]) = (names, joints.as_slice()) else { return None };
+    let halves = [entities.slice(0, *middle), entities.slice(middle + JOINT.len(), entities.text.len())];
     let is_twice = first.eq_ignore_ascii_case(third) || second.eq_ignore_ascii_case(fourth);
-    let middle = end(end(0, first)?, second)?;
-    let start = end(middle, third)? - third.len();
-    let last = end(end(start, third)?, fourth)?;
-    is_twice.then(|| [list.text[..middle].trim(), list.text[start..last].trim()])
+    halves.into_iter().filter(|_| is_twice).map(name).collect::<Option<Vec<_>>>().filter(|names| !names.is_empty())
 }
 
 /// Removes the ending shared by all names from the last one: “Rust and Go performance”.
