@@ -94,6 +94,32 @@ pub(crate) fn is_directive(line: &str) -> bool {
     ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close))
 }
 
+/// Maximum length of the label of a field, in bytes and in words.
+const MAX_LABEL: usize = 40;
+const MAX_LABEL_WORDS: usize = 4;
+
+/// Returns whether a line is a field of a note: a label and what it stands for, as in `**Owner:** Ann`.
+pub(crate) fn is_field(line: &str) -> bool {
+    let is_mark = |letter: char| matches!(letter, '*' | '_');
+    // Below a list, it continues the item.
+    let Some((label, value)) = line.trim_start_matches(is_mark).split_once(':') else { return false };
+    let label = label.trim_end_matches(is_mark);
+    let is_name = |letter: char| letter.is_alphanumeric() || " -_/&()'’.".contains(letter);
+    label.len() <= MAX_LABEL
+        && label.starts_with(char::is_uppercase)
+        && label.chars().all(is_name)
+        && !label.contains(". ")
+        && label.split(' ').count() <= MAX_LABEL_WORDS
+        && value.trim_start_matches(is_mark).starts_with(' ')
+}
+
+/// Returns whether a paragraph consists of fields, each on a line of its own. A line that is none continues the field
+/// above it.
+pub(crate) fn has_fields(paragraph: &str) -> bool {
+    let mut lines = paragraph.lines();
+    lines.next().is_some_and(is_field) && lines.any(is_field)
+}
+
 /// Names of HTML elements that are written in Markdown.
 const ELEMENTS: &str = "a abbr address article aside audio b blockquote body br button caption center cite code col \
     colgroup dd del details dfn div dl dt em embed fieldset figcaption figure font footer form g h1 h2 h3 h4 h5 h6 head \
@@ -161,6 +187,16 @@ mod tests {
         let lines = ["a", "```sh", "", "```no", "~~~", "````", "```x``` b", "~~~", "```", "~~~", "c"];
         let code: Vec<_> = lines.into_iter().filter(|line| fence.takes(line)).collect();
         assert_eq!(code, ["```sh", "", "```no", "~~~", "````", "~~~", "```", "~~~"]);
+    }
+
+    #[test]
+    fn fields_are_labels_with_values_on_lines_of_their_own() {
+        assert!(has_fields("**Firm:** Mill & Co\n**Last contact**: in May,\nby Ann") && has_fields("A: b\nC: d"));
+        for text in
+            ["**Owner:** Ann", "It is so:\nOwner: Ann", "At 10:30\nAt 11:30", "See: it\nhttp://a.b", "Owner: A\n- B: c"]
+        {
+            assert!(!has_fields(text), "{text}");
+        }
     }
 
     #[test]

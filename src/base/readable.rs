@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::html::{without_comments, without_html};
 use super::html_table::{as_markdown, html_tables};
-use super::line::{is_directive, is_tag};
+use super::line::{has_fields, is_directive, is_field, is_tag};
 
 /// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, links
 /// reduced to their text, and not indented. A table in HTML becomes one in Markdown.
@@ -50,7 +50,7 @@ fn readable_text(markdown: &str) -> String {
         let marks = bare.len() - bare.trim_start_matches(['`', '~']).len();
         // With another backtick on the line it is a code span.
         if marks >= 3 && !bare[marks..].contains('`') {
-            push(&mut shown, &with_bold(&without_links(&prose)));
+            push(&mut shown, &shown_prose(&prose));
             prose.clear();
             code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
         } else if !is_directive(bare) && !is_tag(bare) && !is_callout_mark(bare) {
@@ -59,7 +59,7 @@ fn readable_text(markdown: &str) -> String {
             prose.push('\n');
         }
     }
-    push(&mut shown, &with_bold(&without_links(&prose)));
+    push(&mut shown, &shown_prose(&prose));
     if let Some((mark, mut lines)) = code {
         // Cut inside a code block: the fence is closed, so that what follows is not taken for code.
         lines.push(mark);
@@ -72,6 +72,21 @@ fn readable_text(markdown: &str) -> String {
         lines
     });
     blank_lines_once.join("\n").trim_end().to_owned()
+}
+
+/// Returns prose, which is text outside of code, as a reader sees it.
+fn shown_prose(prose: &str) -> String {
+    with_fields(&with_bold(&without_links(prose)))
+}
+
+/// Makes each field of a note an item of a list, so that it keeps its line.
+fn with_fields(text: &str) -> String {
+    let item = |line: &str| if is_field(line) { format!("- {line}") } else { line.to_owned() };
+    let shown = |paragraph: &str| match has_fields(paragraph) {
+        true => paragraph.split_inclusive('\n').map(item).collect(),
+        false => paragraph.to_owned(),
+    };
+    text.split("\n\n").map(shown).collect::<Vec<String>>().join("\n\n")
 }
 
 /// Makes lines such as `** Name **` bold, which the spaces inside the marks prevent.

@@ -102,8 +102,8 @@ fn exit(report: &Report) -> Exit {
 }
 
 /// Returns Markdown with the indentation that `termimad` understands: it takes four spaces for code, and one to three
-/// for the depth of an item, so deeper ones are moved by spaces behind their mark. The second line of an item becomes a
-/// quotation, since other text is not wrapped with its indentation.
+/// for the depth of an item, so deeper ones are moved by spaces behind their mark. Other lines of an item become
+/// quotations, since other text is not wrapped with its indentation.
 fn indented(markdown: &str) -> String {
     let mut shown = String::with_capacity(markdown.len());
     let mut fence = CodeFence::default();
@@ -120,6 +120,7 @@ fn indented(markdown: &str) -> String {
                 let (before, behind) = (["", "  ", "   "][depth.min(2)], "\u{a0}".repeat(2 * depth.saturating_sub(1)));
                 shown.push_str(&format!("{before}{mark} {behind}{said}"));
             }
+            () if text.len() < line.len() && !text.trim().is_empty() => shown.push_str(&format!("> {text}")),
             () => shown.push_str(line),
         }
         breaks = !is_code && line.ends_with("  \n") && is_item(text);
@@ -139,9 +140,8 @@ mod tests {
 
     #[test]
     fn nested_item_is_an_item_on_a_terminal_and_code_stays_as_it_is() {
-        let markdown =
-            "1. Open:\n    - the `lid`\n        - slowly\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n  It grinds.\n";
-        let shown = "1. Open:\n  - the `lid`\n   - \u{a0}\u{a0}slowly\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n> It grinds.\n";
+        let markdown = "1. Open:\n    - the `lid`\n        - slowly\n\n    Wait.\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n  It grinds.\n";
+        let shown = "1. Open:\n  - the `lid`\n   - \u{a0}\u{a0}slowly\n\n> Wait.\n\n```\n    - code\n```\n\n- `a.md` — Mill  \n> It grinds.\n";
         assert_eq!(indented(markdown), shown);
     }
 }

@@ -242,18 +242,22 @@ fn line(text: &str) -> String {
     inline(&prose::line(text, &uncited))
 }
 
-/// Appends blocks separated by empty lines, except between items of a list.
+/// Appends blocks separated by empty lines, except between one-paragraph items of a list.
 fn blocks(text: &mut String, blocks: &[Block]) {
     let mut item_depth = None;
+    let mut was_continued = false;
     for (block, at) in blocks.iter().zip(0..) {
         let depth = match block {
             // Indented by more than one level, an item would become a code block.
             Block::Item { depth, .. } => Some((*depth).min(item_depth.map_or(0, |before: usize| before + 1))),
+            Block::Continued { depth, .. } => item_depth.map(|before| before.min(*depth)),
             _ => None,
         };
-        if at > 0 && !(depth.is_some() && item_depth.is_some()) {
+        let is_continued = matches!(block, Block::Continued { .. });
+        if at > 0 && (is_continued || was_continued || depth.is_none() || item_depth.is_none()) {
             text.push('\n');
         }
+        was_continued = is_continued;
         item_depth = depth;
         match block {
             Block::Heading { spans } => {
@@ -266,6 +270,10 @@ fn blocks(text: &mut String, blocks: &[Block]) {
                 let mark = number.map_or_else(|| "-".to_owned(), |number| format!("{number}."));
                 // Four columns: with fewer, an item below `10.` would not be nested in it.
                 let _ = writeln!(text, "{}{mark} {}", "    ".repeat(depth.unwrap_or(0)), inline(spans));
+            }
+            Block::Continued { spans, .. } => {
+                let indent = depth.map_or(0, |depth| depth + 1);
+                let _ = writeln!(text, "{}{}", "    ".repeat(indent), inline(spans));
             }
             Block::Code { text: code } => fenced(text, code),
             Block::Table { rows } => table(text, rows),
@@ -326,7 +334,8 @@ fn inline(spans: &[Span]) -> String {
     if reads_back(&relaxed, spans) { relaxed } else { escaped }
 }
 
-/// Returns a line without the escapes of stars between spaces, of colons and of the brackets around *unsupported*.
+/// Returns a line without the escapes of stars between spaces, of colons, of [idle](is_idle) characters and of the
+/// brackets around *unsupported*.
 fn without_idle_escapes(line: &str) -> String {
     let line = line.replace("\\[unsupported\\]", "[unsupported]");
     let mut shown = String::with_capacity(line.len());
@@ -334,7 +343,7 @@ fn without_idle_escapes(line: &str) -> String {
     while let Some((before, after)) = rest.split_once('\\') {
         shown.push_str(before);
         let is_alone = shown.ends_with(' ') && after.starts_with("* ");
-        if !is_alone && !after.starts_with(':') {
+        if !is_alone && !after.starts_with(':') && !is_idle(shown.chars().next_back(), after) {
             shown.push('\\');
         }
         // The escaped character may be a backslash itself.
@@ -439,21 +448,36 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
 
 /// Returns whether one of `letters` is in a line without a backslash before it, outside code.
 fn has_bare(line: &str, letters: &[char]) -> bool {
-    let (mut is_escaped, mut is_code) = (false, false);
-    for letter in line.chars() {
+    let (mut is_escaped, mut is_code, mut before) = (false, false, None);
+    for (at, letter) in line.char_indices() {
         if letter == '`' && !is_escaped {
             is_code = !is_code;
         }
         let opens_escape = letter == '\\' && !is_escaped && !is_code;
-        if !is_escaped && !is_code && letters.contains(&letter) && letter != '\\' {
+        let is_special = letters.contains(&letter) && letter != '\\' && !is_idle(before, &line[at..]);
+        if !is_escaped && !is_code && is_special {
             return true;
         }
         if is_escaped && !letter.is_ascii_punctuation() {
             return true;
         }
         is_escaped = opens_escape;
+        before = Some(letter);
     }
     is_escaped
+}
+
+/// Returns whether the first character of `rest` means nothing in Markdown after the one before it: `< 5`, `~200`.
+fn is_idle(before: Option<char>, rest: &str) -> bool {
+    let mut letters = rest.chars();
+    match (letters.next(), letters.next()) {
+        (Some('<'), Some(next)) => next.is_whitespace() || next.is_ascii_digit(),
+        // It could only open struck-out text, and one that closes it is always escaped.
+        (Some('~'), Some(next)) => {
+            before.is_none_or(|before| before.is_whitespace() || before == '(') && next.is_ascii_digit()
+        }
+        _ => false,
+    }
 }
 
 /// Returns code between more backticks than any run in it.
@@ -542,17 +566,28 @@ mod tests {
     }
 
     #[test]
+    fn further_paragraph_of_an_item_is_indented_below_it() {
+        let mut shown = String::new();
+        let list = "1. One.\n\n   More:\n   - a\n   - b\n\n   ```\n   code\n   ```\n   So.\n2. Two.\n";
+        blocks(&mut shown, &prose::blocks(list, &uncited));
+        let rest = "```\ncode\n```\n\nSo.\n\n2. Two.\n";
+        assert_eq!(shown, format!("1. One.\n\n    More:\n\n    - a\n    - b\n\n{rest}"));
+    }
+
+    #[test]
     fn stars_and_colons_are_escaped_only_where_they_would_mean_something() {
-        for (text, shown) in
-            [("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so [it] is"), ("*all* < some_thing", "\\*all\\* \\< some_thing")]
-        {
+        for (text, shown) in [
+            ("2 * 3 < 7: so [it] is", "2 * 3 < 7: so [it] is"),
+            ("*all* <some_thing ~5 (~6)", "\\*all\\* \\<some_thing ~5 (~6)"),
+            ("~~5~~ ~6~", "\\~\\~5\\~\\~ ~6\\~"),
+        ] {
             assert_eq!(line(text), shown);
         }
     }
 
     #[test]
     fn line_is_parsed_a_few_times_however_many_stars_it_has() {
-        let text = format!("a < {}b", "* ".repeat(50_000));
+        let text = format!("a <b {}b", "* ".repeat(50_000));
         PARSED.set(0);
         assert_eq!(line(&text), text.replace('<', r"\<"));
         assert!(PARSED.get() <= 3 * text.len(), "{} bytes of a line of {}", PARSED.get(), text.len());

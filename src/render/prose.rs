@@ -54,6 +54,12 @@ pub(super) enum Block {
         number: Option<u64>,
         spans: Vec<Span>,
     },
+    /// A further paragraph of an item.
+    Continued {
+        /// Nesting level of the item.
+        depth: usize,
+        spans: Vec<Span>,
+    },
     Code {
         text: String,
     },
@@ -124,7 +130,10 @@ pub(super) fn snippet(text: &str) -> Vec<Span> {
         text.remove(at);
     }
     let spans = |block| match block {
-        Block::Heading { spans } | Block::Paragraph { spans } | Block::Item { spans, .. } => spans,
+        Block::Heading { spans }
+        | Block::Paragraph { spans }
+        | Block::Item { spans, .. }
+        | Block::Continued { spans, .. } => spans,
         Block::Code { text } => vec![Span::Text(one_line(&text))],
         Block::Table { rows } => rows.into_iter().flatten().flatten().collect(),
     };
@@ -293,7 +302,7 @@ impl BlockBuilder {
             Event::Html(text) | Event::InlineHtml(text) => self.word(self.style(), &text.replace('\n', " ")),
             Event::Code(text) if self.strong > 0 => self.word(Style::StrongCode, &text),
             Event::Code(text) => self.word(Style::Code, &text),
-            Event::HardBreak if self.is_paragraph() => self.end_block(),
+            Event::HardBreak if self.is_plain() => self.end_block(),
             Event::SoftBreak | Event::HardBreak => self.word(self.style(), " "),
             Event::Rule => self.end_block(),
             // The options that produce these are off.
@@ -301,9 +310,9 @@ impl BlockBuilder {
         }
     }
 
-    /// Returns whether the current text is that of a paragraph outside of lists, tables and emphasis.
-    fn is_paragraph(&self) -> bool {
-        self.lists.is_empty() && self.rows.is_empty() && self.strong == 0 && self.emphasis == 0
+    /// Returns whether the current text is outside of tables and emphasis.
+    fn is_plain(&self) -> bool {
+        self.rows.is_empty() && self.strong == 0 && self.emphasis == 0
     }
 
     fn start(&mut self, tag: &Tag<'_>) {
@@ -414,19 +423,12 @@ impl BlockBuilder {
             return;
         }
         let spans = self.spans();
-        match (item, self.blocks.last_mut()) {
-            (Some((depth, number)), _) => self.blocks.push(Block::Item { depth, number, spans }),
-            // A further paragraph of an item, which has no separate form here.
-            (None, Some(Block::Item { depth, spans: own, .. })) if *depth + 1 == self.lists.len() => {
-                own.push(Span::Text(" ".to_owned()));
-                own.extend(spans);
-            }
-            // The same after the items nested in it.
-            (None, Some(Block::Item { depth, .. })) if *depth >= self.lists.len() && !self.lists.is_empty() => {
-                self.blocks.push(Block::Item { depth: self.lists.len(), number: None, spans });
-            }
-            (None, _) => self.blocks.push(Block::Paragraph { spans }),
-        }
+        let depth = self.lists.len().checked_sub(1);
+        self.blocks.push(match (item, depth) {
+            (Some((depth, number)), _) => Block::Item { depth, number, spans },
+            (None, Some(depth)) => Block::Continued { depth, spans },
+            (None, None) => Block::Paragraph { spans },
+        });
     }
 }
 
@@ -455,11 +457,12 @@ mod tests {
     }
 
     #[test]
-    fn text_after_a_hard_line_break_is_a_paragraph_of_its_own_outside_of_lists() {
+    fn text_after_a_hard_line_break_is_a_paragraph_of_its_own() {
         let count = |text: &str| blocks(text, &known).len();
         assert_eq!(count("**Note**  \nIt is open  \nat six."), 3);
         assert_eq!(count("**Note**\nIt is open."), 1);
-        assert_eq!(count("- **Note**  \n  It is open."), 1);
+        assert_eq!(count("- **Note**  \n  It is open."), 2);
+        assert_eq!(count("| a |\n|---|\n| It is open  \nat six. |"), 1);
     }
 
     #[test]
@@ -483,7 +486,10 @@ mod tests {
             let shown = |spans: Vec<Span>| shown(&spans);
             for block in blocks(&text.concat(), &known) {
                 let (text, is_code) = match block {
-                    Block::Heading { spans } | Block::Paragraph { spans } | Block::Item { spans, .. } => (shown(spans), false),
+                    Block::Heading { spans }
+                    | Block::Paragraph { spans }
+                    | Block::Item { spans, .. }
+                    | Block::Continued { spans, .. } => (shown(spans), false),
                     Block::Code { text } => (text, true),
                     Block::Table { rows } => (rows.into_iter().flatten().map(shown).collect(), false),
                 };
@@ -496,12 +502,12 @@ mod tests {
     #[test]
     fn further_paragraph_of_an_item_stays_in_the_list() {
         let found = blocks("1. One.\n\n   More:\n   - a\n\n   End.\n2. Two.\n", &uncited);
-        let item = |depth, number, words: &[&str]| {
-            let spans = words.iter().map(|word| Span::Text((*word).to_owned())).collect();
-            Block::Item { depth, number, spans }
-        };
-        let first = item(0, Some(1), &["One.", " ", "More:"]);
-        assert_eq!(found, [first, item(1, None, &["a"]), item(1, None, &["End."]), item(0, Some(2), &["Two."])]);
+        let item = |depth, number, word: &str| Block::Item { depth, number, spans: vec![Span::Text(word.to_owned())] };
+        let more = |depth, word: &str| Block::Continued { depth, spans: vec![Span::Text(word.to_owned())] };
+        assert_eq!(
+            found,
+            [item(0, Some(1), "One."), more(0, "More:"), item(1, None, "a"), more(0, "End."), item(0, Some(2), "Two.")]
+        );
     }
 
     #[test]
@@ -550,6 +556,7 @@ mod tests {
                 Block::Heading { spans } => format!("heading {}", shown(spans)),
                 Block::Paragraph { spans } => format!("paragraph {}", shown(spans)),
                 Block::Item { depth, number, spans } => format!("item {depth} {number:?} {}", shown(spans)),
+                Block::Continued { depth, spans } => format!("continued {depth} {}", shown(spans)),
                 Block::Code { text } => format!("code {text}"),
                 Block::Table { rows } => {
                     let row = |row: &Vec<Vec<Span>>| row.iter().map(|cell| shown(cell)).collect::<Vec<_>>().join("/");
@@ -596,7 +603,10 @@ mod tests {
             };
             for block in blocks(&text, &known) {
                 match &block {
-                    Block::Heading { spans } | Block::Paragraph { spans } | Block::Item { spans, .. } => collect(spans, &mut cited),
+                    Block::Heading { spans }
+                    | Block::Paragraph { spans }
+                    | Block::Item { spans, .. }
+                    | Block::Continued { spans, .. } => collect(spans, &mut cited),
                     Block::Table { rows } => rows.iter().flatten().for_each(|cell| collect(cell, &mut cited)),
                     Block::Code { .. } => {}
                 }

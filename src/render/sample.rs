@@ -44,7 +44,7 @@ pub(super) fn quote(id: &str, quote: &str, source: Place) -> Evidence {
 /// Returns a claim with its quotes.
 pub(super) fn finding(text: &str, evidence: &[&str]) -> Finding {
     let evidence = evidence.iter().map(|id| id.parse().unwrap()).collect();
-    Finding { text: text.into(), evidence, aspect: None }
+    Finding { text: text.into(), evidence, aspect: None, is_emphasised: false }
 }
 
 /// Returns the report of a single search without a model.

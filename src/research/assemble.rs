@@ -290,7 +290,8 @@ fn key(quotes: &[&Evidence]) -> String {
 
 /// Returns a unit with its citation, and the answering sentence emphasised. One of several quotes was cut.
 fn of_unit(unit: &str, finding: &Finding) -> String {
-    let readable = readable(&emphasised(unit, &finding.text));
+    let shown = if finding.is_emphasised { emphasised(unit, &finding.text) } else { unit.to_owned() };
+    let readable = readable(&shown);
     let shown = with_marks(&readable, finding);
     match finding.evidence.len() {
         0 | 1 => shown,
@@ -332,9 +333,28 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     let (before, after) = (&unit[..start], &unit[start + text.len()..]);
     let is_inside = before.ends_with(['*', '_']) || after.starts_with(['*', '_']);
     match bold(text).filter(|_| !is_inside) {
-        Some(bold) => format!("{before}{bold}{after}"),
+        Some(bold) => format!("{}{bold}{}", without_bold(before), without_bold(after)),
         None => unit.to_owned(),
     }
+}
+
+/// Removes the author's bold marks within lines, which a reader would take for the emphasis of the answer. A line that
+/// is bold as a whole is a heading.
+fn without_bold(text: &str) -> String {
+    let mut fence = CodeFence::default();
+    let plain = |line: &str| {
+        let said = line.trim().trim_end_matches(':');
+        let is_heading = said.matches("**").count() == 2 && said.starts_with("**") && said.ends_with("**");
+        let parts: Vec<_> = line.split('`').collect();
+        let marks: usize = parts.iter().step_by(2).map(|part| part.matches("**").count()).sum();
+        if is_heading || !marks.is_multiple_of(2) {
+            return line.to_owned();
+        }
+        let part = |(at, part): (usize, &&str)| if at % 2 == 0 { part.replace("**", "") } else { (*part).to_owned() };
+        parts.iter().enumerate().map(part).collect::<Vec<_>>().join("`")
+    };
+    let line = |line| if fence.takes(line) { line.to_owned() } else { plain(line) };
+    text.split_inclusive('\n').map(line).collect()
 }
 
 /// Longest mark of a footnote, as in `[nb 3]`, in bytes.

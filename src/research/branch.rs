@@ -16,6 +16,9 @@ pub struct Finding {
     pub(crate) evidence: Vec<EvidenceId>,
     /// The aspect it answers, if known.
     pub(crate) aspect: Option<AspectId>,
+    /// Whether its text is a sentence of its quotes and clearly the one that answers, to be emphasised there.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub(crate) is_emphasised: bool,
 }
 
 /// Why a worker stopped; whatever it had by then is kept.

@@ -63,7 +63,7 @@ impl FindingDraft {
         }
         let wanted = self.aspect.as_deref().map(AspectId::named);
         let aspect = wanted.filter(|id| aspects.any(|aspect| aspect == id));
-        Finding { text: one_line(&strike(&self.text, is_known, "").0), evidence, aspect }
+        Finding { text: one_line(&strike(&self.text, is_known, "").0), evidence, aspect, is_emphasised: false }
     }
 
     /// Returns the well-formed ids it names.
@@ -231,7 +231,7 @@ fn add_uncited(report: &mut BranchReport, noted: &[Note]) {
         let id = &note.evidence.id;
         if !report.findings.iter().any(|finding| finding.evidence.contains(id)) {
             let (text, aspect) = (note.text.clone(), note.aspect.clone());
-            report.findings.push(Finding { text, evidence: vec![id.clone()], aspect });
+            report.findings.push(Finding { text, evidence: vec![id.clone()], aspect, is_emphasised: false });
         }
     }
 }

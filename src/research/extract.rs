@@ -65,14 +65,17 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     let mut findings = Vec::new();
     let mut evidence = Vec::new();
     let mut lost = 0;
-    for Picked { text, mut quotes, document, .. } in picked {
+    // A passage that may not answer has no sentence that does, and a further one competes with the best.
+    let has_emphasis = found.support == Support::Strong;
+    for (at, Picked { text, mut quotes, document, is_clear, .. }) in picked.into_iter().enumerate() {
         for quote in &mut quotes {
             check(quote, &document, source, &mut notes).await;
         }
         // Dropped as a whole: half a list, or a table without its header, would mean something else.
         if quotes.iter().all(|quote| quote.checked) {
             let ids = quotes.iter().map(|quote| quote.id.clone()).collect();
-            findings.push(Finding { text, evidence: ids, aspect: aspect.cloned() });
+            let is_emphasised = is_clear && has_emphasis && at == 0;
+            findings.push(Finding { text, evidence: ids, aspect: aspect.cloned(), is_emphasised });
             evidence.extend(quotes);
         } else {
             lost += 1;
@@ -288,7 +291,8 @@ mod tests {
             let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);
             let (text, own) = (document.text.clone(), quote.quote.len());
             let Self { says_most, is_decisive, matches } = *self;
-            let picked = Picked { text, quotes: vec![quote], own, document, says_most, is_decisive, matches };
+            let (quotes, is_clear) = (vec![quote], false);
+            let picked = Picked { text, is_clear, quotes, own, document, says_most, is_decisive, matches };
             Box::pin(std::future::ready(Ok(vec![picked])))
         }
     }

@@ -29,7 +29,7 @@ use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
-use shown::{deciding, shown};
+use shown::{Deciding, shown};
 use sought::Sought;
 
 pub(super) use features::only_points;
@@ -85,6 +85,8 @@ pub struct DocumentHits {
 pub struct Picked {
     /// The sentence that answers, without Markdown.
     pub(crate) text: String,
+    /// Whether that sentence clearly answers, and not another one of the unit.
+    pub(crate) is_clear: bool,
     /// Consecutive quotes, not yet checked; one unless the unit was cut.
     pub(crate) quotes: Vec<Evidence>,
     /// Length of the last quote without the text appended for context, in bytes.
@@ -124,6 +126,7 @@ impl Picked {
 struct Kept<'a> {
     /// The sentence that answers, without Markdown.
     text: String,
+    is_clear: bool,
     candidate: UnitCandidate<'a>,
     /// Number of bytes appended at its end for context.
     read_on: usize,
@@ -131,8 +134,9 @@ struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     fn of(candidate: UnitCandidate<'a>, sought: &Sought<'_>, weights: &Weights) -> Self {
-        let text = deciding(&candidate, &shown(&candidate, sought, weights), sought, weights);
-        Self { text, candidate, read_on: 0 }
+        let Deciding { text, is_clear } =
+            Deciding::of(&candidate, &shown(&candidate, sought, weights), sought, weights);
+        Self { text, is_clear, candidate, read_on: 0 }
     }
 }
 
@@ -196,7 +200,17 @@ pub(crate) fn pick(
         let is_decisive = is_fact
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
             && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
-        Picked { text: own.text, quotes, own: said, document: document.clone(), says_most, is_decisive, matches }
+        let is_clear = own.is_clear;
+        Picked {
+            text: own.text,
+            is_clear,
+            quotes,
+            own: said,
+            document: document.clone(),
+            says_most,
+            is_decisive,
+            matches,
+        }
     });
     Ok(picked.collect())
 }

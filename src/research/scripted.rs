@@ -360,7 +360,7 @@ pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
             score: 0.8,
             source,
         });
-        findings.push(Finding { text: (*text).to_owned(), evidence: vec![id], aspect: None });
+        findings.push(Finding { text: (*text).to_owned(), evidence: vec![id], aspect: None, is_emphasised: false });
     }
     let is_empty = texts.is_empty();
     Branch {

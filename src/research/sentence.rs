@@ -4,6 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+use crate::base::line::{has_fields, is_field};
 use crate::base::word::count_words;
 
 /// Shortest sentence worth quoting, in words. Fragments below it are labels and list stubs such as `See also`.
@@ -45,7 +46,7 @@ pub(crate) fn every_sentence(passage: &str) -> Vec<Sentence> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut blocks = Blocks::default();
     for (event, range) in Parser::new_ext(passage, options).into_offset_iter() {
-        blocks.take(event, range);
+        blocks.take(passage, event, range);
     }
     blocks.sentences(passage)
 }
@@ -133,6 +134,8 @@ struct Blocks {
     /// Nesting depth inside bold text, and whether the open text has some outside of it.
     strong: usize,
     has_plain: bool,
+    /// Whether the open text consists of fields. Each is a sentence.
+    has_fields: bool,
 }
 
 impl Blocks {
@@ -142,7 +145,7 @@ impl Blocks {
         self.done.iter().flat_map(|block| block.sentences(passage)).collect()
     }
 
-    fn take(&mut self, event: Event<'_>, range: Range<usize>) {
+    fn take(&mut self, passage: &str, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(
                 Tag::Heading { .. }
@@ -174,11 +177,15 @@ impl Blocks {
             | Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableRow) => {
                 self.close();
                 self.is_row = matches!(event, Event::Start(Tag::TableRow));
+                self.has_fields = matches!(event, Event::Start(Tag::Paragraph)) && has_fields(&passage[range]);
             }
             Event::End(TagEnd::TableCell) => self.push(range.end..range.end, " — "),
             Event::Text(text) => self.push(range, &text),
             Event::Code(text) => self.push(range, &format!("`{text}`")),
             Event::HardBreak if self.ends_line() => self.close(),
+            Event::SoftBreak | Event::HardBreak if self.has_fields && begins_field(&passage[range.end..]) => {
+                self.close();
+            }
             Event::SoftBreak | Event::HardBreak => {
                 // A label may stand on the next line.
                 let ends = self.ends_sentence();
@@ -212,6 +219,10 @@ impl Blocks {
             self.done.push(Block { text: std::mem::take(&mut self.open), is_row: self.is_row });
         }
     }
+}
+
+fn begins_field(text: &str) -> bool {
+    text.lines().next().is_some_and(is_field)
 }
 
 /// Returns whether a text is too short to say anything: `Note`.
@@ -322,6 +333,14 @@ mod tests {
         let plans = "Guests get plan *B*. Members get plan *A*. Is it heated? **No**. It is cold.";
         assert_eq!(plain(plans).len(), 5);
         assert_eq!(plain("| a | b |\n|-|-|\n| It opens. See X. | May 3 |\n"), ["It opens. See X. — May 3"]);
+    }
+
+    #[test]
+    fn each_field_of_a_note_is_a_sentence() {
+        let note = "**Firm:** Mill & Co. It is old.\n**Last contact:** in May,\nby Ann  \nState: open\n\nIt is so.\nState: it is open\n";
+        let plain: Vec<_> = every_sentence(note).into_iter().map(|own| own.plain).collect();
+        assert_eq!(plain[..3], ["Firm: Mill & Co.", "It is old.", "Last contact: in May, by Ann"]);
+        assert_eq!(plain[3..], ["State: open", "It is so.", "State: it is open"]);
     }
 
     #[test]

@@ -375,7 +375,12 @@ mod tests {
     fn code_finds_uncited_claims_uncovered_aspects_and_lost_nodes() {
         let (brief, mut tree, branches) = half_done(NodeStatus::Failed);
         add_node(&mut tree, "What of C?", &[]);
-        let finding = Finding { text: "B is yellow.".into(), evidence: vec!["n9e9".parse().unwrap()], aspect: None };
+        let finding = Finding {
+            text: "B is yellow.".into(),
+            evidence: vec!["n9e9".parse().unwrap()],
+            aspect: None,
+            is_emphasised: false,
+        };
         let draft = Draft { findings: vec![finding], ..Draft::default() };
         let said: Vec<_> = checks(&brief, &tree, &branches, &draft).iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -439,6 +439,7 @@ impl<'a> Writer<'a> {
             text: strike(&finding.text, &|id| cited.contains(id), "").0,
             evidence: finding.evidence.iter().filter(|id| cited.contains(id)).cloned().collect(),
             aspect: finding.aspect.clone(),
+            is_emphasised: false,
         });
         known.filter(|finding| !finding.evidence.is_empty()).collect()
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use strsim::damerau_levenshtein;
 
 use super::{Hit, SearchError, Searcher, Support};
-use crate::base::word::{WordSplitter, language_of};
+use crate::base::word::{Word, WordSplitter, language_of};
 use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
 
@@ -125,7 +125,11 @@ impl Searcher {
         // By errors and stem: how often each spelling occurs.
         let mut near: BTreeMap<(usize, String), BTreeMap<String, usize>> = BTreeMap::new();
         for text in texts {
-            for own in self.splitter.words(&text) {
+            let words = self.splitter.words(&text);
+            if let Some(spelled) = hyphenated(&wanted, &words, &text) {
+                return vec![spelled];
+            }
+            for own in words {
                 // It is derived from a word of the folder: a committer is not a committee.
                 if bases.contains(&own.stem) {
                     return Vec::new();
@@ -156,6 +160,12 @@ impl Searcher {
             _ => found,
         }
     }
+}
+
+/// Returns a word as a text writes it with a hyphen: `co-founder` for `cofounder`.
+fn hyphenated(word: &str, words: &[Word], text: &str) -> Option<String> {
+    let spelled = words.windows(2).map(|pair| text[pair[0].range.start..pair[1].range.end].to_lowercase());
+    spelled.into_iter().find(|spelled| spelled.contains('-') && spelled.replacen('-', "", 1) == word)
 }
 
 /// Returns the English words that a word may be derived from: commit for committer.
@@ -204,6 +214,14 @@ mod tests {
             "not found here: `leeve`; did you mean `leave` or `sleeve`?\n\
                                                                  not found here: `zorb`"
         );
+    }
+
+    #[test]
+    fn word_may_be_written_with_a_hyphen() {
+        let text = "The founder and the co founder, or Co-founder";
+        let found = |word| hyphenated(word, &WordSplitter::default().words(text), text);
+        assert_eq!(found("cofounder").as_deref(), Some("co-founder"));
+        assert_eq!(found("thefounder"), None);
     }
 
     #[test]

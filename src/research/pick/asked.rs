@@ -333,7 +333,10 @@ fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Opti
         let own: HashSet<_> = own.iter().map(|word| splitter.stem(&word.to_lowercase())).collect();
         !subject.is_empty() && subject.keys().all(|stem| own.contains(stem))
     };
-    let at = (0..=names).find(is_subject)?;
+    // "Time to first byte (TTFB) is …".
+    let is_in_brackets =
+        |at: &usize| subject.len() == 1 && is_subject(at) && text.contains(&format!("({})", words[*at]));
+    let at = (0..=names).find(is_subject).or_else(|| (0..words.len()).find(is_in_brackets))?;
     Some(words[at + subject.len()..].iter().map(|word| word.to_lowercase()).collect())
 }
 
@@ -603,7 +606,7 @@ impl AnswerKind {
         let starts = |opening: &str| lower.trim_start().starts_with(opening);
         match () {
             () if overview_of(question).is_some() => Self::Overview,
-            () if has(&["mean by ", "stand for"]) => Self::Definition,
+            () if has(&["mean by ", "meant by ", "stand for"]) => Self::Definition,
             () if asks_for_length(question) => Self::Length,
             () if has(&["how many ", "what percent", "how much ", "how large ", "how big ", "maximum ", "limit "])
                 || asks_for(&lower, NUMBERED)

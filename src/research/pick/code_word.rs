@@ -62,7 +62,10 @@ fn has_sign_within(word: &str) -> bool {
     let mut parts = word.split('.');
     // `U.S` has single letters.
     let is_dotted = word.contains('.') && parts.all(|part| part.chars().count() > 1);
-    word.contains(char::is_alphabetic) && (is_dotted || word.contains('_') || word.contains("::"))
+    // A model such as `pump-large-2`, and not a measure such as `30-day`.
+    let is_numbered =
+        word.starts_with(char::is_alphabetic) && word.contains('-') && word.ends_with(|end: char| end.is_ascii_digit());
+    word.contains(char::is_alphabetic) && (is_dotted || is_numbered || word.contains('_') || word.contains("::"))
 }
 
 #[cfg(test)]

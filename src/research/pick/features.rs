@@ -24,6 +24,10 @@ const POINTING: [&str; 22] = [
     "listed here", "listed in ", "described in ", "explained in ", "documented in ", "covered in ", " here.",
 ];
 
+/// Share of the characters of a paragraph from which it is code without its fence, and these characters.
+const LEAST_CODE: f32 = 0.06;
+const CODE_SIGNS: &str = "{}[]<>\"=;\\$";
+
 /// Openings of a sentence that only points.
 const ONLY_POINTING: [&str; 9] = [
     "for more information",
@@ -84,7 +88,7 @@ pub(super) struct Features {
     open: f32,
     /// Whether it is a paragraph of a few words.
     short: f32,
-    /// Whether it is code that no sentence explains, or more than a screen of code.
+    /// Whether it is code that no sentence explains or no fence encloses, or more than a screen of code.
     code: f32,
     /// Whether it is a list of links: a table of contents.
     links: f32,
@@ -120,7 +124,7 @@ impl Features {
             form: flag(has_form),
             open: flag(is_open),
             short: flag(is_prose && count < 12 && !is_open && !has_form),
-            code: flag(is_code && is_bare),
+            code: flag(is_code && is_bare || is_prose && reads_as_code(text)),
             links: flag(text.matches("](").count() * 4 > count || lists_links(text)),
             points: pointing as f32 / unit.sentences.len().max(1) as f32,
             ..Self::default()
@@ -201,6 +205,14 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
         () => 0.0,
     };
     weights.iter().map(part).sum::<f32>() / total
+}
+
+/// Returns whether a paragraph is code without its fence, as in texts copied from a web page.
+#[expect(clippy::cast_precision_loss, reason = "a paragraph is short")]
+fn reads_as_code(text: &str) -> bool {
+    // Links and code spans have such signs as well.
+    let is_marked = text.contains("](") || text.contains('`');
+    !is_marked && text.matches(|letter| CODE_SIGNS.contains(letter)).count() as f32 >= LEAST_CODE * text.len() as f32
 }
 
 /// Returns whether each item of a list is a link and nothing else.

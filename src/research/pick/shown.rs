@@ -23,6 +23,13 @@ const MAX_LIST_LINES: usize = 40;
 /// neighbour.
 const NEAR: f32 = 0.2;
 
+/// Lead over the other sentences from which the best one is emphasised, and over the other items of a list; less is
+/// enough if it has this share of the question's words. Of the best sentences of 44 first units in two folders, 27 are
+/// right; with these, 24 are emphasised and 22 of them right.
+const CLEAR: f32 = 0.1;
+const CLEAR_ITEM: f32 = 0.3;
+const SAYS_HALF: f32 = 0.5;
+
 /// Openings of steps on the way to the one that answers, and of sentences that announce an example.
 const LEADING: [&str; 9] = [
     "Sign in to ", "Log in to ", "Open the ", "In the navigation ", "Navigate to ", "Go to the ",
@@ -39,27 +46,45 @@ const LATER: f32 = 0.3;
 /// Score bonus for a number if the question asks for a measure. Not required: words can answer too.
 const MEASURE: f32 = 0.3;
 
-/// Returns the sentence of a unit that answers best, among those in the ranges `shown`, without Markdown. In a
-/// paragraph, an adjacent sentence that is nearly as good is included.
-///
-/// A requested list answers as a whole: its lead-in is returned, which does not prefer one of its items.
-pub(super) fn deciding(
+/// The sentence of a unit that answers best.
+pub(super) struct Deciding {
+    /// The sentence without Markdown. In a paragraph, an adjacent one that is nearly as good is included.
+    pub(super) text: String,
+    /// Whether it clearly answers, and not another sentence of the unit.
+    pub(super) is_clear: bool,
+}
+
+impl Deciding {
+    /// Finds it among the sentences in the ranges `shown`. A requested list answers as a whole: its lead-in is returned,
+    /// which does not prefer one of its items.
+    pub(super) fn of(
+        candidate: &UnitCandidate<'_>,
+        shown: &[Range<usize>],
+        sought: &Sought<'_>,
+        weights: &Weights,
+    ) -> Self {
+        let head = candidate.unit.head();
+        if answers_whole(candidate, sought)
+            && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
+        {
+            return Self { text: lead.plain.clone(), is_clear: false };
+        }
+        // A unit that opens a note on the term being defined begins with the definition.
+        let is_defined =
+            candidate.is_opening && sought.asked == AnswerKind::Definition && candidate.features.has_form();
+        if let Some(first) = candidate.unit.sentences.first().filter(|_| is_defined) {
+            return Self { text: first.plain.clone(), is_clear: true };
+        }
+        best_sentence(candidate, shown, sought, weights)
+    }
+}
+
+fn best_sentence(
     candidate: &UnitCandidate<'_>,
     shown: &[Range<usize>],
     sought: &Sought<'_>,
     weights: &Weights,
-) -> String {
-    let head = candidate.unit.head();
-    if answers_whole(candidate, sought)
-        && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
-    {
-        return lead.plain.clone();
-    }
-    // A unit that opens a note on the term being defined begins with the definition.
-    let is_defined = candidate.is_opening && sought.asked == AnswerKind::Definition && candidate.features.has_form();
-    if let Some(first) = candidate.unit.sentences.first().filter(|_| is_defined) {
-        return first.plain.clone();
-    }
+) -> Deciding {
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
     // Part 0 of the matches is the headings. They count for every sentence: one that repeats the subject
     // answers no better than one that calls it "it".
@@ -105,13 +130,24 @@ pub(super) fn deciding(
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // The first among equals.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
-        return candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned();
+        let text = candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned();
+        return Deciding { text, is_clear: false };
     };
     let sentence = |at: usize| parts[at].1.plain.as_str();
-    match beside(candidate, &parts, &ranks, best) {
+    let other = beside(candidate, &parts, &ranks, best);
+    let text = match other {
         Some(other) => format!("{} {}", sentence(best.min(other)), sentence(best.max(other))),
         None => sentence(best).to_owned(),
-    }
+    };
+    let next = (0..parts.len()).filter(|at| *at != best && Some(*at) != other).map(|at| ranks[at]);
+    let is_like = |rank: &Rank| (rank.0, rank.1, rank.2) == (ranks[best].0, ranks[best].1, ranks[best].2);
+    let next = next.filter(is_like).map(|rank| rank.3).fold(f32::MIN, f32::max);
+    let lead = ranks[best].3 - next;
+    let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
+    let says_half = share(asked, &sought.words_in(&text), &HashSet::new()) >= SAYS_HALF;
+    let is_clear = says_half || lead >= if is_list { CLEAR_ITEM } else { CLEAR };
+    // Of a list, one item rarely says how or why.
+    Deciding { text, is_clear: is_clear && !(is_list && sought.asks_how_or_why()) }
 }
 
 /// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::asked::{
-    AnswerKind, Wanted, asks_for_measure, asks_for_what_is_not, counted, counts, has_measure, is_negative,
+    AnswerKind, Remedy, Wanted, asks_for_measure, asks_for_what_is_not, counted, counts, has_measure, is_negative,
     names_length, overview_of,
 };
 use super::code_word::CodeWord;
@@ -87,6 +87,13 @@ impl<'a> Sought<'a> {
     /// Returns whether a number, a date or the like is requested.
     pub(super) fn asks_for_value(&self) -> bool {
         self.wanted.is_some() || self.is_measured
+    }
+
+    /// Returns whether a way or a reason is requested.
+    pub(super) fn asks_how_or_why(&self) -> bool {
+        self.asked == AnswerKind::Steps
+            || Remedy::of(self.question).is_some()
+            || self.question.trim_start().to_lowercase().starts_with("why")
     }
 
     /// Returns whether the question names alternatives: "in Berlin or Paris".

@@ -151,7 +151,12 @@ impl Verified<'_> {
             check(&mut quote, &page.passage, source, notes).await;
             if quote.checked {
                 let aspect = self.aspect_of(&claim.text);
-                self.findings.push(Finding { text: claim.text, evidence: vec![quote.id.clone()], aspect });
+                self.findings.push(Finding {
+                    text: claim.text,
+                    evidence: vec![quote.id.clone()],
+                    aspect,
+                    is_emphasised: false,
+                });
                 self.evidence.push(quote);
                 return;
             }
