@@ -16,7 +16,8 @@ const ENGLISH: &str = "a about above after again against all also am an and any 
     many may me might more most much must my myself no nor not of off on once only or other our ours ourselves out \
     over own please same shall she should so some such tell than that the their theirs them themselves then there \
     these they this those through to too under until up upon us use used using very via was we were what when where \
-    which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m";
+    which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m \
+        aren couldn didn doesn don hadn hasn haven isn mustn needn shouldn wasn weren wouldn";
 
 /// The languages that are recognized besides English: code, name, script and stemmer. The first of each script is its
 /// main language, which is assumed for a text without function words and for words in a text of another script.
@@ -211,7 +212,7 @@ impl Language {
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
         let count = |language: &Self| words.iter().filter(|word| language.is_told_by(word)).count();
-        let script = main_script(&words)?;
+        let script = main_script(words.iter().copied())?;
         let english = count(Self::english());
         let fewest = if script == Script::Latin { FEWEST.max(2 * english) } else { 0 };
         // No other has enough where there are too few words for it: most English questions.
@@ -242,25 +243,23 @@ impl Language {
         fewest: usize,
         words: impl IntoIterator<Item = &'a str>,
     ) -> Option<&'static Self> {
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        for word in words {
-            *counts.entry(word).or_default() += 1;
-        }
-        let all: usize = counts.values().sum();
-        let script = main_script(&counts.keys().copied().collect())?;
+        let words: Vec<&str> = words.into_iter().collect();
+        let script = main_script(words.iter().copied())?;
         // All words and different ones that tell each language.
         let mut told = vec![(0, 0); LANGUAGES.len()];
-        for (word, count) in counts.iter().filter(|(word, _)| word.chars().nth(1).is_some()) {
+        let mut known = HashSet::new();
+        for word in words.iter().filter(|word| word.chars().nth(1).is_some()) {
+            let is_new = told_by(word).next().is_some() && known.insert(word);
             for at in told_by(word) {
-                told[at].0 += count;
-                told[at].1 += 1;
+                told[at].0 += 1;
+                told[at].1 += usize::from(is_new);
             }
         }
         let of_script = LANGUAGES.iter().zip(&told).filter(|(language, _)| language.script == script);
         let (best, (most, distinct)) = of_script.reduce(|best, next| if next.1.0 > best.1.0 { next } else { best })?;
         let of_likely = LANGUAGES.iter().zip(&told).find(|(language, _)| language.code == likely.code);
         let is_clear = best.code == likely.code || of_likely.is_none_or(|(_, (count, _))| *most >= 2 * count);
-        (most * TELLING_WORDS >= all && *distinct >= fewest && is_clear).then_some(best)
+        (most * TELLING_WORDS >= words.len() && *distinct >= fewest && is_clear).then_some(best)
     }
 
     /// Returns whether a lower-case word tells the language: a function word, or a word that has letters which English
@@ -333,10 +332,17 @@ impl Language {
     }
 }
 
-/// Returns the script of most words. Kana decides over Han, which Japanese has as well.
-fn main_script(words: &HashSet<&str>) -> Option<Script> {
+/// Returns the script of most different words. Kana decides over Han, which Japanese has as well.
+fn main_script<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<Script> {
+    if words.clone().all(str::is_ascii) {
+        return words
+            .clone()
+            .any(|word| word.contains(|letter: char| letter.is_ascii_alphabetic()))
+            .then_some(Script::Latin);
+    }
     let mut counts: Vec<(Script, usize)> = Vec::new();
-    for script in words.iter().map(|word| Script::of_word(word)).filter(|script| *script != Script::Other) {
+    let distinct: HashSet<_> = words.collect();
+    for script in distinct.into_iter().map(|word| Script::of_word(word)).filter(|script| *script != Script::Other) {
         match counts.iter_mut().find(|(own, _)| *own == script) {
             Some((_, count)) => *count += 1,
             None => counts.push((script, 1)),

@@ -1,6 +1,7 @@
 //! English near-synonyms: a question rarely uses the words of a manual.
 //!
-//! Only everyday words. Technical terms are left to the embedder, which reads them in context.
+//! Only everyday words and clipped forms, such as *repo*. Technical terms are left to the embedder, which reads them in
+//! context.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
@@ -9,7 +10,7 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 108] = [
+const GROUPS: [&str; 125] = [
     "delete remove erase terminate destroy discard",
     "disable deactivate suspend",
     "enable activate",
@@ -118,6 +119,23 @@ const GROUPS: [&str; 108] = [
     "guess estimate",
     "happen occur",
     "provide offer supply ship",
+    "tech technology technical",
+    "admin administrator administrators administrative",
+    "app application",
+    "auth authentication",
+    "config configuration",
+    "db database",
+    "dev development",
+    "docs documentation",
+    "env environment",
+    "info information",
+    "kubernetes k8s",
+    "memory ram",
+    "present gift",
+    "prod production",
+    "repo repository",
+    "specs specification specifications",
+    "stats statistics",
 ];
 
 /// Verbs with a particle, and their synonyms.

@@ -179,27 +179,30 @@ fn is_ignored(letter: char) -> bool {
 
 /// Returns the language of a text, if detected.
 pub(crate) fn language_of(text: &str) -> Option<&'static Language> {
-    Language::of(lower_cased(text).iter().map(|(_, word)| word.as_str()))
+    Language::of(lower_cased(text).iter().map(|(_, word)| &**word))
 }
 
 /// Returns the language of a document, if detected.
 pub(crate) fn language_of_document(text: &str) -> Option<&'static Language> {
     let words = lower_cased(text);
-    Language::of_document(words.iter().map(|(_, word)| word.as_str()))
+    Language::of_document(words.iter().map(|(_, word)| &**word))
 }
 
 /// Returns the language of a paragraph of a document.
 pub(crate) fn language_of_paragraph(text: &str, of_document: &'static Language) -> &'static Language {
     let words = lower_cased(text);
-    of_document.of_paragraph(words.iter().map(|(_, word)| word.as_str()))
+    of_document.of_paragraph(words.iter().map(|(_, word)| &**word))
 }
 
-fn language(words: &[(Range<usize>, String)]) -> &'static Language {
-    Language::of(words.iter().map(|(_, word)| word.as_str())).unwrap_or_else(Language::english)
+fn language(words: &[(Range<usize>, Cow<'_, str>)]) -> &'static Language {
+    Language::of(words.iter().map(|(_, word)| &**word)).unwrap_or_else(Language::english)
 }
 
-fn lower_cased(text: &str) -> Vec<(Range<usize>, String)> {
-    runs(text).into_iter().map(|range| (range.clone(), composed(&text[range]).to_lowercase())).collect()
+fn lower_cased(text: &str) -> Vec<(Range<usize>, Cow<'_, str>)> {
+    // Most words of a text are in lower case already.
+    let is_lower = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let lower = |word| if is_lower(word) { Cow::Borrowed(word) } else { Cow::Owned(composed(word).to_lowercase()) };
+    runs(text).into_iter().map(|range| (range.clone(), lower(&text[range]))).collect()
 }
 
 pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {

@@ -7,7 +7,7 @@
 //! Every commit leaves a searchable index, and every step compares with what is stored rather than with a record of an
 //! earlier run. The next run therefore completes a run that was killed or cancelled at any point.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
 use super::extract::{Extractable, Include};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS, Manifest,
-    Replacement, TEXT_INDEX_VERSION, paragraphs, text_index_number,
+    Replacement, TEXT_INDEX_VERSION, of_paragraphs, text_index_number,
 };
 use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};
@@ -945,7 +945,8 @@ pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embed
         Err(reason) => return skipped(reason),
     };
     let language = document.language();
-    let chunks = chunk_rows(&source.name, &document, language, embedder);
+    let mut languages = BTreeSet::from([language.code]);
+    let chunks = chunk_rows(&source.name, &document, language, embedder, &mut languages);
     let row = DocumentRow {
         id: DocumentId::new(&source.name, &document.path),
         collection: source.name.clone(),
@@ -958,8 +959,6 @@ pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embed
     };
     let warnings = document.warnings.iter().map(ToString::to_string).collect();
     let structure = Structure::of(&document);
-    let of_paragraphs = chunks.iter().flat_map(|chunk| paragraphs(&chunk.text, language));
-    let languages = of_paragraphs.map(|(_, own)| own.code).chain([language.code]).collect();
     let replacement = Replacement { document: row, structure, chunks, languages };
     Read::New { replacement, is_known: known.is_some(), warnings }
 }
@@ -970,11 +969,13 @@ fn trusted_time(modified_ns: i64, read_at: SystemTime) -> Option<i64> {
     (i128::from(modified_ns) < i128::try_from(age_limit.as_nanos()).ok()?).then_some(modified_ns)
 }
 
+/// Cuts a document in a language into chunks. Adds the languages of their paragraphs to `languages`.
 fn chunk_rows(
     collection: &str,
     document: &Document,
     language: &'static Language,
     embedder: &dyn Embedder,
+    languages: &mut BTreeSet<&'static str>,
 ) -> Vec<ChunkRow> {
     let id = DocumentId::new(collection, &document.path);
     let names = names(document);
@@ -1008,7 +1009,9 @@ fn chunk_rows(
             vector: None,
         };
         row.embed_key = embed_key(embedder, &row, language_of_paragraph(&row.text, language));
-        row.searched = row.terms(language);
+        let paragraphs = row.paragraphs(language);
+        languages.extend(paragraphs.iter().map(|(_, own)| own.code));
+        row.searched = of_paragraphs(&paragraphs);
         row
     });
     rows.collect()

@@ -111,21 +111,20 @@ fn distinct(terms: impl Iterator<Item = String>) -> Vec<String> {
     terms.filter(|term| seen.insert(term.clone())).collect()
 }
 
-/// Returns the terms of a chunk, given its texts and the language of the document. Paragraphs in another language, such
-/// as those of a half-translated page, have the terms of their own.
-pub(crate) fn of_text<'a>(texts: impl Iterator<Item = &'a str>, language: &'static Language) -> String {
-    let parts: Vec<_> = texts.flat_map(|text| paragraphs(text, language)).collect();
+/// A paragraph with its language.
+pub(crate) type Paragraph<'a> = (&'a str, &'static Language);
+
+/// Returns the terms of a chunk. Paragraphs in another language than the document, such as those of a half-translated
+/// page, have the terms of their own.
+pub(crate) fn of_paragraphs(parts: &[Paragraph<'_>]) -> String {
     let of_parts = |terms: fn(&str, &'static Language) -> Vec<String>| {
         parts.iter().flat_map(move |(part, language)| terms(part, language))
     };
     of_parts(in_order).chain(of_parts(english_stems)).chain(of_parts(near_forms)).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the paragraphs of a text with their languages, given the language of the document.
-pub(crate) fn paragraphs<'a>(
-    text: &'a str,
-    language: &'static Language,
-) -> impl Iterator<Item = (&'a str, &'static Language)> {
+/// Returns the paragraphs of a text, given the language of the document.
+pub(crate) fn paragraphs<'a>(text: &'a str, language: &'static Language) -> impl Iterator<Item = Paragraph<'a>> {
     let parts = text.split("\n\n").flat_map(|part| part.split("\r\n\r\n"));
     parts.map(move |part| (part, language_of_paragraph(part, language)))
 }
@@ -219,7 +218,7 @@ mod tests {
     }
 
     fn found_by(text: &str, code: &str) -> String {
-        of_text([text].into_iter(), language(code))
+        of_paragraphs(&paragraphs(text, language(code)).collect::<Vec<_>>())
     }
 
     #[test]
