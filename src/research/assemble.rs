@@ -658,6 +658,7 @@ mod tests {
             let mut found = branch(id, &["It rings at [noon](bell.md)."], Label::Internal);
             found.evidence[0].quote = "It rings at [noon](bell.md).\nPress the red button. <!-- todo -->".into();
             found.report.findings[0].text = "It rings at noon.".into();
+            found.report.findings[0].is_emphasised = true;
             branches.insert(id.clone(), found);
         }
         let draft = draft_by_rules(&brief("When does it ring?", &["ring"]), &tree, &branches);
@@ -684,6 +685,12 @@ mod tests {
             ),
             ("It is. [nb 3] [12] So it was. Now.", "[nb 3] [12] So it was.", "It is. [nb 3] [12] **So it was.** Now."),
             ("One is. Two are. Three.", "One is. Two are.", "**One is. Two are.** Three."),
+            // The bold of its author is not taken for the answer.
+            (
+                "**Metals:**\n- **Zinc**: rusts, `a**b`.\n- **Brass**: lasts.",
+                "Brass: lasts.",
+                "**Metals:**\n- Zinc: rusts, `a**b`.\n- **Brass: lasts.**",
+            ),
             ("He said: “It is. It was.” So.", "It was.", "He said: “It is. **It was.**” So."),
             (
                 "| a | b |\n|---|---|\n| c | d |\n| e | `f` |",

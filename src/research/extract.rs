@@ -312,6 +312,47 @@ mod tests {
         assert_eq!(judged(false, false).await, Support::Weak);
     }
 
+    /// Picks all of each document, clearly answered by its text.
+    struct All;
+
+    impl Pick for All {
+        fn pick<'a>(
+            &'a self,
+            node: &'a NodeId,
+            question: &'a Question,
+            names: &'a [ProperName],
+            readings: &'a [DocumentHits],
+        ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+            Box::pin(async move {
+                let mut all = Vec::new();
+                for (at, reading) in readings.iter().enumerate() {
+                    let picked = First::default().pick(node, question, names, std::slice::from_ref(reading)).await?;
+                    let id = EvidenceId::new(node.clone(), at + 1);
+                    let clear = |mut own: Picked| {
+                        own.quotes[0].id = id.clone();
+                        Picked { is_clear: true, ..own }
+                    };
+                    all.extend(picked.into_iter().map(clear));
+                }
+                Ok(all)
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_best_unit_of_a_supported_answer_has_an_emphasised_sentence() {
+        let emphasised = async |support| {
+            let judged = Found { support, ..Found::default() };
+            let files = [("a.md", "The valve opens at six."), ("b.md", "The valve is red.")];
+            let source = ScriptedSource::of(&files).judging(judged);
+            let question = "When does the valve open?".parse().unwrap();
+            let branch = extract(&NodeId::numbered(1), None, &question, "valve", &source, &All).await.unwrap();
+            branch.report.findings.iter().map(|finding| finding.is_emphasised).collect::<Vec<_>>()
+        };
+        assert_eq!(emphasised(Support::Strong).await, [true, false]);
+        assert_eq!(emphasised(Support::Weak).await, [false, false]);
+    }
+
     #[tokio::test]
     async fn overview_is_supported_by_a_heading_with_its_subject_or_by_a_unit() {
         let judged = async |says_most, whole| {

@@ -237,3 +237,14 @@ pub(super) fn points(sentence: &str) -> bool {
     let said = sentence.to_lowercase();
     POINTING.iter().any(|mark| said.contains(mark))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_without_a_fence_is_told_by_its_signs() {
+        assert!(reads_as_code("lamp = { \"oil\": [1, 2] }; lamp[0] = \"red\";"));
+        assert!(!reads_as_code("It burns \"oil\" (see below); <10 hours.") && !reads_as_code("[a](b) `{}` {c} [d]"));
+    }
+}

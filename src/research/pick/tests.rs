@@ -610,3 +610,20 @@ fn message_is_shown_with_its_explanation_which_decides() {
     let found = picked(note, "I get \"Failed to open the shed\", what do I do?");
     assert!(!found[0].text.starts_with('`') && quotes(&found[0])[0].contains("ask the gardener"), "{found:#?}");
 }
+
+#[test]
+fn sentence_is_clear_if_it_leads_the_others_and_an_item_does_not_say_how() {
+    let note = "# Pump\n\nThe pump is red. Its wheel weighs forty pounds without the axle.\n";
+    let is_clear = |note: &str, question: &str| picked(note, question)[0].is_clear;
+    assert!(is_clear(note, "What does the wheel weigh without its axle?"));
+    assert!(!is_clear("# Pump\n\nThe pump is red. The pump is old.\n", "Who painted the pump?"));
+    let list = "# Known faults\n\n- The seal leaks oil in winter.\n- The lamp is dark.\n";
+    assert!(is_clear(list, "Does the seal leak in winter?") && !is_clear(list, "Why does the seal leak in winter?"));
+}
+
+#[test]
+fn name_in_brackets_is_defined_by_the_sentence_that_spells_it_out() {
+    let note =
+        "# Waiting\n\nIt is slow at first. Ask the smith.\n\nTime to first oil (TTFO) is a measure of a slow pump.\n";
+    assert!(picked(note, "What is meant by TTFO?")[0].text.starts_with("Time to first oil"));
+}
