@@ -325,9 +325,9 @@ mod tests {
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
             Box::pin(async move {
                 let mut all = Vec::new();
-                for (at, reading) in readings.iter().enumerate() {
+                for (number, reading) in (1..).zip(readings) {
                     let picked = First::default().pick(node, question, names, std::slice::from_ref(reading)).await?;
-                    let id = EvidenceId::new(node.clone(), at + 1);
+                    let id = EvidenceId::new(node.clone(), number);
                     let clear = |mut own: Picked| {
                         own.quotes[0].id = id.clone();
                         Picked { is_clear: true, ..own }

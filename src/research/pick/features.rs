@@ -210,9 +210,9 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
 /// Returns whether a paragraph is code without its fence, as in texts copied from a web page.
 #[expect(clippy::cast_precision_loss, reason = "a paragraph is short")]
 fn reads_as_code(text: &str) -> bool {
-    // Links and code spans have such signs as well.
-    let is_marked = text.contains("](") || text.contains('`');
-    !is_marked && text.matches(|letter| CODE_SIGNS.contains(letter)).count() as f32 >= LEAST_CODE * text.len() as f32
+    // Links and code spans have such signs as well, and prose has quotation marks.
+    let is_prose = text.contains("](") || text.contains('`') || !text.contains(['{', '=']);
+    !is_prose && text.matches(|letter| CODE_SIGNS.contains(letter)).count() as f32 >= LEAST_CODE * text.len() as f32
 }
 
 /// Returns whether each item of a list is a link and nothing else.
