@@ -24,6 +24,9 @@ const UNITS_OF_PART: usize = 2;
 /// Printed above the units of a part that the search does not support.
 const DOUBTFUL: &str = "*These notes may not answer this part. Closest passages:*\n\n";
 
+/// Maximum number of lines of a paragraph or list that is repeated for another part of the question.
+const AGAIN_LINES: usize = 6;
+
 /// Number of headings printed above a unit after its title: the nearest ones.
 const HEADINGS: usize = 2;
 
@@ -55,6 +58,9 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     };
     let closing: Vec<Vec<Finding>> =
         closing.iter().map(|(_, findings)| findings.iter().filter(compares).cloned().collect()).collect();
+    // What names all of them answers for each.
+    let compared: Vec<_> = closing.iter().flatten().flat_map(|finding| writer.quotes(finding)).collect();
+    let missing = without_compared(missing, brief, &compared);
     // The picker has limited the units of one node already.
     let (answer, sections) = if is_one {
         (writer.text(&found[0].1, usize::MAX), Vec::new())
@@ -81,6 +87,21 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         is_makeshift: false,
         output: None,
     }
+}
+
+/// Returns the aspects without those whose own words the units that compare have.
+fn without_compared(mut aspects: Vec<String>, brief: &Brief, units: &[&Evidence]) -> Vec<String> {
+    let splitter = WordSplitter::default();
+    let stems = |text: &str| splitter.key_stems(text).into_iter().collect::<BTreeSet<_>>();
+    let said: BTreeSet<_> = units.iter().flat_map(|unit| splitter.stems(&unit.quote)).collect();
+    let all: Vec<_> = brief.aspects.iter().map(|aspect| stems(&aspect.text)).collect();
+    let is_own = |word: &&String| !all.iter().all(|words| words.contains(*word));
+    aspects.retain(|aspect| {
+        let words = stems(aspect);
+        let mut own = words.iter().filter(is_own).peekable();
+        own.peek().is_none() || !own.all(|word| said.contains(word))
+    });
+    aspects
 }
 
 /// Returns the words of each part of a comparison that the others do not have.
@@ -183,8 +204,8 @@ impl<'a> FindingsWriter<'a> {
         is_new
     }
 
-    /// Returns the answering sentence if it was shown for another part of the question. It is repeated without its
-    /// paragraph, and nothing else from its document is shown: less relevant text would read as the answer.
+    /// Returns the answering sentence if it was shown for another part of the question, or its short paragraph or list if
+    /// it is not clear which sentence answers. It is repeated without the rest of its unit, and nothing else from its document is shown: less relevant text would read as the answer.
     fn said_again(&self, finding: &Finding, quotes: &[&Evidence]) -> Option<String> {
         let [own] = quotes else { return None };
         let has_it = |known: &&Evidence| place_of(&sentences_of(&known.quote), &finding.text).is_some();
@@ -196,9 +217,15 @@ impl<'a> FindingsWriter<'a> {
         }
         let sentences = sentences_of(&own.quote);
         let (first, last) = place_of(&sentences, &finding.text)?.into_inner();
-        let sentence = &own.quote[sentences[first].range.start..sentences[last].range.end];
+        let range = sentences[first].range.start..sentences[last].range.end;
+        // Its neighbours may answer instead.
+        let sentence = own.quote[range].trim_end();
+        let block = blocks(&own.quote).into_iter().find(|block| block.contains(sentence));
+        if let Some(block) = block.filter(|block| !finding.is_emphasised && block.lines().count() <= AGAIN_LINES) {
+            return Some(with_marks(&readable(block), finding));
+        }
         // In bold, so that no mark at its beginning starts a block.
-        let bold = bold(within_quotes(past_mark(sentence.trim_end())))?;
+        let bold = bold(within_quotes(past_mark(sentence)))?;
         Some(with_marks(&readable(&bold), finding))
     }
 
@@ -399,8 +426,10 @@ fn bold(sentence: &str) -> Option<String> {
         return is_row.then(|| cells.join("|"));
     }
     let count = |mark: &str| outside_code.matches(mark).count();
+    let opens_tag = |rest: &str| rest.starts_with(|letter: char| letter.is_alphabetic() || "/!".contains(letter));
+    let has_tag = outside_code.split('<').skip(1).any(opens_tag);
     // Unpaired marks extend beyond the sentence. Text that is already bold stays bold within it.
-    let pairs = count("**").is_multiple_of(2) && count("*").is_multiple_of(2) && count("__") == 0 && count("<") == 0;
+    let pairs = count("**").is_multiple_of(2) && count("*").is_multiple_of(2) && count("__") == 0 && !has_tag;
     let is_code_marked = sentence.split('`').skip(1).step_by(2).any(|code| code.contains("**"));
     (pairs && !is_code_marked).then(|| format!("**{}**", sentence.replace("**", "")))
 }
@@ -633,6 +662,7 @@ mod tests {
         for (id, answers) in ids.iter().zip([&answers[..1], &answers[..]]) {
             let mut found = branch(id, answers, Label::Internal);
             found.evidence[0].quote = unit.into();
+            found.report.findings[0].is_emphasised = true;
             branches.insert(id.clone(), found);
         }
         let draft = draft_by_rules(&brief("How often and how long?", &["a", "b"]), &tree, &branches);
@@ -640,6 +670,25 @@ mod tests {
             draft.sections[1].text, "**# It rings twice \\*and* waits a minute.** [n3e1]",
             "in its own Markdown"
         );
+        for found in branches.values_mut() {
+            found.evidence[0].quote = "It is old.\n\n- It rings twice.\n- It waits a minute.".into();
+            found.report.findings[0].text = "It rings twice.".into();
+            found.report.findings[0].is_emphasised = false;
+        }
+        let draft = draft_by_rules(&brief("How often and how long?", &["a", "b"]), &tree, &branches);
+        assert_eq!(draft.sections[1].text, "- It rings twice.\n- It waits a minute. [n3e1]", "with its neighbours");
+    }
+
+    #[test]
+    fn aspect_that_a_unit_on_all_of_them_names_is_answered() {
+        let brief = brief("Compare the horn and the bell", &["loudness of the horn", "loudness of the bell"]);
+        let unit = |text: &str| Evidence {
+            quote: text.into(),
+            ..branch(&NodeId::numbered(1), &["x"], Label::Internal).evidence.remove(0)
+        };
+        let left = |text: &str| without_compared(vec!["loudness of the bell".to_owned()], &brief, &[&unit(text)]);
+        assert_eq!(left("A horn is heard further than a bell."), [""; 0]);
+        assert_eq!(left("A horn is heard in the mill.").len(), 1);
     }
 
     #[test]
@@ -703,6 +752,7 @@ mod tests {
                 "| a | b |\n|---|---|\n| c | d |\n| **e** | ![](f.png) |",
             ),
             ("One <b>is. Two.", "One is.", "One <b>is. Two."),
+            ("It waits < 4 hrs. So.", "It waits < 4 hrs.", "**It waits < 4 hrs.** So."),
         ] {
             assert_eq!(emphasised(unit, sentence), shown);
         }

@@ -23,8 +23,10 @@ const CLOSING: [char; 6] = ['*', '_', '"', '”', ')', '~'];
 const WIDE_CLOSING: [char; 8] = ['」', '』', '）', '”', '’', '》', '〉', '】'];
 
 /// Abbreviations whose dot does not end a sentence.
-const ABBREVIATIONS: [&str; 14] =
-    ["e.g.", "i.e.", "etc.", "cf.", "vs.", "dr.", "mr.", "mrs.", "ms.", "fig.", "no.", "approx.", "al.", "st."];
+const ABBREVIATIONS: [&str; 21] = [
+    "e.g.", "i.e.", "etc.", "cf.", "vs.", "dr.", "mr.", "mrs.", "ms.", "fig.", "no.", "approx.", "al.", "st.", "avg.",
+    "dept.", "est.", "incl.", "max.", "min.", "prof.",
+];
 
 /// A sentence and its position in a passage.
 #[derive(Clone, Debug, PartialEq, Eq)]
