@@ -113,11 +113,28 @@ pub(crate) fn is_field(line: &str) -> bool {
         && value.trim_start_matches(is_mark).starts_with(' ')
 }
 
+/// Last words of a line whose sentence goes on in the next one.
+const GOING_ON: &str = "a|an|and|are|as|at|by|for|from|in|is|of|on|or|that|the|to|was|were|with";
+
 /// Returns whether a paragraph consists of fields, each on a line of its own. A line that is none continues the field
 /// above it.
 pub(crate) fn has_fields(paragraph: &str) -> bool {
     let mut lines = paragraph.lines();
-    lines.next().is_some_and(is_field) && lines.any(is_field)
+    let goes_on = |line: &str| {
+        let last = line.trim_end().rsplit(' ').next().unwrap_or_default();
+        last.ends_with(',') || GOING_ON.split('|').any(|word| word == last)
+    };
+    // Marks may be paired across lines, and other blocks may follow without an empty line.
+    let is_whole = |line: &str| {
+        let begins_block = line.trim_start().starts_with(['|', '>', '#', '-', '+', '~', '`']) || line.starts_with("* ");
+        line.matches('`').count().is_multiple_of(2) && line.matches("**").count().is_multiple_of(2) && !begins_block
+    };
+    let is_cut = |pair: &[&str]| goes_on(pair[0]) && is_field(pair[1]);
+    let all: Vec<_> = paragraph.lines().collect();
+    lines.next().is_some_and(is_field)
+        && lines.any(is_field)
+        && all.iter().all(|line| is_whole(line))
+        && !all.windows(2).any(is_cut)
 }
 
 /// Names of HTML elements that are written in Markdown.
@@ -192,9 +209,17 @@ mod tests {
     #[test]
     fn fields_are_labels_with_values_on_lines_of_their_own() {
         assert!(has_fields("**Firm:** Mill & Co\n**Last contact**: in May,\nby Ann") && has_fields("A: b\nC: d"));
-        for text in
-            ["**Owner:** Ann", "It is so:\nOwner: Ann", "At 10:30\nAt 11:30", "See: it\nhttp://a.b", "Owner: A\n- B: c"]
-        {
+        for text in [
+            "**Owner:** Ann",
+            "It is so:\nOwner: Ann",
+            "At 10:30\nAt 11:30",
+            "See: it\nhttp://a.b",
+            "Owner: A\n- B: c",
+            "Call on\nMonday: at six",
+            "Day: they meet on\nMonday: at six",
+            "Owner: A\nFee: b\n| c | d |\n|---|---|",
+            "Owner: `a\nFee: b`",
+        ] {
             assert!(!has_fields(text), "{text}");
         }
     }

@@ -23,7 +23,7 @@ use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
 use super::extract::{Extractable, Include};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS, Manifest,
-    Replacement, TEXT_INDEX_VERSION, of_paragraphs, text_index_number,
+    Replacement, TEXT_INDEX_VERSION, paragraphs, text_index_number,
 };
 use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};
@@ -1009,9 +1009,9 @@ fn chunk_rows(
             vector: None,
         };
         row.embed_key = embed_key(embedder, &row, language_of_paragraph(&row.text, language));
-        let paragraphs = row.paragraphs(language);
+        let paragraphs: Vec<_> = paragraphs(&row.text, language).collect();
         languages.extend(paragraphs.iter().map(|(_, own)| own.code));
-        row.searched = of_paragraphs(&paragraphs);
+        row.searched = row.terms(&paragraphs, language);
         row
     });
     rows.collect()

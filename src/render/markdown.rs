@@ -473,9 +473,10 @@ fn is_idle(before: Option<char>, rest: &str) -> bool {
     match (letters.next(), letters.next()) {
         (Some('<'), Some(next)) => next.is_whitespace() || next.is_ascii_digit(),
         // It could only open struck-out text, and one that closes it is always escaped.
-        (Some('~'), Some(next)) => {
-            before.is_none_or(|before| before.is_whitespace() || before == '(') && next.is_ascii_digit()
-        }
+        (Some('~'), Some(next)) => before.is_none_or(char::is_whitespace) && (next.is_ascii_digit() || next == '$'),
+        // An amount. It could only open a formula, which would have to end with the next one.
+        (Some('$'), Some(next)) => next.is_ascii_digit(),
+        (Some('&'), _) => !is_entity(&rest[1..]),
         _ => false,
     }
 }
@@ -578,7 +579,8 @@ mod tests {
     fn stars_and_colons_are_escaped_only_where_they_would_mean_something() {
         for (text, shown) in [
             ("2 * 3 < 7: so [it] is", "2 * 3 < 7: so [it] is"),
-            ("*all* <some_thing ~5 (~6)", "\\*all\\* \\<some_thing ~5 (~6)"),
+            ("*all* <some_thing ~5 (~6)", "\\*all\\* \\<some_thing ~5 (\\~6)"),
+            ("PG&E costs ~$5 (< $6), &amp; *", "PG&E costs ~$5 (< $6), \\&amp; \\*"),
             ("~~5~~ ~6~", "\\~\\~5\\~\\~ ~6\\~"),
         ] {
             assert_eq!(line(text), shown);

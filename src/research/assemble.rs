@@ -1,7 +1,9 @@
 //! Assembles a draft from branch reports without a model: findings in tree order, preceded by those that compare.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
+
+use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use super::branch::{Branch, Finding};
 use super::evidence::{Evidence, EvidenceId};
@@ -225,7 +227,9 @@ impl<'a> FindingsWriter<'a> {
             return Some(with_marks(&readable(block), finding));
         }
         // In bold, so that no mark at its beginning starts a block.
-        let bold = bold(within_quotes(past_mark(sentence)))?;
+        let said = within_quotes(past_mark(sentence));
+        let [_, plain, _] = without_bold(said, 0..said.len());
+        let bold = bold(&plain)?;
         Some(with_marks(&readable(&bold), finding))
     }
 
@@ -357,31 +361,32 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     let range = sentences[first].range.start..sentences[last].range.end;
     let text = within_quotes(past_mark(unit[range.clone()].trim_end()));
     let start = range.start + unit[range.clone()].find(text).unwrap_or_default();
-    let (before, after) = (&unit[..start], &unit[start + text.len()..]);
+    let [before, text, after] = without_bold(unit, start..start + text.len());
     let is_inside = before.ends_with(['*', '_']) || after.starts_with(['*', '_']);
-    match bold(text).filter(|_| !is_inside) {
-        Some(bold) => format!("{}{bold}{}", without_bold(before), without_bold(after)),
+    match bold(&text).filter(|_| !is_inside) {
+        Some(bold) => format!("{before}{bold}{after}"),
         None => unit.to_owned(),
     }
 }
 
-/// Removes the author's bold marks within lines, which a reader would take for the emphasis of the answer. A line that
-/// is bold as a whole is a heading.
-fn without_bold(text: &str) -> String {
-    let mut fence = CodeFence::default();
-    let plain = |line: &str| {
-        let said = line.trim().trim_end_matches(':');
-        let is_heading = said.matches("**").count() == 2 && said.starts_with("**") && said.ends_with("**");
-        let parts: Vec<_> = line.split('`').collect();
-        let marks: usize = parts.iter().step_by(2).map(|part| part.matches("**").count()).sum();
-        if is_heading || !marks.is_multiple_of(2) {
-            return line.to_owned();
-        }
-        let part = |(at, part): (usize, &&str)| if at % 2 == 0 { part.replace("**", "") } else { (*part).to_owned() };
-        parts.iter().enumerate().map(part).collect::<Vec<_>>().join("`")
+/// Removes the author's bold marks from a unit, except around whole lines, which are headings: a reader would take them
+/// for the emphasis of the answer. Returns what is left of the text before and after a sentence, and of the sentence.
+fn without_bold(unit: &str, sentence: Range<usize>) -> [String; 3] {
+    let is_heading = |bold: &Range<usize>| {
+        let before = unit[..bold.start].rsplit('\n').next().unwrap_or_default();
+        let after = unit[bold.end..].split('\n').next().unwrap_or_default();
+        before.trim().is_empty() && after.trim_matches([':', ' ', '\r']).is_empty()
     };
-    let line = |line| if fence.takes(line) { line.to_owned() } else { plain(line) };
-    text.split_inclusive('\n').map(line).collect()
+    let strong = Parser::new_ext(unit, Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS).into_offset_iter();
+    let strong = strong.filter_map(|(event, range)| matches!(event, Event::Start(Tag::Strong)).then_some(range));
+    let is_inside = |bold: &Range<usize>| sentence.start <= bold.start && bold.end <= sentence.end;
+    let marks = strong.filter(|bold| is_inside(bold) || !is_heading(bold));
+    let marks: BTreeSet<_> = marks.flat_map(|bold| [bold.start, bold.start + 1, bold.end - 2, bold.end - 1]).collect();
+    let kept = |range: Range<usize>| {
+        let own = unit[range.clone()].char_indices().filter(|(at, _)| !marks.contains(&(range.start + at)));
+        own.map(|(_, letter)| letter).collect()
+    };
+    [kept(0..sentence.start), kept(sentence.clone()), kept(sentence.end..unit.len())]
 }
 
 /// Longest mark of a footnote, as in `[nb 3]`, in bytes.
@@ -425,13 +430,14 @@ fn bold(sentence: &str) -> Option<String> {
         let cells = sentence.split('|').map(cell).collect::<Option<Vec<_>>>()?;
         return is_row.then(|| cells.join("|"));
     }
+    // A mark between spaces means nothing: `2 ** 3`.
+    let outside_code = outside_code.replace(" ** ", " ").replace(" * ", " ");
     let count = |mark: &str| outside_code.matches(mark).count();
     let opens_tag = |rest: &str| rest.starts_with(|letter: char| letter.is_alphabetic() || "/!".contains(letter));
     let has_tag = outside_code.split('<').skip(1).any(opens_tag);
-    // Unpaired marks extend beyond the sentence. Text that is already bold stays bold within it.
-    let pairs = count("**").is_multiple_of(2) && count("*").is_multiple_of(2) && count("__") == 0 && !has_tag;
-    let is_code_marked = sentence.split('`').skip(1).step_by(2).any(|code| code.contains("**"));
-    (pairs && !is_code_marked).then(|| format!("**{}**", sentence.replace("**", "")))
+    // Unpaired marks extend beyond the sentence, and others would end the emphasis.
+    let pairs = count("**") == 0 && count("*").is_multiple_of(2) && count("__") == 0 && !has_tag;
+    pairs.then(|| format!("**{sentence}**"))
 }
 
 /// Returns a section for each part of the question with findings.
@@ -734,6 +740,13 @@ mod tests {
             ),
             ("It is. [nb 3] [12] So it was. Now.", "[nb 3] [12] So it was.", "It is. [nb 3] [12] **So it was.** Now."),
             ("One is. Two are. Three.", "One is. Two are.", "**One is. Two are.** Three."),
+            (
+                "It is `a **b`. Take 2 ** 3 or **/tmp** and **4** of `c\n**d`. So.",
+                "It is `a **b`.",
+                "**It is `a **b`.** Take 2 ** 3 or /tmp and 4 of `c\n**d`. So.",
+            ),
+            ("It takes 2 ** 3 ** 4. So.", "It takes 2 ** 3 ** 4.", "**It takes 2 ** 3 ** 4.** So."),
+            ("Leave out **/tmp/ here. So.", "Leave out **/tmp/ here.", "Leave out **/tmp/ here. So."),
             // The bold of its author is not taken for the answer.
             (
                 "**Metals:**\n- **Zinc**: rusts, `a**b`.\n- **Brass**: lasts.",

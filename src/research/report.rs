@@ -532,7 +532,8 @@ fn passages<'a>(
         let snippet = readable(&passage.snippet);
         let of_document = listed.iter().filter(|known| known.source.is_same_document(&passage.place)).count();
         let is_near = passage.score >= top * LEAST_SCORE && of_document < MAX_OF_DOCUMENT;
-        if listed.len() < MAX_PASSAGES && is_near && is_telling(&snippet) {
+        let has_text = !passage.place.heading_path().iter().any(|heading| snippet.trim() == heading.trim());
+        if listed.len() < MAX_PASSAGES && is_near && has_text && is_telling(&snippet) {
             listed.push(FurtherReading { snippet, source: passage.place.clone() });
         }
     }

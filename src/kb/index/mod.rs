@@ -58,7 +58,7 @@ use schema::Columns;
 pub(crate) use step::STEPS_LEFT;
 use step::step;
 use store::{Tables, is_failed_request};
-pub(crate) use terms::{Terms, of_paragraphs};
+pub(crate) use terms::{Terms, paragraphs};
 
 const MANIFEST_TABLE: &str = "manifest";
 

@@ -19,7 +19,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
-use super::terms::{Paragraph, paragraphs};
+use super::terms::{Paragraph, of_paragraphs, paragraphs};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::kb::structure::Structure;
@@ -96,14 +96,16 @@ impl ChunkRow {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Returns the paragraphs whose terms the text index has: names and headings, repeated by weight, and the text.
+    /// Returns the terms of the chunk for the text index: of names and headings, repeated by weight, and of the
+    /// paragraphs of its text. `language` is that of the document.
     ///
     /// BM25 over this column equals BM25F over the three fields: repeating a field multiplies its term frequencies and
     /// its length. A single column can be searched best first, while several columns have to be merged completely.
-    pub(crate) fn paragraphs(&self, language: &'static Language) -> Vec<Paragraph<'_>> {
+    pub(crate) fn terms(&self, text: &[Paragraph<'_>], language: &'static Language) -> String {
         let names = std::iter::repeat_n(&self.names, NAMES_WEIGHT).flatten();
         let headings = std::iter::repeat_n(&self.heading_path, HEADINGS_WEIGHT).flatten();
-        names.chain(headings).chain([&self.text]).flat_map(|text| paragraphs(text, language)).collect()
+        let named = names.chain(headings).flat_map(|text| paragraphs(text, language));
+        of_paragraphs(&named.chain(text.iter().copied()).collect::<Vec<_>>())
     }
 }
 

@@ -59,12 +59,13 @@ fn is_release(before: &str, word: &str) -> bool {
 }
 
 fn has_sign_within(word: &str) -> bool {
+    let is_digit = |letter: char| letter.is_ascii_digit();
     let mut parts = word.split('.');
     // `U.S` has single letters.
     let is_dotted = word.contains('.') && parts.all(|part| part.chars().count() > 1);
-    // A model such as `pump-large-2`, and not a measure such as `30-day`.
+    // A model such as `pump-large-2`. With one hyphen it is also written otherwise: `ISO 8601`.
     let is_numbered =
-        word.starts_with(char::is_alphabetic) && word.contains('-') && word.ends_with(|end: char| end.is_ascii_digit());
+        word.matches('-').count() > 1 && word.starts_with(char::is_alphabetic) && word.ends_with(is_digit);
     word.contains(char::is_alphabetic) && (is_dotted || is_numbered || word.contains('_') || word.contains("::"))
 }
 
@@ -81,6 +82,8 @@ mod tests {
         let code = |text: &str| (text.to_owned(), true);
         assert_eq!(names("What is the memory of db.m5.large, and of u_small?"), [code("db.m5.large"), code("u_small")]);
         assert_eq!(names("Does my 401k grow?"), [("401k".to_owned(), false)]);
+        assert_eq!(names("Is pump-large-2 red?"), [code("pump-large-2")]);
+        assert_eq!(names("Is it of ISO-8601?"), [("iso-8601".to_owned(), false)]);
         assert_eq!(names("When does Pump 7.6 end, and version 7.5.1?").len(), 2);
         assert_eq!(names("Who opened it on 12.05.2022, at 18.30, for 19.99?"), []);
         assert_eq!(names("what of the u.s. and read/write access?"), []);
