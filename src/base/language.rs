@@ -342,7 +342,7 @@ fn main_script<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<Scrip
     }
     let mut counts: Vec<(Script, usize)> = Vec::new();
     let distinct: HashSet<_> = words.collect();
-    for script in distinct.into_iter().map(|word| Script::of_word(word)).filter(|script| *script != Script::Other) {
+    for script in distinct.into_iter().map(Script::of_word).filter(|script| *script != Script::Other) {
         match counts.iter_mut().find(|(own, _)| *own == script) {
             Some((_, count)) => *count += 1,
             None => counts.push((script, 1)),

@@ -82,9 +82,8 @@ fn shown_prose(prose: &str) -> String {
 /// Makes each field of a note an item of a list, so that it keeps its line.
 fn with_fields(text: &str) -> String {
     let item = |line: &str| if is_field(line) { format!("- {line}") } else { line.to_owned() };
-    let shown = |paragraph: &str| match has_fields(paragraph) {
-        true => paragraph.split_inclusive('\n').map(item).collect(),
-        false => paragraph.to_owned(),
+    let shown = |paragraph: &str| {
+        if has_fields(paragraph) { paragraph.split_inclusive('\n').map(item).collect() } else { paragraph.to_owned() }
     };
     text.split("\n\n").map(shown).collect::<Vec<String>>().join("\n\n")
 }
