@@ -17,7 +17,7 @@ pub struct Finding {
     /// The aspect it answers, if known.
     pub(crate) aspect: Option<AspectId>,
     /// Whether its text is a sentence of its quotes and clearly the one that answers, to be emphasised there.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    #[serde(default)]
     pub(crate) is_emphasised: bool,
 }
 

@@ -39,7 +39,7 @@ fn report_has_the_documented_keys_and_verbatim_quotes() {
                     open_questions limitations confidence stop_reason degraded failed_nodes tree \
                     usage elapsed_ms passages";
     assert_eq!(keys(&report), expected.split_whitespace().collect());
-    assert_eq!(keys(&report["findings"][0]), ["text", "evidence", "aspect"].into());
+    assert_eq!(keys(&report["findings"][0]), ["text", "evidence", "aspect", "is_emphasised"].into());
     let evidence = ["id", "node", "label", "checked", "quote", "score", "source"];
     assert_eq!(keys(&report["evidence"][0]), evidence.into());
     let source =
