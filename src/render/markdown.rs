@@ -474,7 +474,7 @@ fn is_idle(before: Option<char>, rest: &str) -> bool {
         (Some('<'), Some(next)) => next.is_whitespace() || next.is_ascii_digit(),
         // It could only open struck-out text, and one that closes it is always escaped.
         (Some('~'), Some(next)) => before.is_none_or(char::is_whitespace) && (next.is_ascii_digit() || next == '$'),
-        // An amount. It could only open a formula, which would have to end with the next one.
+        // An amount, which `escape` leaves as it is too.
         (Some('$'), Some(next)) => next.is_ascii_digit(),
         (Some('&'), _) => !is_entity(&rest[1..]),
         _ => false,
