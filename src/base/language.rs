@@ -249,10 +249,10 @@ impl Language {
         let mut told = vec![(0, 0); LANGUAGES.len()];
         let mut known = HashSet::new();
         for word in words.iter().filter(|word| word.chars().nth(1).is_some()) {
-            let is_new = told_by(word).next().is_some() && known.insert(word);
+            let mut is_new = None;
             for at in told_by(word) {
                 told[at].0 += 1;
-                told[at].1 += usize::from(is_new);
+                told[at].1 += usize::from(*is_new.get_or_insert_with(|| known.insert(word)));
             }
         }
         let of_script = LANGUAGES.iter().zip(&told).filter(|(language, _)| language.script == script);

@@ -101,7 +101,6 @@ const MAX_LABEL_WORDS: usize = 4;
 /// Returns whether a line is a field of a note: a label and what it stands for, as in `**Owner:** Ann`.
 pub(crate) fn is_field(line: &str) -> bool {
     let is_mark = |letter: char| matches!(letter, '*' | '_');
-    // Below a list, it continues the item.
     let Some((label, value)) = line.trim_start_matches(is_mark).split_once(':') else { return false };
     let label = label.trim_end_matches(is_mark);
     let is_name = |letter: char| letter.is_alphanumeric() || " -_/&()'’.".contains(letter);

@@ -110,17 +110,17 @@ fn indented(markdown: &str) -> String {
     let mut breaks = false;
     for line in markdown.split_inclusive('\n') {
         let text = line.trim_start_matches(' ');
+        let is_indented = text.len() < line.len() && !text.trim().is_empty();
         let is_code = fence.takes(line);
         match () {
             () if is_code => shown.push_str(line),
-            () if breaks && text.len() < line.len() => shown.push_str(&format!("> {text}")),
-            () if is_item(text) => {
+            () if is_item(text) && !(breaks && is_indented) => {
                 let depth = (line.len() - text.len()) / 4;
                 let (mark, said) = text.split_once(' ').unwrap_or((text, ""));
                 let (before, behind) = (["", "  ", "   "][depth.min(2)], "\u{a0}".repeat(2 * depth.saturating_sub(1)));
                 shown.push_str(&format!("{before}{mark} {behind}{said}"));
             }
-            () if text.len() < line.len() && !text.trim().is_empty() => shown.push_str(&format!("> {text}")),
+            () if is_indented => shown.push_str(&format!("> {text}")),
             () => shown.push_str(line),
         }
         breaks = !is_code && line.ends_with("  \n") && is_item(text);

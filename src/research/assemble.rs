@@ -51,7 +51,8 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let mut writer =
         FindingsWriter { branches, is_comparison, said: Vec::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
-    let names = own_words(&parts);
+    let mut names = own_words(parts.iter().map(|(node, _)| node.question.as_str()));
+    names.retain(|own| !own.is_empty());
     // A unit that names only one of the things compared belongs to the section on that one.
     let compares = |finding: &&Finding| {
         let quotes = writer.quotes(finding);
@@ -91,29 +92,24 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     }
 }
 
-/// Returns the aspects without those whose own words the units that compare have.
+/// Returns the aspects without those that the units that compare answer: they have all words of its own.
 fn without_compared(mut aspects: Vec<String>, brief: &Brief, units: &[&Evidence]) -> Vec<String> {
     let splitter = WordSplitter::default();
-    let stems = |text: &str| splitter.key_stems(text).into_iter().collect::<BTreeSet<_>>();
     let said: BTreeSet<_> = units.iter().flat_map(|unit| splitter.stems(&unit.quote)).collect();
-    let all: Vec<_> = brief.aspects.iter().map(|aspect| stems(&aspect.text)).collect();
-    let is_own = |word: &&String| !all.iter().all(|words| words.contains(*word));
-    aspects.retain(|aspect| {
-        let words = stems(aspect);
-        let mut own = words.iter().filter(is_own).peekable();
-        own.peek().is_none() || !own.all(|word| said.contains(word))
-    });
+    let texts = || brief.aspects.iter().map(|aspect| aspect.text.as_str());
+    let own = texts().zip(own_words(texts()));
+    let compared = own.filter(|(_, own)| !own.is_empty() && own.is_subset(&said));
+    let compared: BTreeSet<_> = compared.map(|(text, _)| text).collect();
+    aspects.retain(|aspect| !compared.contains(aspect.as_str()));
     aspects
 }
 
-/// Returns the words of each part of a comparison that the others do not have.
-fn own_words(parts: &[&(&Node, Vec<Finding>)]) -> Vec<BTreeSet<String>> {
+/// Returns the key words of each text that the others do not all have.
+fn own_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<BTreeSet<String>> {
     let splitter = WordSplitter::default();
-    let words = parts.iter().map(|(node, _)| splitter.key_stems(node.question.as_str()).into_iter().collect());
-    let words: Vec<BTreeSet<String>> = words.collect();
+    let words: Vec<BTreeSet<_>> = texts.map(|text| splitter.key_stems(text).into_iter().collect()).collect();
     let is_shared = |word: &String| words.iter().all(|own| own.contains(word));
-    let own = words.iter().map(|own| own.iter().filter(|word| !is_shared(word)).cloned().collect());
-    own.filter(|own: &BTreeSet<String>| !own.is_empty()).collect()
+    words.iter().map(|own| own.iter().filter(|word| !is_shared(word)).cloned().collect()).collect()
 }
 
 /// Returns whether a unit has a word of each of `names`, in the [part of it](compared_by) that compares.
@@ -206,8 +202,9 @@ impl<'a> FindingsWriter<'a> {
         is_new
     }
 
-    /// Returns the answering sentence if it was shown for another part of the question, or its short paragraph or list if
-    /// it is not clear which sentence answers. It is repeated without the rest of its unit, and nothing else from its document is shown: less relevant text would read as the answer.
+    /// Returns the answering sentence if it was shown for another part of the question, or its paragraph or list if that
+    /// is short and the sentence is not clearly the answer. Nothing else from its document is shown: less relevant text
+    /// would read as the answer.
     fn said_again(&self, finding: &Finding, quotes: &[&Evidence]) -> Option<String> {
         let [own] = quotes else { return None };
         let has_it = |known: &&Evidence| place_of(&sentences_of(&known.quote), &finding.text).is_some();
@@ -219,9 +216,8 @@ impl<'a> FindingsWriter<'a> {
         }
         let sentences = sentences_of(&own.quote);
         let (first, last) = place_of(&sentences, &finding.text)?.into_inner();
-        let range = sentences[first].range.start..sentences[last].range.end;
+        let sentence = own.quote[sentences[first].range.start..sentences[last].range.end].trim_end();
         // Its neighbours may answer instead.
-        let sentence = own.quote[range].trim_end();
         let block = blocks(&own.quote).into_iter().find(|block| block.contains(sentence));
         if let Some(block) = block.filter(|block| !finding.is_emphasised && block.lines().count() <= AGAIN_LINES) {
             return Some(with_marks(&readable(block), finding));

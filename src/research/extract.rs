@@ -271,15 +271,16 @@ mod tests {
     use crate::research::scripted::ScriptedSource;
     use crate::source::Odds;
 
-    /// Picks the first passage, with these values of `says_most`, `is_decisive` and `matches`.
+    /// Picks each document as one unit, with these values.
     #[derive(Default)]
-    struct First {
+    struct Whole {
+        is_clear: bool,
         says_most: bool,
         is_decisive: bool,
         matches: Option<UnitMatch>,
     }
 
-    impl Pick for First {
+    impl Pick for Whole {
         fn pick<'a>(
             &'a self,
             node: &'a NodeId,
@@ -287,13 +288,14 @@ mod tests {
             _: &'a [ProperName],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-            let document = readings[0].document.clone();
-            let quote = document.quote(0..document.text.len(), EvidenceId::new(node.clone(), 1), 0.5);
-            let (text, own) = (document.text.clone(), quote.quote.len());
-            let Self { says_most, is_decisive, matches } = *self;
-            let (quotes, is_clear) = (vec![quote], false);
-            let picked = Picked { text, is_clear, quotes, own, document, says_most, is_decisive, matches };
-            Box::pin(std::future::ready(Ok(vec![picked])))
+            let Self { is_clear, says_most, is_decisive, matches } = *self;
+            let picked = (1..).zip(readings).map(|(number, DocumentHits { document, .. })| {
+                let (document, text) = (document.clone(), document.text.clone());
+                let quote = document.quote(0..text.len(), EvidenceId::new(node.clone(), number), 0.5);
+                let own = quote.quote.len();
+                Picked { text, is_clear, quotes: vec![quote], own, document, says_most, is_decisive, matches }
+            });
+            Box::pin(std::future::ready(Ok(picked.collect())))
         }
     }
 
@@ -304,39 +306,12 @@ mod tests {
             let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
             let question = "Who opens the valve at six?".parse().unwrap();
             let node = NodeId::numbered(1);
-            let picker = First { says_most, ..First::default() };
+            let picker = Whole { says_most, ..Whole::default() };
             search_and_pick(&node, &question, "valve", &source, &picker).await.unwrap().0.support
         };
         assert_eq!(judged(true, false).await, Support::Strong);
         assert_eq!(judged(true, true).await, Support::Weak);
         assert_eq!(judged(false, false).await, Support::Weak);
-    }
-
-    /// Picks all of each document, clearly answered by its text.
-    struct All;
-
-    impl Pick for All {
-        fn pick<'a>(
-            &'a self,
-            node: &'a NodeId,
-            question: &'a Question,
-            names: &'a [ProperName],
-            readings: &'a [DocumentHits],
-        ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-            Box::pin(async move {
-                let mut all = Vec::new();
-                for (number, reading) in (1..).zip(readings) {
-                    let picked = First::default().pick(node, question, names, std::slice::from_ref(reading)).await?;
-                    let id = EvidenceId::new(node.clone(), number);
-                    let clear = |mut own: Picked| {
-                        own.quotes[0].id = id.clone();
-                        Picked { is_clear: true, ..own }
-                    };
-                    all.extend(picked.into_iter().map(clear));
-                }
-                Ok(all)
-            })
-        }
     }
 
     #[tokio::test]
@@ -346,7 +321,8 @@ mod tests {
             let files = [("a.md", "The valve opens at six."), ("b.md", "The valve is red.")];
             let source = ScriptedSource::of(&files).judging(judged);
             let question = "When does the valve open?".parse().unwrap();
-            let branch = extract(&NodeId::numbered(1), None, &question, "valve", &source, &All).await.unwrap();
+            let picker = Whole { is_clear: true, ..Whole::default() };
+            let branch = extract(&NodeId::numbered(1), None, &question, "valve", &source, &picker).await.unwrap();
             branch.report.findings.iter().map(|finding| finding.is_emphasised).collect::<Vec<_>>()
         };
         assert_eq!(emphasised(Support::Strong).await, [true, false]);
@@ -359,7 +335,7 @@ mod tests {
             let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
             let source = ScriptedSource::of(&[("a.md", "The mill is old.")]).judging(judged);
             let question = "Tell me about the mill".parse().unwrap();
-            let picker = First { says_most, matches: Some(UnitMatch { whole, headings: 0.0 }), ..First::default() };
+            let picker = Whole { says_most, matches: Some(UnitMatch { whole, headings: 0.0 }), ..Whole::default() };
             search_and_pick(&NodeId::numbered(1), &question, "mill", &source, &picker).await.unwrap().0.support
         };
         assert_eq!([judged(true, 0.2).await, judged(false, 0.9).await], [Support::Strong; 2]);
@@ -371,7 +347,7 @@ mod tests {
         let judged = async |question: &str, lacks| {
             let judged = Found { support: Support::Weak, lacks, ..Found::default() };
             let source = ScriptedSource::of(&[("a.md", "No, the valve opens at six.")]).judging(judged);
-            let picker = First { says_most: true, ..First::default() };
+            let picker = Whole { says_most: true, ..Whole::default() };
             let question = question.parse().unwrap();
             search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
         };
@@ -389,7 +365,8 @@ mod tests {
             let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
             let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
             let question = "Who opens the valve at six?".parse().unwrap();
-            let picker = First { says_most: true, is_decisive, matches: Some(UnitMatch { whole, headings: 0.0 }) };
+            let matches = Some(UnitMatch { whole, headings: 0.0 });
+            let picker = Whole { says_most: true, is_decisive, matches, ..Whole::default() };
             search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
         };
         assert_eq!([judged(false, 0.9).await, judged(false, 0.2).await], [Support::Strong, Support::Weak]);
