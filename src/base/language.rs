@@ -1,10 +1,11 @@
 //! The language of a text, judged by its script, its function words and its letters; its stemmer and stop words.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{LazyLock, OnceLock};
 
 use frostem::{Algorithm, Stemmer};
+use rustc_hash::FxHashMap;
 
 use super::script::Script;
 
@@ -182,8 +183,9 @@ static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
 
 /// The languages of each function word, by their places in [`LANGUAGES`]. While a folder is indexed, every word of every
 /// paragraph is looked up.
-static BY_FUNCTION_WORD: LazyLock<HashMap<&str, Vec<usize>>> = LazyLock::new(|| {
-    let mut languages: HashMap<&str, Vec<usize>> = HashMap::new();
+static BY_FUNCTION_WORD: LazyLock<FxHashMap<&str, Vec<usize>>> = LazyLock::new(|| {
+    // The words are part of the program, so a hash that resists crafted keys would only cost time.
+    let mut languages: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
     for (at, language) in LANGUAGES.iter().enumerate() {
         for word in language.stop_words() {
             languages.entry(word).or_default().push(at);

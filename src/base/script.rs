@@ -70,6 +70,9 @@ impl Script {
 /// Returns the fraction of a text's letters in a script, or 1 if it has no letters.
 #[expect(clippy::cast_precision_loss, reason = "texts are far shorter than 2^24 letters")]
 pub(crate) fn share_of(text: &str, script: Script) -> f32 {
+    if script == Script::Latin && text.is_ascii() {
+        return 1.0;
+    }
     let (mut letters, mut own) = (0_usize, 0_usize);
     for letter in text.chars().filter(|letter| letter.is_alphabetic()) {
         letters += 1;

@@ -51,7 +51,7 @@ impl WordSplitter {
         Self { language }
     }
 
-    /// Returns all words of `text`: runs of letters and digits, cut by a dictionary if the script has no spaces.
+    /// Returns all words of `text`, at the places that [`runs`] returns.
     pub fn words(&self, text: &str) -> Vec<Word> {
         let place = |range: Range<usize>| Word { stem: self.stem(&text[range.clone()]), range };
         runs(text).into_iter().map(place).collect()
@@ -188,10 +188,14 @@ pub(crate) fn language_of_document(text: &str) -> Option<&'static Language> {
     Language::of_document(words.iter().map(|(_, word)| &**word))
 }
 
-/// Returns the language of a paragraph of a document.
-pub(crate) fn language_of_paragraph(text: &str, of_document: &'static Language) -> &'static Language {
-    let words = lower_cased(text);
-    of_document.of_paragraph(words.iter().map(|(_, word)| &**word))
+/// Returns the language of a paragraph of a document, given the places of its words.
+pub(crate) fn language_of_paragraph(
+    text: &str,
+    words: &[Range<usize>],
+    of_document: &'static Language,
+) -> &'static Language {
+    let words: Vec<_> = words.iter().map(|range| lower(&text[range.clone()])).collect();
+    of_document.of_paragraph(words.iter().map(|word| &**word))
 }
 
 fn language(words: &[(Range<usize>, Cow<'_, str>)]) -> &'static Language {
@@ -199,20 +203,26 @@ fn language(words: &[(Range<usize>, Cow<'_, str>)]) -> &'static Language {
 }
 
 fn lower_cased(text: &str) -> Vec<(Range<usize>, Cow<'_, str>)> {
-    // Most words of a text are in lower case already.
-    let is_lower = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let lower = |word| if is_lower(word) { Cow::Borrowed(word) } else { Cow::Owned(composed(word).to_lowercase()) };
     runs(text).into_iter().map(|range| (range.clone(), lower(&text[range]))).collect()
 }
 
+fn lower(word: &str) -> Cow<'_, str> {
+    // Most words of a text are in lower case already.
+    let is_lower = word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if is_lower { Cow::Borrowed(word) } else { Cow::Owned(composed(word).to_lowercase()) }
+}
+
+/// Returns the places of the words of a text: runs of letters and digits, cut by a dictionary if their script has no
+/// spaces.
 pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     // The start of the open run, and whether it is in a script without spaces.
     let mut open: Option<(usize, bool)> = None;
     for (at, letter) in text.char_indices() {
         let is_unspaced = match open {
+            _ if letter.is_ascii_alphanumeric() => false,
             Some((_, is_unspaced)) if continues(letter) => is_unspaced,
-            _ if letter.is_alphanumeric() => Script::of(letter).is_unspaced(),
+            _ if !letter.is_ascii() && letter.is_alphanumeric() => Script::of(letter).is_unspaced(),
             _ => {
                 close(text, open.take(), at, &mut runs);
                 continue;

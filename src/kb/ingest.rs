@@ -22,7 +22,7 @@ use super::document::{Document, SkipReason};
 use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
 use super::extract::{Extractable, Include};
 use super::index::{
-    ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS, Manifest,
+    ChunkRow, ChunkTerms, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS, Manifest,
     Replacement, TEXT_INDEX_VERSION, paragraphs, text_index_number,
 };
 use super::structure::Structure;
@@ -31,7 +31,6 @@ use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
 use crate::base::money::dollars;
-use crate::base::word::language_of_paragraph;
 
 /// Chunks per commit. Small commits leave many fragments to compact; large ones delay the first searchable file.
 const CHUNKS_PER_COMMIT: usize = 8_192;
@@ -981,6 +980,7 @@ fn chunk_rows(
     let names = names(document);
     let date = document.date.map(|date| date.to_string());
     let mut seen: HashMap<(String, String), usize> = HashMap::new();
+    let mut terms = ChunkTerms::of(language);
     let cut = chunk(document, embedder.tokens(), &chunk_options(embedder));
     let rows = cut.into_iter().map(|chunk| {
         // Otherwise a repeated passage of a section would have the id of the first one.
@@ -1008,10 +1008,11 @@ fn chunk_rows(
             searched: String::new(),
             vector: None,
         };
-        row.embed_key = embed_key(embedder, &row, language_of_paragraph(&row.text, language));
-        let paragraphs: Vec<_> = paragraphs(&row.text, language).collect();
-        languages.extend(paragraphs.iter().map(|(_, own)| own.code));
-        row.searched = row.terms(&paragraphs, language);
+        let paragraphs = paragraphs(&row.text, language);
+        languages.extend(paragraphs.iter().map(|own| own.language.code));
+        let longest = paragraphs.iter().max_by_key(|own| own.text.len());
+        row.embed_key = embed_key(embedder, &row, longest.map_or(language, |own| own.language));
+        row.searched = terms.of_chunk(&row, &paragraphs);
         row
     });
     rows.collect()

@@ -6,13 +6,14 @@
 //! # Where to look
 //!
 //! - [`schema`] defines the tables, [`manifest`] the metadata.
-//! - `indexes` has the settings of the text and vector index, `terms` the terms of the text index; `query` the two legs
-//!   of a search and their filter.
+//! - `indexes` has the settings of the text and vector index, `chunk_terms` and `terms` the terms of chunks and of
+//!   queries; `query` the two legs of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 //! - For an index on an object store, `store` connects to it, `lease` keeps writers apart, and `cache` keeps files on
 //!   this machine. `service` has the differences for LanceDB's service.
 
 pub(crate) mod location;
+mod chunk_terms;
 pub(crate) mod terms;
 mod versions;
 pub(crate) mod schema;
@@ -37,6 +38,7 @@ use lancedb::Table;
 use lancedb::arrow::SendableRecordBatchStream;
 use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 
+pub(crate) use chunk_terms::{ChunkTerms, paragraphs};
 pub(crate) use indexes::{TEXT_INDEX_VERSION, text_index_number};
 pub(crate) use location::DR_FOLDER;
 pub(crate) use location::leads_out_of;
@@ -58,7 +60,7 @@ use schema::Columns;
 pub(crate) use step::STEPS_LEFT;
 use step::step;
 use store::{Tables, is_failed_request};
-pub(crate) use terms::{Terms, paragraphs};
+pub(crate) use terms::Terms;
 
 const MANIFEST_TABLE: &str = "manifest";
 

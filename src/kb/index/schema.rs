@@ -19,9 +19,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
-use super::terms::{Paragraph, of_paragraphs, paragraphs};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
-use crate::base::language::Language;
 use crate::kb::structure::Structure;
 
 /// Version of the columns. An index with any other version is refused.
@@ -29,13 +27,6 @@ pub(crate) const SCHEMA_VERSION: u32 = 2;
 
 /// Separates the values in a column that holds several: the names of a document, the headings above a chunk.
 const PART_SEPARATOR: &str = "\n";
-
-/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F. Two was better than
-/// three, see `kb/decisions/lancedb.md`.
-const NAMES_WEIGHT: usize = 2;
-
-/// Repetitions of the headings above a chunk in the [`SEARCHED`] column.
-const HEADINGS_WEIGHT: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentRow {
@@ -94,18 +85,6 @@ impl ChunkRow {
     /// Returns the document's title.
     pub(crate) fn title(&self) -> &str {
         self.names.first().map_or("", String::as_str)
-    }
-
-    /// Returns the terms of the chunk for the text index: of names and headings, repeated by weight, and of the
-    /// paragraphs of its text. `language` is that of the document.
-    ///
-    /// BM25 over this column equals BM25F over the three fields: repeating a field multiplies its term frequencies and
-    /// its length. A single column can be searched best first, while several columns have to be merged completely.
-    pub(crate) fn terms(&self, text: &[Paragraph<'_>], language: &'static Language) -> String {
-        let names = std::iter::repeat_n(&self.names, NAMES_WEIGHT).flatten();
-        let headings = std::iter::repeat_n(&self.heading_path, HEADINGS_WEIGHT).flatten();
-        let named = names.chain(headings).flat_map(|text| paragraphs(text, language));
-        of_paragraphs(&named.chain(text.iter().copied()).collect::<Vec<_>>())
     }
 }
 

@@ -1,21 +1,21 @@
-//! The terms of the text index, for chunks and for queries.
+//! The terms that a query is searched by in the text index.
 //!
-//! The terms of a chunk begin with its words in order, stemmed by the rules of its language, so that phrases can be
-//! found. Then come *near forms*, which join words that a stemmer keeps apart: the first letters of a word, all runs of as
-//! many letters in languages that join words, pairs of Chinese characters, Vietnamese syllables and pairs of them without
-//! their tones. English has none: they gained nothing there.
+//! A text has the stems of its words, by the rules of its language, and *near forms*, which join words that a stemmer
+//! keeps apart: the first letters of a word, all runs of as many letters in languages that join words, pairs of Chinese
+//! characters, Vietnamese syllables and pairs of them without their tones. English has none: they gained nothing there.
 //!
 //! The terms of a query are its words stemmed by its own language, by the frequent languages of the index, and by
 //! English if some document is English. Words in Latin letters are indexed by their English stems too, so that each can
 //! be found whatever the language of the query.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization;
 
 use crate::base::language::Language;
 use crate::base::script::Script;
-use crate::base::word::{WordSplitter, folded, language_of_paragraph, runs};
+use crate::base::word::{WordSplitter, folded, runs};
 
 /// Letters of a near form. Four were as good as any other number in 17 languages, see `kb/decisions/languages.md`.
 const NEAR_LETTERS: usize = 4;
@@ -83,7 +83,7 @@ impl Terms {
         let is_toneless = own.has_tones() && words.is_ascii();
         let languages = std::iter::once(own).filter(|_| !is_toneless).chain(others);
         let stems = languages.flat_map(|language| in_order(words, language));
-        distinct(stems.chain(near_forms(words, own)).take(MAX_TERMS)).join(" ")
+        distinct(stems.chain(near_forms(words, &runs(words), own)).take(MAX_TERMS)).join(" ")
     }
 
     /// Returns the average number of terms for each of these words: 1 in English, more with near forms.
@@ -91,7 +91,7 @@ impl Terms {
     pub(crate) fn forms(&self, words: &[&str]) -> f32 {
         let Self::Stemmed { own, .. } = self else { return 1.0 };
         let text = words.join(" ");
-        let terms = in_order(&text, own).len() + near_forms(&text, own).len();
+        let terms = in_order(&text, own).len() + near_forms(&text, &runs(&text), own).len();
         terms.max(words.len()).max(1) as f32 / words.len().max(1) as f32
     }
 
@@ -111,69 +111,37 @@ fn distinct(terms: impl Iterator<Item = String>) -> Vec<String> {
     terms.filter(|term| seen.insert(term.clone())).collect()
 }
 
-/// A paragraph with its language.
-pub(crate) type Paragraph<'a> = (&'a str, &'static Language);
-
-/// Returns the terms of a chunk. Paragraphs in another language than the document, such as those of a half-translated
-/// page, have the terms of their own.
-pub(crate) fn of_paragraphs(parts: &[Paragraph<'_>]) -> String {
-    let of_parts = |terms: fn(&str, &'static Language) -> Vec<String>| {
-        parts.iter().flat_map(move |(part, language)| terms(part, language))
-    };
-    of_parts(in_order).chain(of_parts(english_stems)).chain(of_parts(near_forms)).collect::<Vec<_>>().join(" ")
-}
-
-/// Returns the paragraphs of a text, given the language of the document.
-pub(crate) fn paragraphs<'a>(text: &'a str, language: &'static Language) -> impl Iterator<Item = Paragraph<'a>> {
-    let parts = text.split("\n\n").flat_map(|part| part.split("\r\n\r\n"));
-    parts.map(move |part| (part, language_of_paragraph(part, language)))
-}
-
 /// Returns the words of a text in order: stems, or single characters where words have no spaces and few letters.
 fn in_order(text: &str, language: &'static Language) -> Vec<String> {
     let splitter = WordSplitter::of(language);
-    let mut terms = Vec::new();
-    for range in runs(text) {
-        let word = &text[range];
-        if Script::of_word(word).is_ideographic() {
-            terms.extend(characters(word).map(String::from));
-        } else {
-            terms.push(splitter.stem(word));
-        }
-    }
-    terms
+    let terms = |range: Range<usize>| match characters_of(&text[range.clone()]) {
+        Some(characters) => characters.map(String::from).collect(),
+        None => vec![splitter.stem(&text[range])],
+    };
+    runs(text).into_iter().flat_map(terms).collect()
 }
 
-/// Returns the letters and digits of a word, each as one spelling of its forms.
-fn characters(word: &str) -> impl Iterator<Item = char> {
-    word.nfkc().filter(|letter| letter.is_alphanumeric())
+/// Returns the letters and digits of a word that is searched by its characters, each as one spelling of its forms.
+pub(super) fn characters_of(word: &str) -> Option<impl Iterator<Item = char>> {
+    Script::of_word(word).is_ideographic().then(|| word.nfkc().filter(|letter| letter.is_alphanumeric()))
 }
 
-/// Returns the English stems of the words in Latin letters of a text in another language.
-fn english_stems(text: &str, language: &'static Language) -> Vec<String> {
-    if language.is_english() {
-        return Vec::new();
-    }
-    let words = runs(text).into_iter().map(|range| &text[range]);
-    words.filter(|word| Script::of_word(word) == Script::Latin).map(|word| WordSplitter::default().stem(word)).collect()
-}
-
-fn near_forms(text: &str, language: &'static Language) -> Vec<String> {
+/// Returns the near forms of the words of a text, whose places are `words`.
+pub(super) fn near_forms(text: &str, words: &[Range<usize>], language: &'static Language) -> Vec<String> {
     let mut forms = Vec::new();
     let mut before: Option<(usize, char)> = None;
     let mut syllable: Option<(usize, String)> = None;
-    for range in runs(text) {
+    for range in words {
         let word = &text[range.clone()];
-        let script = Script::of_word(word);
-        if script.is_ideographic() {
+        if let Some(characters) = characters_of(word) {
             // Pairs run across words: what is one word here may be two elsewhere.
             let joined = before.filter(|(end, _)| *end == range.start).map(|(_, letter)| letter);
-            let letters: Vec<char> = joined.into_iter().chain(characters(word)).collect();
+            let letters: Vec<char> = joined.into_iter().chain(characters).collect();
             forms.extend(letters.windows(2).map(|pair| format!("{}{}{NEAR}", pair[0], pair[1])));
             before = letters.last().map(|letter| (range.end, *letter));
             continue;
         }
-        let own = near_forms_of(word, script, language);
+        let own = near_forms_of(word, Script::of_word(word), language);
         // Vietnamese puts a space after each syllable, and most of its words have two.
         if let ([form], true) = (own.as_slice(), language.has_tones()) {
             let joined = syllable.filter(|(end, _)| text[*end..range.start] == *" ");
@@ -215,48 +183,6 @@ mod tests {
 
     fn language(code: &str) -> &'static Language {
         Language::with_code(code).unwrap()
-    }
-
-    fn found_by(text: &str, code: &str) -> String {
-        of_paragraphs(&paragraphs(text, language(code)).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn english_is_found_by_its_stems_alone() {
-        assert_eq!(found_by("Indexes, naïve re-runs of UTF-8", "en"), "index naiv re run of utf 8");
-    }
-
-    #[test]
-    fn other_languages_are_found_by_stems_and_first_letters() {
-        assert_eq!(found_by("les maisons", "fr"), "le maison les maison mais*");
-        assert_eq!(found_by("Die Häuser am See", "de"), "die haus am see die hauser am see haus* ause* user*");
-        assert_eq!(found_by("резервные копии", "ru"), "резервн коп резе* копи*");
-        assert_eq!(found_by("백업을 복원", "ko"), "백업을 복원 백업* 복원*");
-        assert_eq!(found_by("sao lưu tệp", "vi"), "sao lưu tệp sao luu tep sao* luu* sao*luu* tep* luu*tep*");
-    }
-
-    #[test]
-    fn chinese_is_found_by_characters_and_pairs_across_words() {
-        assert_eq!(found_by("备份数据库", "zh"), "备 份 数 据 库 备份* 份数* 数据* 据库*");
-        assert_eq!(found_by("用 SSH 备份", "zh"), "用 ssh 备 份 ssh 备份*", "no pair across a space");
-    }
-
-    #[test]
-    fn thai_is_cut_into_words() {
-        let found = found_by("การสำรองข้อมูล", "th");
-        assert!(found.split(' ').any(|word| word == "ข้อมูล"), "{found}");
-    }
-
-    #[test]
-    fn paragraph_in_another_language_is_stemmed_by_its_own() {
-        let page =
-            "The houses are not for sale, and they were never meant to be.\n\nDie Häuser sind nicht für den Markt.";
-        let found = found_by(page, "en");
-        assert!(found.starts_with("the hous are"), "{found}");
-        assert!(found.contains(" die haus sind "), "{found}");
-        assert!(found.contains(" haus*") && !found.contains(" hous*"), "{found}");
-        let languages: Vec<_> = paragraphs(page, language("en")).map(|(_, language)| language.code).collect();
-        assert_eq!(languages, ["en", "de"]);
     }
 
     #[test]
