@@ -140,7 +140,7 @@ const GROUPS: [&str; 125] = [
 
 /// Verbs with a particle, and their synonyms.
 const PHRASES: [(&str, &str, &str); 33] = [
-    ("turn", "off", "disable stop suspend"),
+    ("turn", "off", "disable deactivate stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
     ("turn", "on", "enable activate"),
@@ -325,8 +325,11 @@ mod tests {
             related.map(|(stem, others)| format!("{stem}: {}", Vec::from_iter(others).join(" "))).collect()
         };
         assert_eq!(found("May I reboot?"), ["reboot: restart"]);
-        assert_eq!(found("Can I turn the alarm off?"), ["turn: disabl stop suspend", "alarm: alert notif warn"]);
-        assert_eq!(found("Was it turned off?"), ["turn: disabl stop suspend"]);
+        assert_eq!(
+            found("Can I turn the alarm off?"),
+            ["turn: deactiv disabl stop suspend", "alarm: alert notif warn"]
+        );
+        assert_eq!(found("Was it turned off?"), ["turn: deactiv disabl stop suspend"]);
         assert_eq!(found("At the same time?"), ["same: concurr parallel simultan"]);
         assert_eq!(
             found("Which log level is used in the appointment?"),

@@ -22,8 +22,8 @@ use super::document::{Document, SkipReason};
 use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
 use super::extract::{Extractable, Include};
 use super::index::{
-    ChunkRow, ChunkTerms, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS, Manifest,
-    Replacement, TEXT_INDEX_VERSION, paragraphs, text_index_number,
+    ChunkRow, ChunkTerms, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS,
+    Manifest, Replacement, TEXT_INDEX_VERSION, paragraphs, text_index_number,
 };
 use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};

@@ -22,11 +22,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, names_length, overview_of};
-use candidate::{UnitCandidate, add_meaning, candidates, lines_in, unescaped};
+use candidate::{UnitCandidate, add_meaning, candidates, lines_in, unescaped, units_in};
 use choice::{MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
-use features::{Weights, share};
+use features::{Weights, lists_links, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
 use shown::{Deciding, shown};
@@ -224,7 +224,7 @@ fn answering<'a>(
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
     let is_said = says_all(&candidates, sought, weights);
-    let procedure = if sought.asked == AnswerKind::Steps { take_procedure(&mut candidates) } else { None };
+    let procedure = if sought.asked == AnswerKind::Steps { take_procedure(&mut candidates, sought) } else { None };
     let mut best = best(candidates, is_said);
     if let Some(procedure) = procedure {
         best.truncate(MAX_TEXTS - 1);
@@ -244,13 +244,16 @@ fn answering<'a>(
     // A step needs the steps around it.
     let asks_for_steps = sought.asked == AnswerKind::Steps;
     if asks_for_steps {
-        widen(&mut kept, steps);
+        widen(&mut kept, steps, sought);
     } else {
         for own in &mut kept {
             shorten(&mut own.candidate, LONG_PARAGRAPH, PARAGRAPH_LINES, Some(&own.text));
         }
     }
     join(&mut kept);
+    if asks_for_steps {
+        in_order_of_steps(&mut kept);
+    }
     match Remedy::of(sought.question) {
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, true),
         None if !is_said && !asks_for_steps => read_on(&mut kept, false),
@@ -265,16 +268,32 @@ fn answering<'a>(
     kept
 }
 
+/// Puts the units of each section in its order, in which steps are followed. The best section stays first.
+fn in_order_of_steps(kept: &mut [Kept<'_>]) {
+    let section = |own: &Kept<'_>| (own.candidate.rank, own.candidate.unit.section);
+    let sections: Vec<_> = kept.iter().map(section).collect();
+    kept.sort_by_key(|own| (sections.iter().position(|other| *other == section(own)), own.candidate.unit.range.start));
+}
+
 /// Removes and returns the best numbered list in the section of the best unit, unless that is one itself: the text about
-/// a task stands above its steps.
-fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>) -> Option<UnitCandidate<'a>> {
+/// a task stands above its steps. If the section only leads to others, it is the best one of the document that is
+/// about the task.
+fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'_>) -> Option<UnitCandidate<'a>> {
     let is_prose = |kind| matches!(kind, UnitKind::Paragraph | UnitKind::List { is_ordered: false });
     let best = candidates.first().filter(|best| is_prose(best.unit.kind))?;
-    let place = (best.rank, best.unit.section);
+    let (rank, section) = (best.rank, best.unit.section);
+    let text = &best.reading.document.text;
     let is_procedure = |own: &UnitCandidate<'_>| {
-        (own.rank, own.unit.section) == place && own.unit.kind == UnitKind::List { is_ordered: true }
+        let is_numbered = own.rank == rank && own.unit.kind == UnitKind::List { is_ordered: true };
+        is_numbered && !sought.is_undone_by(&text[own.unit.head()])
     };
-    candidates.iter().position(is_procedure).map(|at| candidates.remove(at))
+    let is_here = |own: &UnitCandidate<'_>| own.rank == rank && own.unit.section == section;
+    let is_contents = |unit: &Unit| unit.section == section && lists_links(&text[unit.range.clone()]);
+    let leads_on = units_in(&best.reading.document).iter().any(is_contents);
+    let here = candidates.iter().position(|own| is_procedure(own) && is_here(own));
+    let elsewhere = || candidates.iter().position(|own| is_procedure(own) && own.features.has_form());
+    let at = here.or_else(|| elsewhere().filter(|_| leads_on))?;
+    Some(candidates.remove(at))
 }
 
 /// Returns whether the units are on topic but lack the requested value (a version, a day), counted noun, code word or

@@ -396,7 +396,10 @@ pub(crate) fn is_code(text: &str) -> bool {
 /// Returns where the lead-in of a block begins in the paragraph before it, and whether that is the whole paragraph.
 fn lead_in(document: &str, paragraph: &Unit, unit: &Unit) -> Option<(usize, bool)> {
     let text = &document[paragraph.range.clone()];
-    let is_label = count_words(text) <= MAX_LABEL_WORDS && !text.ends_with(is_end);
+    // A line in bold alone is a heading, however long.
+    let is_bold =
+        text.strip_prefix("**").and_then(|text| text.strip_suffix("**")).is_some_and(|own| !own.contains("**"));
+    let is_label = (is_bold || count_words(text) <= MAX_LABEL_WORDS) && !text.ends_with(is_end);
     let last = || {
         let mut sentences = sentences_in(document, &paragraph.range, every_sentence);
         // The sentence that announces a list may be followed by another about it.

@@ -11,7 +11,7 @@ const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "wh
 
 /// Nouns for which the answer is a number, up to [`NUMBERED_WITHIN`] words after "what" or "which": "which TCP
 /// ports".
-const NUMBERED: &str = "port|ports|percentage|amount|size";
+const NUMBERED: &str = "port|ports|percentage|amount|size|score|number";
 const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;
 
@@ -51,7 +51,7 @@ const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|f
 
 /// Nouns after "what is the" for which the answer is an amount of money, and words after them.
 const PRICES: &str = "price|cost|fee|rent|salary|wage";
-const OF_PRICES: [&str; 5] = ["of", "for", "per", "in", "to"];
+const OF_NOUNS: [&str; 8] = ["of", "for", "per", "in", "to", "at", "on", "that"];
 
 /// Words that make "how much" ask for money as well. "What does the plan pay for?" does not.
 const PAYS: &str = "pay|pays|paid|payout|reward|rewards|bounty|bounties|bonus|spend|earn|earns|reimburse|reimbursed";
@@ -209,10 +209,10 @@ impl Wanted {
     pub(super) fn of(question: &str) -> Option<Self> {
         let lower = question.to_lowercase();
         let pays = has_phrase(question, &["how much "]) && has_word(&lower, PAYS) && !has_phrase(question, &NO_MONEY);
-        let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS) || asks_for_price(&lower);
+        let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS) || asks_what_is(&lower, PRICES);
         match () {
             () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
-            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for(&lower, NUMBERED) => Some(Self::Number),
+            () if has_phrase(question, &ASKS_FOR_NUMBER) || is_number(&lower) => Some(Self::Number),
             () if asks_for(&lower, VERSIONS) => Some(Self::Version),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
@@ -286,13 +286,19 @@ pub(super) fn asks_for_changes(question: &str) -> bool {
     has_word(&question.to_lowercase(), CHANGES)
 }
 
-/// Returns whether a question in lower case asks for the price of something: "what is the hourly price of".
-fn asks_for_price(question: &str) -> bool {
-    let Some((_, after)) = question.split_once("what is the ") else { return false };
-    let words: Vec<_> = after.split_whitespace().take(NUMBERED_WITHIN + 1).collect();
-    let is_price =
-        |at: usize| has_word(words[at], PRICES) && words.get(at + 1).is_none_or(|next| OF_PRICES.contains(next));
-    (0..words.len()).any(is_price)
+/// Returns whether a question in lower case asks for something that is a number: "which port", "what is the score of".
+fn is_number(question: &str) -> bool {
+    asks_for(question, NUMBERED) || asks_what_is(question, NUMBERED)
+}
+
+/// Returns whether a question in lower case asks for one of the nouns by "what is": "what is the hourly price of".
+fn asks_what_is(question: &str, nouns: &str) -> bool {
+    let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
+    let is_opening = |words: &[&str]| matches!(words, ["what", "is" | "s", "the" | "my" | "our" | "your"]);
+    let Some(at) = words.windows(3).position(is_opening) else { return false };
+    let rest = &words[at + 3..];
+    let noun = rest.iter().take(NUMBERED_WITHIN + 1).position(|word| has_word(word, nouns));
+    noun.is_some_and(|noun| rest.get(noun + 1).is_none_or(|next| OF_NOUNS.contains(next)))
 }
 
 /// Returns whether a question asks how long something takes, lasts or is.
@@ -609,7 +615,7 @@ impl AnswerKind {
             () if has(&["mean by ", "meant by ", "stand for"]) => Self::Definition,
             () if asks_for_length(question) => Self::Length,
             () if has(&["how many ", "what percent", "how much ", "how large ", "how big ", "maximum ", "limit "])
-                || asks_for(&lower, NUMBERED)
+                || is_number(&lower)
                 || asks_for(&lower, VERSIONS) =>
             {
                 Self::Number
@@ -765,6 +771,9 @@ mod tests {
         assert_eq!(of("How much does the company pay for lunch?"), Some(Wanted::Money));
         assert_eq!(of("How much time do I have to pay?"), None);
         assert_eq!(of("What does the company pay for?"), None);
+        assert_eq!(of("What's the phone number of the smith?"), Some(Wanted::Number));
+        assert_eq!(of("What score do I need?"), Some(Wanted::Number));
+        assert_eq!(of("What is the port mapping?"), None);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use super::asked::AnswerKind;
 use super::candidate::{UnitCandidate, lines_of, overlap};
 use super::features::{Weights, points};
 use super::sought::{Sought, Value};
@@ -24,13 +23,12 @@ pub(super) const SAME_WORDS: f32 = 0.7;
 /// Returns whether the best unit is usually enough: one of its sentences has every word of a question that one
 /// sentence may answer, or it has the requested number. A single word may occur in any sentence.
 pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> bool {
-    let is_one = !matches!(sought.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison);
     let has_all = |sentence: &Sentence| {
         let words = sought.words_in(&sentence.plain);
         !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
     };
     let says = |best: &UnitCandidate<'_>, at: usize| {
-        let has_all = is_one && weights.len() > 1 && has_all(&best.unit.sentences[at]);
+        let has_all = sought.asks_for_one() && weights.len() > 1 && has_all(&best.unit.sentences[at]);
         has_all || best.value_in(at, sought) == Value::Exact
     };
     candidates.first().is_some_and(|best| (0..best.unit.sentences.len()).any(|at| says(best, at)))

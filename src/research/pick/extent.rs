@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::asked::{names_cause, names_remedy};
 use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, rows, units_in};
 use super::features::lists_links;
+use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::research::sentence::{is_label, place_of};
 use crate::research::unit::{Unit, UnitKind, ends_open};
@@ -120,23 +121,29 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
 
 /// Widens units to the procedure they are part of, and drops those that are then already shown. `units` are those of
 /// the sections found, each with the rank of its document.
-pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)]) {
+pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &Sought<'_>) {
     let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
     let (mut lines, mut is_whole) = (0, false);
-    kept.retain_mut(|Kept { candidate, .. }| {
+    kept.retain_mut(|Kept { candidate, text: said, .. }| {
+        let text = &candidate.reading.document.text;
         let section =
             units.iter().filter(|(rank, unit)| *rank == candidate.rank && unit.section == candidate.unit.section);
-        let section: Vec<_> = section.map(|(_, unit)| unit).collect();
-        let text = &candidate.reading.document.text;
+        // A list that undoes the task says so above its items.
+        let is_undone = |unit: &Unit| !unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]);
+        let section: Vec<_> = section.map(|(_, unit)| unit).filter(|unit| !is_undone(unit)).collect();
         let is_shown =
             |(rank, range): &(usize, Range<usize>)| *rank == candidate.rank && overlap(range, &candidate.unit.range);
         // The best-ranked procedure is the answer.
         if is_whole || shown.iter().any(is_shown) {
             return false;
         }
-        let wide = procedure(candidate, section);
+        let wide = procedure(candidate, section.clone());
         let own = lines_in(&text[wide.clone()]);
         if wide != candidate.unit.range && (shown.is_empty() || lines + own <= MAX_LINES) {
+            if !overlap(&wide, &candidate.unit.range) {
+                let first = section.iter().flat_map(|unit| &unit.sentences).min_by_key(|own| own.range.start);
+                *said = first.map_or_else(String::new, |first| first.plain.clone());
+            }
             candidate.unit.pieces.clear();
             candidate.unit.range = wide;
             is_whole = shown.is_empty();
@@ -196,13 +203,23 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
     });
 }
 
+/// Returns whether a text begins with the number of a step other than the first.
+fn is_later_step(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_numbered = text[digits..].starts_with(['.', ')']);
+    is_numbered && text[..digits].parse::<u8>().is_ok_and(|number| number > 1)
+}
+
 /// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps
 /// before it if it continues them, and those after it. A section may have the same procedure for two cases, so a unit
 /// that covers the question is only completed.
 pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) -> Range<usize> {
     section.sort_by_key(|unit| (unit.range.start, unit.range.end));
     let (own, text) = (&candidate.unit.range, candidate.reading.document.text.as_str());
-    let continues = |at: usize| CONTINUING.iter().any(|opening| text[at..].starts_with(opening));
+    // A list of links is a table of contents.
+    section.retain(|unit| !lists_links(&text[unit.range.clone()]));
+    let continues =
+        |at: usize| CONTINUING.iter().any(|opening| text[at..].starts_with(opening)) || is_later_step(&text[at..]);
     let is_step = |unit: &Unit| matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true });
     let lines = |range: &Range<usize>| lines_in(&text[range.clone()]);
     let whole = section.first().map_or(own.start, |unit| unit.range.start.min(own.start))
@@ -210,6 +227,12 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
     let most = if section.iter().filter(|unit| is_step(unit)).count() > 1 { MAX_STEP_LINES } else { SHORT_SECTION };
     if candidate.features.says() < SAYS_MOST && lines(&whole) <= most {
         return whole;
+    }
+    // Of numbered steps that fill more than a screen, the first ones.
+    if section.iter().any(|unit| is_later_step(&text[unit.range.start..])) {
+        let fits = |end: &usize| lines(&(whole.start..*end)) <= MAX_STEP_LINES;
+        let end = section.iter().map(|unit| unit.range.end).take_while(fits).fold(whole.start, usize::max);
+        return whole.start..if end == whole.start { own.end } else { end };
     }
     let mut range = own.clone();
     if continues(range.start) {

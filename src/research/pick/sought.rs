@@ -89,6 +89,11 @@ impl<'a> Sought<'a> {
         self.wanted.is_some() || self.is_measured
     }
 
+    /// Returns whether one sentence may answer, and not only a list, its steps or both sides of a comparison.
+    pub(super) fn asks_for_one(&self) -> bool {
+        !matches!(self.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison)
+    }
+
     /// Returns whether a way or a reason is requested.
     pub(super) fn asks_how_or_why(&self) -> bool {
         self.asked == AnswerKind::Steps
@@ -119,7 +124,12 @@ impl<'a> Sought<'a> {
     pub(super) fn is_opposed_by(&self, subject: &str, unit: &Unit, weights: &Weights) -> bool {
         let denies_any =
             || self.denies(subject, weights) || unit.sentences.iter().any(|own| self.denies(&own.plain, weights));
-        self.directions.are_opposed_by(&self.splitter.stems(subject)) || (self.is_negated && !denies_any())
+        self.is_undone_by(subject) || (self.is_negated && !denies_any())
+    }
+
+    /// Returns whether a text names the opposite of the task: "To disable …" for a question about enabling.
+    pub(super) fn is_undone_by(&self, text: &str) -> bool {
+        self.directions.are_opposed_by(&self.splitter.stems(text))
     }
 
     /// Returns whether a text says what is not so, if that is asked for.

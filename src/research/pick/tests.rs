@@ -604,6 +604,40 @@ fn steps_stand_below_the_text_of_their_section() {
 }
 
 #[test]
+fn numbered_steps_begin_with_the_first_and_stand_in_their_order() {
+    let fence = "```sh\nturn\n```";
+    let note = format!(
+        "# Pump\n\n## Oiling the pump\n\n1. Open the hood:\n\n{fence}\n\n2. Oil the pump:\n\n{fence}\n\n3. Shut the hood:\n\n{fence}\n"
+    );
+    let found = picked(&note, "How do I oil the pump?");
+    assert!(quotes(&found[0])[0].starts_with("1. Open the hood"), "{found:#?}");
+    let rows = "1. Turn the wheel of the pump once more.\n".repeat(40);
+    let note = format!(
+        "# Pump\n\n## Oiling\n\n1. Open the hood.\n\nIt is heavy.\n\n2. Wait.\n\n{rows}\nWhen done, oil the pump.\n"
+    );
+    let found = picked(&note, "How do I oil the pump when done?");
+    assert!(quotes(&found[0])[0].starts_with("1. Open the hood"), "{found:#?}");
+}
+
+#[test]
+fn list_that_undoes_the_task_is_not_added_to_its_text() {
+    let note = "# Lamps\n\n## To light or disable lamps\n\nYou can enable and disable the lamps of the garden.\n\n**To disable the lamps of the \
+                garden by the box beside the northern gate**\n\n1. Open the box.\n2. Pull it.\n";
+    let all = |question: &str| picked(note, question).iter().flat_map(quotes).collect::<String>();
+    assert!(!all("How do I turn on the lamps of the garden?").contains("Pull it"));
+    assert!(all("How do I turn off the lamps of the garden?").contains("2. Pull it"));
+}
+
+#[test]
+fn steps_come_from_the_section_that_a_table_of_contents_leads_to() {
+    let note = "# Beds\n\nYou can add a bed to the garden and remove it from the garden.\n\n- [Add a bed](#add)\n- [Remove a bed](#remove)\n\n\
+                ## Add\n\nTo add a bed to the garden:\n\n1. Dig.\n2. Rake.\n";
+    let found = picked(note, "How do I add a bed to the garden?");
+    let all = found.iter().flat_map(quotes).collect::<String>();
+    assert!(all.contains("2. Rake") && !all.contains("[Remove"), "{found:#?}");
+}
+
+#[test]
 fn message_is_shown_with_its_explanation_which_decides() {
     let note = "# Errors\n\n`Failed to open the shed. Please bring a key.`\n\nThe shed is locked at night. If you get this error, ask \
         the gardener.\n";
@@ -619,6 +653,10 @@ fn sentence_is_clear_if_it_leads_the_others_and_an_item_does_not_say_how() {
     assert!(!is_clear("# Pump\n\n- The pump is red.\n- The pump is old.\n- The pump is dry.\n", "Is the pump sold?"));
     let list = "# Known faults\n\n- The seal leaks oil in winter.\n- The lamp is dark.\n";
     assert!(is_clear(list, "Does the seal leak in winter?") && !is_clear(list, "Why does the seal leak in winter?"));
+    for question in ["How do I weigh the wheel without its axle?", "What are the parts of the wheel without its axle?"]
+    {
+        assert!(!is_clear(note, question), "{question}");
+    }
 }
 
 #[test]
