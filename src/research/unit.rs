@@ -396,9 +396,11 @@ pub(crate) fn is_code(text: &str) -> bool {
 /// Returns where the lead-in of a block begins in the paragraph before it, and whether that is the whole paragraph.
 fn lead_in(document: &str, paragraph: &Unit, unit: &Unit) -> Option<(usize, bool)> {
     let text = &document[paragraph.range.clone()];
-    // A line in bold alone is a heading, however long.
-    let is_bold =
-        text.strip_prefix("**").and_then(|text| text.strip_suffix("**")).is_some_and(|own| !own.contains("**"));
+    // A line in bold is a heading, however long, unless it is a sentence.
+    let is_bold = text
+        .strip_prefix("**")
+        .and_then(|text| text.strip_suffix("**"))
+        .is_some_and(|own| !own.contains("**") && !own.ends_with(is_end));
     let is_label = (is_bold || count_words(text) <= MAX_LABEL_WORDS) && !text.ends_with(is_end);
     let last = || {
         let mut sentences = sentences_in(document, &paragraph.range, every_sentence);

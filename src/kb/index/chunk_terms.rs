@@ -118,7 +118,9 @@ impl ChunkTerms {
             }
         }
         if !is_plain {
-            near_forms(text, words, language).iter().for_each(|form| terms.near.extend([form, " "]));
+            for form in near_forms(text, words, language) {
+                terms.near.extend([&*form, " "]);
+            }
         }
         terms
     }

@@ -206,7 +206,9 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
 /// Returns whether a text begins with the number of a step other than the first.
 fn is_later_step(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let is_numbered = text[digits..].starts_with(['.', ')']);
+    let mut after = text[digits..].chars();
+    let is_numbered =
+        after.next().is_some_and(|mark| ".)".contains(mark)) && after.next().is_some_and(char::is_whitespace);
     is_numbered && text[..digits].parse::<u8>().is_ok_and(|number| number > 1)
 }
 
@@ -228,11 +230,13 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
     if candidate.features.says() < SAYS_MOST && lines(&whole) <= most {
         return whole;
     }
-    // Of numbered steps that fill more than a screen, the first ones.
+    // Of numbered steps that fill more than a screen, the first ones, unless a later one covers the question.
     if section.iter().any(|unit| is_later_step(&text[unit.range.start..])) {
         let fits = |end: &usize| lines(&(whole.start..*end)) <= MAX_STEP_LINES;
         let end = section.iter().map(|unit| unit.range.end).take_while(fits).fold(whole.start, usize::max);
-        return whole.start..if end == whole.start { own.end } else { end };
+        if end > whole.start && (end >= own.end || candidate.features.says() < SAYS_MOST) {
+            return whole.start..end;
+        }
     }
     let mut range = own.clone();
     if continues(range.start) {
