@@ -22,11 +22,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, names_length, overview_of};
-use candidate::{UnitCandidate, add_meaning, candidates, lines_in, unescaped, units_in};
+use candidate::{UnitCandidate, add_meaning, candidates, lines_in, unescaped};
 use choice::{MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
-use features::{Weights, lists_links, share};
+use features::{Weights, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
 use shown::{Deciding, shown};
@@ -276,8 +276,7 @@ fn in_order_of_steps(kept: &mut [Kept<'_>]) {
 }
 
 /// Removes and returns the best numbered list in the section of the best unit, unless that is one itself: the text about
-/// a task stands above its steps. If the section only leads to others, it is the best one of the document that is
-/// about the task.
+/// a task stands above its steps.
 fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'_>) -> Option<UnitCandidate<'a>> {
     let is_prose = |kind| matches!(kind, UnitKind::Paragraph | UnitKind::List { is_ordered: false });
     let best = candidates.first().filter(|best| is_prose(best.unit.kind))?;
@@ -288,11 +287,7 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
         is_numbered && !sought.is_undone_by(&text[own.unit.head()])
     };
     let is_here = |own: &UnitCandidate<'_>| own.rank == rank && own.unit.section == section;
-    let is_contents = |unit: &Unit| unit.section == section && lists_links(&text[unit.range.clone()]);
-    let leads_on = units_in(&best.reading.document).iter().any(is_contents);
-    let here = candidates.iter().position(|own| is_procedure(own) && is_here(own));
-    let elsewhere = || candidates.iter().position(|own| is_procedure(own) && own.features.has_form());
-    let at = here.or_else(|| elsewhere().filter(|_| leads_on))?;
+    let at = candidates.iter().position(|own| is_procedure(own) && is_here(own))?;
     Some(candidates.remove(at))
 }
 

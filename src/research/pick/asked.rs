@@ -11,7 +11,10 @@ const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "wh
 
 /// Nouns for which the answer is a number, up to [`NUMBERED_WITHIN`] words after "what" or "which": "which TCP
 /// ports".
-const NUMBERED: &str = "port|ports|percentage|amount|size|score|number";
+const NUMBERED: &str = "port|ports|percentage|amount|size";
+
+/// Nouns after "what is the" for which the answer is a number. "The port to Windows" is none.
+const NUMBERS_OF_SOMETHING: &str = "percentage|amount|size|score|number";
 const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;
 
@@ -288,7 +291,7 @@ pub(super) fn asks_for_changes(question: &str) -> bool {
 
 /// Returns whether a question in lower case asks for something that is a number: "which port", "what is the score of".
 fn is_number(question: &str) -> bool {
-    asks_for(question, NUMBERED) || asks_what_is(question, NUMBERED)
+    asks_for(question, NUMBERED) || asks_what_is(question, NUMBERS_OF_SOMETHING)
 }
 
 /// Returns whether a question in lower case asks for one of the nouns by "what is": "what is the hourly price of".
@@ -772,7 +775,7 @@ mod tests {
         assert_eq!(of("How much time do I have to pay?"), None);
         assert_eq!(of("What does the company pay for?"), None);
         assert_eq!(of("What's the phone number of the smith?"), Some(Wanted::Number));
-        assert_eq!(of("What score do I need?"), Some(Wanted::Number));
+        assert_eq!(of("What number formatting library do we use?"), None);
         assert_eq!(of("What is the port mapping?"), None);
     }
 

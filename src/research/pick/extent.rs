@@ -124,11 +124,10 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
 pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &Sought<'_>) {
     let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
     let (mut lines, mut is_whole) = (0, false);
-    kept.retain_mut(|Kept { candidate, text: said, .. }| {
+    kept.retain_mut(|Kept { candidate, .. }| {
         let text = &candidate.reading.document.text;
         let section =
             units.iter().filter(|(rank, unit)| *rank == candidate.rank && unit.section == candidate.unit.section);
-        // A list that undoes the task says so above its items.
         let is_undone = |unit: &Unit| !unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]);
         let section: Vec<_> = section.map(|(_, unit)| unit).filter(|unit| !is_undone(unit)).collect();
         let is_shown =
@@ -140,10 +139,6 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
         let wide = procedure(candidate, section.clone());
         let own = lines_in(&text[wide.clone()]);
         if wide != candidate.unit.range && (shown.is_empty() || lines + own <= MAX_LINES) {
-            if !overlap(&wide, &candidate.unit.range) {
-                let first = section.iter().flat_map(|unit| &unit.sentences).min_by_key(|own| own.range.start);
-                *said = first.map_or_else(String::new, |first| first.plain.clone());
-            }
             candidate.unit.pieces.clear();
             candidate.unit.range = wide;
             is_whole = shown.is_empty();
@@ -229,14 +224,6 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
     let most = if section.iter().filter(|unit| is_step(unit)).count() > 1 { MAX_STEP_LINES } else { SHORT_SECTION };
     if candidate.features.says() < SAYS_MOST && lines(&whole) <= most {
         return whole;
-    }
-    // Of numbered steps that fill more than a screen, the first ones, unless a later one covers the question.
-    if section.iter().any(|unit| is_later_step(&text[unit.range.start..])) {
-        let fits = |end: &usize| lines(&(whole.start..*end)) <= MAX_STEP_LINES;
-        let end = section.iter().map(|unit| unit.range.end).take_while(fits).fold(whole.start, usize::max);
-        if end > whole.start && (end >= own.end || candidate.features.says() < SAYS_MOST) {
-            return whole.start..end;
-        }
     }
     let mut range = own.clone();
     if continues(range.start) {

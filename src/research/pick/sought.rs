@@ -124,12 +124,13 @@ impl<'a> Sought<'a> {
     pub(super) fn is_opposed_by(&self, subject: &str, unit: &Unit, weights: &Weights) -> bool {
         let denies_any =
             || self.denies(subject, weights) || unit.sentences.iter().any(|own| self.denies(&own.plain, weights));
-        self.is_undone_by(subject) || (self.is_negated && !denies_any())
+        self.directions.are_opposed_by(&self.splitter.stems(subject)) || (self.is_negated && !denies_any())
     }
 
-    /// Returns whether a text names the opposite of the task: "To disable …" for a question about enabling.
-    pub(super) fn is_undone_by(&self, text: &str) -> bool {
-        self.directions.are_opposed_by(&self.splitter.stems(text))
+    /// Returns whether a list has a title in bold that names the opposite of the task, given the text above its items:
+    /// "**To disable …**" for a question about enabling. A sentence may mention both.
+    pub(super) fn is_undone_by(&self, lead_in: &str) -> bool {
+        lead_in.starts_with("**") && self.directions.are_opposed_by(&self.splitter.stems(lead_in))
     }
 
     /// Returns whether a text says what is not so, if that is asked for.

@@ -611,13 +611,6 @@ fn numbered_steps_begin_with_the_first_and_stand_in_their_order() {
     );
     let found = picked(&note, "How do I oil the pump?");
     assert!(quotes(&found[0])[0].starts_with("1. Open the hood"), "{found:#?}");
-    let rows = "1. Turn the wheel of the pump once more.\n".repeat(40);
-    let note = format!(
-        "# Pump\n\n## Oiling\n\n1. Open the hood.\n\nIt is heavy.\n\n2. Wait.\n\n{rows}\nWhen done, oil the pump.\n"
-    );
-    let quote = |question: &str| quotes(&picked(&note, question)[0])[0].to_owned();
-    assert!(quote("How do I oil the pump of the northern mill quickly?").starts_with("1. Open the hood"));
-    assert!(quote("How do I oil the pump when done?").contains("When done, oil"), "the last one covers the question");
 }
 
 #[test]
@@ -627,15 +620,6 @@ fn list_that_undoes_the_task_is_not_added_to_its_text() {
     let all = |question: &str| picked(note, question).iter().flat_map(quotes).collect::<String>();
     assert!(!all("How do I turn on the lamps of the garden?").contains("Pull it"));
     assert!(all("How do I turn off the lamps of the garden?").contains("2. Pull it"));
-}
-
-#[test]
-fn steps_come_from_the_section_that_a_table_of_contents_leads_to() {
-    let note = "# Beds\n\nYou can add a bed to the garden and remove it from the garden.\n\n- [Add a bed](#add)\n- [Remove a bed](#remove)\n\n\
-                ## Add\n\nTo add a bed to the garden:\n\n1. Dig.\n2. Rake.\n";
-    let found = picked(note, "How do I add a bed to the garden?");
-    let all = found.iter().flat_map(quotes).collect::<String>();
-    assert!(all.contains("2. Rake") && !all.contains("[Remove"), "{found:#?}");
 }
 
 #[test]
