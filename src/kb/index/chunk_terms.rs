@@ -20,7 +20,7 @@ const NAMES_WEIGHT: usize = 2;
 /// Repetitions of the headings above a chunk.
 const HEADINGS_WEIGHT: usize = 2;
 
-/// A paragraph with the places of its words.
+/// A paragraph, the places of its words, and its language.
 pub(crate) struct Paragraph<'a> {
     pub(crate) text: &'a str,
     words: Vec<Range<usize>>,
@@ -54,7 +54,7 @@ pub(crate) struct ChunkTerms {
 }
 
 /// The terms of a text, each with a space after it.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct TextTerms {
     in_order: String,
     english: String,
@@ -70,7 +70,7 @@ impl TextTerms {
 }
 
 impl ChunkTerms {
-    /// Of a document in a language.
+    /// Starts with no words read, for a document in a language.
     pub(crate) fn of(document: &'static Language) -> Self {
         Self { document, stems: HashMap::new(), named: HashMap::new() }
     }
@@ -103,21 +103,17 @@ impl ChunkTerms {
 
     fn of_paragraph(&mut self, Paragraph { text, words, language }: &Paragraph<'_>) -> TextTerms {
         let mut terms = TextTerms::default();
-        let is_plain = language.is_english() && text.is_ascii();
         for word in words.iter().map(|range| &text[range.clone()]) {
-            match characters_of(word).filter(|_| !is_plain) {
+            match characters_of(word) {
                 Some(characters) => characters.for_each(|letter| terms.in_order.extend([letter, ' '])),
                 None => self.push_stem(&mut terms.in_order, word, language),
             }
-        }
-        if !language.is_english() {
-            for word in words.iter().map(|range| &text[range.clone()]) {
-                if Script::of_word(word) == Script::Latin {
-                    self.push_stem(&mut terms.english, word, Language::english());
-                }
+            if !language.is_english() && Script::of_word(word) == Script::Latin {
+                self.push_stem(&mut terms.english, word, Language::english());
             }
         }
-        if !is_plain {
+        // Most texts have none, and need no second look.
+        if !language.is_english() || !text.is_ascii() {
             for form in near_forms(text, words, language) {
                 terms.near.extend([&*form, " "]);
             }

@@ -215,7 +215,7 @@ impl Wanted {
         let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS) || asks_what_is(&lower, PRICES);
         match () {
             () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
-            () if has_phrase(question, &ASKS_FOR_NUMBER) || is_number(&lower) => Some(Self::Number),
+            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for_figure(&lower) => Some(Self::Number),
             () if asks_for(&lower, VERSIONS) => Some(Self::Version),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
@@ -289,8 +289,8 @@ pub(super) fn asks_for_changes(question: &str) -> bool {
     has_word(&question.to_lowercase(), CHANGES)
 }
 
-/// Returns whether a question in lower case asks for something that is a number: "which port", "what is the score of".
-fn is_number(question: &str) -> bool {
+/// Returns whether a question in lower case asks for something that is written as a number: "which port", "what is the score of".
+fn asks_for_figure(question: &str) -> bool {
     asks_for(question, NUMBERED) || asks_what_is(question, NUMBERS_OF_SOMETHING)
 }
 
@@ -618,7 +618,7 @@ impl AnswerKind {
             () if has(&["mean by ", "meant by ", "stand for"]) => Self::Definition,
             () if asks_for_length(question) => Self::Length,
             () if has(&["how many ", "what percent", "how much ", "how large ", "how big ", "maximum ", "limit "])
-                || is_number(&lower)
+                || asks_for_figure(&lower)
                 || asks_for(&lower, VERSIONS) =>
             {
                 Self::Number

@@ -136,7 +136,7 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
         if is_whole || shown.iter().any(is_shown) {
             return false;
         }
-        let wide = procedure(candidate, section.clone());
+        let wide = procedure(candidate, section);
         let own = lines_in(&text[wide.clone()]);
         if wide != candidate.unit.range && (shown.is_empty() || lines + own <= MAX_LINES) {
             candidate.unit.pieces.clear();
@@ -200,11 +200,8 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
 
 /// Returns whether a text begins with the number of a step other than the first.
 fn is_later_step(text: &str) -> bool {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let mut after = text[digits..].chars();
-    let is_numbered =
-        after.next().is_some_and(|mark| ".)".contains(mark)) && after.next().is_some_and(char::is_whitespace);
-    is_numbered && text[..digits].parse::<u8>().is_ok_and(|number| number > 1)
+    let Some((number, rest)) = text.split_once(['.', ')']) else { return false };
+    rest.starts_with(char::is_whitespace) && number.parse::<u8>().is_ok_and(|number| number > 1)
 }
 
 /// Returns the range of the procedure that a unit is part of: its whole section if that fits, otherwise the steps

@@ -147,8 +147,8 @@ fn best_sentence(
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let says_half = share(asked, &sought.words_in(&text), &HashSet::new()) >= SAYS_HALF;
     let is_clear = says_half || lead >= if is_list { CLEAR_ITEM } else { CLEAR };
-    // Of a list, one item rarely says how or why.
-    Deciding { text, is_clear: is_clear && sought.asks_for_one() && !(is_list && sought.asks_how_or_why()) }
+    // Of a list, one item rarely says why.
+    Deciding { text, is_clear: is_clear && sought.asks_for_one() && !(is_list && sought.asks_why()) }
 }
 
 /// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a

@@ -94,11 +94,9 @@ impl<'a> Sought<'a> {
         !matches!(self.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison)
     }
 
-    /// Returns whether a way or a reason is requested.
-    pub(super) fn asks_how_or_why(&self) -> bool {
-        self.asked == AnswerKind::Steps
-            || Remedy::of(self.question).is_some()
-            || self.question.trim_start().to_lowercase().starts_with("why")
+    /// Returns whether a remedy or a reason is requested.
+    pub(super) fn asks_why(&self) -> bool {
+        Remedy::of(self.question).is_some() || self.question.trim_start().to_lowercase().starts_with("why")
     }
 
     /// Returns whether the question names alternatives: "in Berlin or Paris".

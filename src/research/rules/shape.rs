@@ -27,7 +27,7 @@ const UNITS: &str =
 const BACK_WORDS: &str = "it they them these those each either one ones both which";
 
 /// Words that stand for something named before.
-const PRONOUNS: &str = "it its they their them each ones other others";
+const PRONOUNS: &str = "it its they their them each ones other";
 
 /// Words that compare with something named before: "packets that are bigger".
 const COMPARATIVES: &str = "bigger larger smaller longer shorter higher lower faster slower older newer earlier later cheaper \

@@ -96,6 +96,14 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "Which letters may a key have|How long can a key be (letters key)",
         ),
         ("Which lamps are sold, and what does each one do?", "Which lamps are sold|What does each one do (lamps sold)"),
+        (
+            "Which lamps are sold in York, and which other colours can I pick?",
+            "Which lamps are sold in York|Which other colours can I pick (lamps sold York)",
+        ),
+        (
+            "Why do we refuse to guess, and how do others handle missing evidence?",
+            "Why do we refuse to guess|How do others handle missing evidence",
+        ),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
     ] {
         assert_eq!(parts(question, false).join("|"), aspects, "{question}");
