@@ -23,7 +23,7 @@ use crate::llm::message::Role;
 use crate::llm::roles::{Models, ModelsError};
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, SourceHint, Tree};
-use crate::research::pick::{DocumentHits, Picked, pick};
+use crate::research::pick::{DocumentHits, Picks, pick};
 use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::background::DeepResearch;
@@ -495,7 +495,7 @@ impl Pick for Picker {
         question: &'a Question,
         names: &'a [ProperName],
         readings: &'a [DocumentHits],
-    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+    ) -> BoxFuture<'a, Result<Picks, SourceError>> {
         let (searcher, node, question) = (self.0.clone(), node.clone(), question.clone());
         let (names, readings) = (names.to_vec(), readings.to_vec());
         Box::pin(async move {

@@ -201,7 +201,7 @@ impl ReportHtml {
             confidence: if is_run {
                 format!("{:.2} of 1", report.confidence)
             } else {
-                format!("Support: {}", figure::support(report.outcome))
+                format!("Support: {}", figure::support(report))
             },
             checks: citation::checks(report),
             course: is_run.then(|| Course::of(report)),

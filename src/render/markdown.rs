@@ -63,7 +63,7 @@ fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     }
     further(text, report);
     list(text, "Limitations", &report.limitations);
-    let _ = writeln!(text, "\nSupport: {}. {}", figure::support(report.outcome), citation::checks(report));
+    let _ = writeln!(text, "\nSupport: {}. {}", figure::support(report), citation::checks(report));
 }
 
 fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {

@@ -7,7 +7,9 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
-use super::pick::{DocumentHits, Picked, asks_whether, closest, is_definition, is_overview, lacks_value, titles_on};
+use super::pick::{
+    DocumentHits, Picked, Picks, asks_whether, closest, is_definition, is_overview, lacks_value, titles_on,
+};
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::base::word::count_words;
@@ -32,7 +34,7 @@ const MAX_PASSAGES: usize = 10;
 
 /// Picks the units that answer a question. CPU-bound: implementations run it on a blocking thread.
 pub trait Pick: Send + Sync {
-    /// Returns units, best first, with quotes numbered from 1 and not yet checked. `names` are the documents
+    /// Returns units with quotes numbered from 1 and not yet checked. `names` are the documents
     /// that the question names.
     fn pick<'a>(
         &'a self,
@@ -40,7 +42,7 @@ pub trait Pick: Send + Sync {
         question: &'a Question,
         names: &'a [ProperName],
         readings: &'a [DocumentHits],
-    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
+    ) -> BoxFuture<'a, Result<Picks, SourceError>>;
 }
 
 /// Answers a node by one search of one source. `query` is the search query; `question`, the same request worded as a
@@ -59,7 +61,8 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     source: &dyn Source<Q>,
     picker: &dyn Pick,
 ) -> Result<Branch, SourceError> {
-    let (found, picked) = search_and_pick(node, question, query, source, picker).await?;
+    let (found, Picks { units: picked, others }) = search_and_pick(node, question, query, source, picker).await?;
+    let lead = picked.first().and_then(|best| best.lead);
     let mut notes = found.notes;
     notes.extend(if found.support == Support::Strong { found.unknown } else { found.doubts });
     let mut findings = Vec::new();
@@ -87,15 +90,15 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     let is_empty = evidence.is_empty();
     let report = BranchReport {
         summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
-        confidence: confidence(&evidence, found.support),
+        confidence: confidence(lead, &evidence, found.support),
         open_questions: if is_empty { vec![query.as_ref().to_owned()] } else { Vec::new() },
         findings,
         output: None,
         stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
     };
     let is_contents = |text: &str| text.matches("](").count() * 4 > count_words(text);
-    let further = found.passages.into_iter().filter(|passage| !is_contents(&passage.text)).collect();
-    let further = without_texts(further);
+    let hits = found.passages.into_iter().filter(|passage| !is_contents(&passage.text));
+    let further = without_texts(others.into_iter().chain(hits).collect());
     let (support, reported, saw_internal) = (found.support, Vec::new(), false);
     Ok(Branch { report, evidence, further, support, notes, reported, saw_internal })
 }
@@ -107,7 +110,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     query: &Q,
     source: &dyn Source<Q>,
     picker: &dyn Pick,
-) -> Result<(Found, Vec<Picked>), SourceError> {
+) -> Result<(Found, Picks), SourceError> {
     let is_definition = is_definition(question);
     let limit = if is_definition { PASSAGES_OF_DEFINITION } else { PASSAGES_PER_NODE };
     let mut found = source.search(query, limit).await?;
@@ -115,13 +118,14 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
         prefer_titled(&mut found.passages, question);
     }
     let picked = match found.support {
-        Support::None => Vec::new(),
+        Support::None => Picks::default(),
         Support::Weak | Support::Strong => {
             let passages = with_pages(&found.passages, source, &mut found.notes).await?;
             // The search has corrected misspelt words, so only the corrected ones occur in its hits.
             let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
             let question = corrected.as_ref().unwrap_or(question);
-            let picked = picker.pick(node, question, &found.names, &readings(&passages, source).await).await?;
+            let Picks { units: picked, others } =
+                picker.pick(node, question, &found.names, &readings(&passages, source).await).await?;
             found.support = match is_said(&picked, question, &found) {
                 // On topic, but without the requested value: shown as the closest passages.
                 _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
@@ -133,7 +137,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                 Some(false) => Support::Weak,
                 None => found.support,
             };
-            if found.support == Support::Strong { picked } else { closest(picked) }
+            Picks { units: if found.support == Support::Strong { picked } else { closest(picked) }, others }
         }
     };
     Ok((found, picked))
@@ -254,13 +258,15 @@ pub(crate) fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
     passages.into_iter().map(|passage| Passage { text: String::new(), ..passage }).collect()
 }
 
-/// Returns the mean score of the quotes, halved if the support is weak.
+/// Returns the confidence in an answer: one half, and more the further its first unit leads; without a lead, the mean
+/// score of the quotes. Halved if the support is weak.
 #[expect(clippy::cast_precision_loss, reason = "there are a handful of quotes")]
-fn confidence(evidence: &[Evidence], support: Support) -> f32 {
+fn confidence(lead: Option<f32>, evidence: &[Evidence], support: Support) -> f32 {
     // `sum` of an empty iterator is -0.0, which would be printed with its sign.
     let sum = evidence.iter().map(|quote| quote.score).sum::<f32>() + 0.0;
     let mean = sum / evidence.len().max(1) as f32;
-    if support == Support::Strong { mean } else { mean / 2.0 }
+    let likely = lead.filter(|_| !evidence.is_empty()).map_or(mean, |lead| f32::midpoint(1.0, lead));
+    if support == Support::Strong { likely } else { likely / 2.0 }
 }
 
 #[cfg(test)]
@@ -278,6 +284,7 @@ mod tests {
         says_most: bool,
         is_decisive: bool,
         matches: Option<UnitMatch>,
+        lead: Option<f32>,
     }
 
     impl Pick for Whole {
@@ -287,15 +294,16 @@ mod tests {
             _: &'a Question,
             _: &'a [ProperName],
             readings: &'a [DocumentHits],
-        ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-            let Self { is_clear, says_most, is_decisive, matches } = *self;
+        ) -> BoxFuture<'a, Result<Picks, SourceError>> {
+            let Self { is_clear, says_most, is_decisive, matches, lead } = *self;
             let picked = (1..).zip(readings).map(|(number, DocumentHits { document, .. })| {
                 let (document, text) = (document.clone(), document.text.clone());
                 let quote = document.quote(0..text.len(), EvidenceId::new(node.clone(), number), 0.5);
                 let own = quote.quote.len();
-                Picked { text, is_clear, quotes: vec![quote], own, document, says_most, is_decisive, matches }
+                Picked { text, is_clear, quotes: vec![quote], own, document, says_most, is_decisive, matches, lead }
             });
-            Box::pin(std::future::ready(Ok(picked.collect())))
+            let others = Vec::new();
+            Box::pin(std::future::ready(Ok(Picks { units: picked.collect(), others })))
         }
     }
 

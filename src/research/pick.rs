@@ -51,6 +51,11 @@ const MAX_LINES: usize = 30;
 /// Maximum number of units shown if they may not answer.
 const MAX_CLOSEST: usize = 2;
 
+/// Number of sections from which the next best units are taken, and minimum length of their snippets in bytes, unless
+/// the unit is shorter.
+const NEXT_BEST: u8 = 5;
+const SNIPPET: usize = 120;
+
 /// Number of lines above which a paragraph is cut to the sentences around the answering one, and number of lines
 /// kept.
 const LONG_PARAGRAPH: usize = 20;
@@ -100,6 +105,8 @@ pub struct Picked {
     pub(crate) is_decisive: bool,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
+    /// Lead over the best unit of another section, from 0 to 1, if an embedder has compared them.
+    pub(crate) lead: Option<f32>,
 }
 
 impl Picked {
@@ -122,6 +129,15 @@ impl Picked {
     }
 }
 
+/// The units picked for a question.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picks {
+    /// Best first, or the sections of an overview in their order.
+    pub(crate) units: Vec<Picked>,
+    /// The next best units, for further reading. Each snippet begins with the best sentence.
+    pub(crate) others: Vec<Passage>,
+}
+
 /// A unit selected for the answer.
 struct Kept<'a> {
     /// The sentence that answers, without Markdown.
@@ -140,8 +156,8 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Picks the units that best answer the question, without duplicates: best first, or the sections of an overview in
-/// their order. Quotes are numbered from 1. `names` are the proper names in the question.
+/// Picks the units that best answer the question, without duplicates. Quotes are numbered from 1. `names` are the
+/// proper names in the question.
 ///
 /// # Errors
 ///
@@ -153,7 +169,7 @@ pub(crate) fn pick(
     readings: &[DocumentHits],
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
-) -> Result<Vec<Picked>, EmbedError> {
+) -> Result<Picks, EmbedError> {
     let sought = Sought::of(question.as_str(), splitter);
     let (mut candidates, weights) = candidates(readings, names, &sought);
     // Taken before the candidates are limited, since a step needs the steps around it.
@@ -171,6 +187,7 @@ pub(crate) fn pick(
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
+    let others = next_best(node, &candidates, &sought, &weights);
     let kept = if is_overview {
         overview(candidates, &sought, &weights)
     } else {
@@ -200,7 +217,7 @@ pub(crate) fn pick(
         let is_decisive = is_fact
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
             && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
-        let is_clear = own.is_clear;
+        let (is_clear, lead) = (own.is_clear, candidate.lead);
         Picked {
             text: own.text,
             is_clear,
@@ -210,9 +227,39 @@ pub(crate) fn pick(
             says_most,
             is_decisive,
             matches,
+            lead,
         }
     });
-    Ok(picked.collect())
+    let units: Vec<Picked> = picked.collect();
+    let is_shown =
+        |other: &Passage| units.iter().flat_map(|own| &own.quotes).any(|quote| quote.source.overlaps(&other.place));
+    let others = others.into_iter().filter(|other| !is_shown(other)).collect();
+    Ok(Picks { units, others })
+}
+
+/// Returns the best unit of each of the best sections as a passage. Its snippet begins with the sentence that answers.
+fn next_best(node: &NodeId, candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> Vec<Passage> {
+    let hits = candidates.iter().flat_map(|own| &own.reading.hits);
+    let best = hits.map(|(_, score)| *score).fold(0.0, f32::max);
+    let mut sections = HashSet::new();
+    let firsts = candidates.iter().filter(|own| sections.insert((own.rank, own.unit.section)));
+    let passage = |(own, place): (&UnitCandidate<'_>, u8)| {
+        let document = &own.reading.document;
+        let said = Deciding::of(own, &[own.unit.range.clone()], sought, weights).text;
+        let sentences = &own.unit.sentences;
+        let first = sentences.iter().position(|sentence| said.starts_with(&sentence.plain)).unwrap_or_default();
+        let start = sentences.get(first).map_or(own.unit.range.start, |sentence| sentence.range.start);
+        let mut ends = sentences.iter().skip(first).map(|sentence| sentence.range.end);
+        let end = ends.find(|end| end - start >= SNIPPET).unwrap_or(own.unit.range.end);
+        let snippet = document.text[start..end].to_owned();
+        let mut quote = document.quote(own.unit.range.clone(), EvidenceId::new(node.clone(), 0), 0.0);
+        own.name_headings(&mut quote.source);
+        // Listed in this order, before the hits of the search.
+        let score = best * (1.1 - f32::from(place) / 100.0);
+        let id = format!("{}:{}", document.id, own.unit.range.start);
+        Passage { id, place: quote.source, snippet, text: String::new(), score, ..document.clone() }
+    };
+    firsts.zip(0..NEXT_BEST).map(passage).collect()
 }
 
 /// Returns the units that answer, each with its context, best first. `steps` are the units of the sections

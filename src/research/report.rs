@@ -531,7 +531,8 @@ fn passages<'a>(
     for passage in best {
         let snippet = readable(&passage.snippet);
         let of_document = listed.iter().filter(|known| known.source.is_same_document(&passage.place)).count();
-        let is_near = passage.score >= top * LEAST_SCORE && of_document < MAX_OF_DOCUMENT;
+        let is_listed = listed.iter().any(|known| known.source.overlaps(&passage.place));
+        let is_near = passage.score >= top * LEAST_SCORE && of_document < MAX_OF_DOCUMENT && !is_listed;
         let has_text = !passage.place.heading_path().iter().any(|heading| snippet.trim() == heading.trim());
         if listed.len() < MAX_PASSAGES && is_near && has_text && is_telling(&snippet) {
             listed.push(FurtherReading { snippet, source: passage.place.clone() });

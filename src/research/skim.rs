@@ -123,7 +123,7 @@ pub(crate) async fn units(
     for searched in join_all(searches).await {
         match searched {
             Ok((Found { support: Support::None, .. }, _)) => {}
-            Ok((searched, picked)) => found.push(units_of(&searched, &picked)),
+            Ok((searched, picked)) => found.push(units_of(&searched, &picked.units)),
             Err(SourceError::Stopped(error)) if ends_run(&error) => return Err(error),
             // The workers search again and report the failure.
             Err(error) => tracing::debug!(%error, "knowledge base is not skimmed for a question"),
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::base::word::WordSplitter;
     use crate::llm::call::Limit;
-    use crate::research::pick::{DocumentHits, pick};
+    use crate::research::pick::{DocumentHits, Picks, pick};
     use crate::research::scripted::{Scripted, ScriptedSource, brief, broken};
     use crate::source::ProperName;
 
@@ -207,7 +207,7 @@ mod tests {
             question: &'a Question,
             names: &'a [ProperName],
             readings: &'a [DocumentHits],
-        ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+        ) -> BoxFuture<'a, Result<Picks, SourceError>> {
             let picked = pick(node, question, names, readings, &WordSplitter::default(), None).unwrap();
             Box::pin(std::future::ready(Ok(picked)))
         }

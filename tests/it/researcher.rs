@@ -21,7 +21,7 @@ use dr::llm::model::{Model, ModelError};
 use dr::llm::roles::{Models, RoleModel};
 use dr::research::extract::Pick;
 use dr::research::node::NodeId;
-use dr::research::pick::{DocumentHits, Picked};
+use dr::research::pick::{DocumentHits, Picks};
 use dr::research::plan::TreeLimits;
 use dr::research::question::Question;
 use dr::run::budget::{BudgetLimits, LimitsByPlan};
@@ -388,8 +388,8 @@ impl Pick for NoPick {
         _: &'a Question,
         _: &'a [ProperName],
         _: &'a [DocumentHits],
-    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-        Box::pin(async { Ok(Vec::new()) })
+    ) -> BoxFuture<'a, Result<Picks, SourceError>> {
+        Box::pin(async { Ok(Picks::default()) })
     }
 }
 

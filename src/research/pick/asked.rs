@@ -225,8 +225,8 @@ impl Wanted {
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
         let written = text;
-        // "Cost-effective" does not name a cost.
-        let text = without_markers(&text.to_lowercase()).replace("cost-effective", "");
+        // "Cost-effective" does not name a cost, and "at least one" does not say how many.
+        let text = without_markers(&text.to_lowercase()).replace("cost-effective", "").replace("at least one ", "");
         let is_ordinal = |word: &str| {
             let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
             figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
@@ -557,6 +557,16 @@ fn asks_for_several(question: &str) -> bool {
     }
 }
 
+/// Returns whether a question begins with "who is" and a name. "Who is allowed to …" asks for no definition.
+fn asks_who_someone_is(question: &str) -> bool {
+    match question.split_whitespace().collect::<Vec<_>>().as_slice() {
+        [who, is, name, ..] => {
+            who.eq_ignore_ascii_case("who") && ["is", "was"].contains(is) && name.starts_with(char::is_uppercase)
+        }
+        _ => false,
+    }
+}
+
 /// Returns the subject of a requested overview: "Write a report about pumps". `None` for other questions.
 pub(crate) fn overview_of(question: &str) -> Option<&str> {
     // ASCII, so that offsets are those of the question.
@@ -638,7 +648,9 @@ impl AnswerKind {
             {
                 Self::List
             }
-            () if has(&["what is ", "what's ", "define ", "what does ", "explain ", "who is ", "who was "]) => {
+            () if has(&["what is ", "what's ", "define ", "what does ", "explain "])
+                || asks_who_someone_is(question) =>
+            {
                 Self::Definition
             }
             () => Self::Other,

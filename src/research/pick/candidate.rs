@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::asked::{AnswerKind, asks_for_changes, opens_with};
+use super::choice::{SAME_WORDS, common};
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
 use super::nearness::{Nearness, can_open};
@@ -23,7 +24,7 @@ const EXAMPLES: [&str; 6] =
 /// Score of a unit next to a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
 
-/// Titles of notes that list changes. The subjects they mention are explained elsewhere.
+/// Openings of the titles of notes that list changes. The subjects they mention are explained elsewhere.
 const HISTORIES: [&str; 7] = [
     "document history", "revision history", "release history", "changelog", "change log", "release notes", "what's new",
 ];
@@ -33,6 +34,9 @@ pub(super) const MAX_COMPARED: usize = 16;
 
 /// Number of sentences per unit compared token by token.
 pub(super) const MAX_SENTENCES: usize = 48;
+
+/// Lead over the units of other sections above which more is no better sign of an answer, in log odds.
+const FULL_LEAD: f32 = 2.0;
 
 /// Maximum length of a unit together with the one it refers to, in bytes.
 pub(super) const MAX_EXTENDED: usize = 1_500;
@@ -64,6 +68,8 @@ pub(super) struct UnitCandidate<'a> {
     /// How well the words of the question match its headings, which are the first part, and its sentences.
     pub(super) matches: Option<Matches>,
     pub(super) features: Features,
+    /// Lead over the best unit of another section, from 0 to 1, if an embedder has compared them.
+    pub(super) lead: Option<f32>,
     /// How close it is to the subject of an overview or a definition, and whether it opens a note or section on it.
     pub(super) nearness: Nearness,
     pub(super) is_opening: bool,
@@ -166,6 +172,7 @@ pub(super) fn candidates<'a>(
                 about: HashSet::new(),
                 matches: None,
                 features: Features::default(),
+                lead: None,
                 nearness,
                 is_opening,
             });
@@ -258,7 +265,7 @@ pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[Prope
 fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_history = |own: &UnitCandidate<'_>| {
         let title = own.reading.document.place.title().to_lowercase().replace('’', "'");
-        HISTORIES.contains(&title.trim_end_matches(|letter: char| !letter.is_alphanumeric()))
+        HISTORIES.iter().any(|opening| title.starts_with(opening))
     };
     let others = candidates.iter().filter(|own| !is_history(own)).map(|own| own.features.says());
     let most = others.fold(0.0, f32::max);
@@ -366,7 +373,21 @@ pub(super) fn add_meaning(
         candidate.matches = Some(matches);
     }
     sort(candidates);
+    let leads: Vec<_> = (0..candidates.len()).map(|at| lead(at, candidates)).collect();
+    candidates.iter_mut().zip(leads).for_each(|(candidate, lead)| candidate.lead = Some(lead));
     Ok(())
+}
+
+/// Returns the lead of a unit over the best one of another section, as a share of [`FULL_LEAD`]. A unit that repeats it
+/// does not compete.
+fn lead(at: usize, candidates: &[UnitCandidate<'_>]) -> f32 {
+    let own = &candidates[at];
+    let competes = |other: &&UnitCandidate<'_>| {
+        (own.rank, own.unit.section) != (other.rank, other.unit.section)
+            && common(&own.words, &other.words) <= SAME_WORDS
+    };
+    let lead = |other: &UnitCandidate<'_>| (own.features.score() - other.features.score()) / FULL_LEAD;
+    candidates.iter().find(competes).map_or(1.0, |other| lead(other).clamp(0.0, 1.0))
 }
 
 /// Returns the headings of a unit as one part, and its sentences; the whole unit if it has none.

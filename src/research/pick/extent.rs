@@ -129,7 +129,13 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
         let section =
             units.iter().filter(|(rank, unit)| *rank == candidate.rank && unit.section == candidate.unit.section);
         let is_undone = |unit: &Unit| !unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]);
-        let section: Vec<_> = section.map(|(_, unit)| unit).filter(|unit| !is_undone(unit)).collect();
+        let (undone, mut section): (Vec<_>, Vec<_>) = section.map(|(_, unit)| unit).partition(|unit| is_undone(unit));
+        // Nor is it shown between others.
+        let own = candidate.unit.range.start;
+        section.retain(|unit| {
+            let start = unit.range.start;
+            !undone.iter().any(|other| (start.min(own)..start.max(own)).contains(&other.range.start))
+        });
         let is_shown =
             |(rank, range): &(usize, Range<usize>)| *rank == candidate.rank && overlap(range, &candidate.unit.range);
         // The best-ranked procedure is the answer.

@@ -218,7 +218,7 @@ async fn add_matches() {
         let picked =
             pick(&NodeId::numbered(1), &question, &[], &readings, searcher.splitter(), Some(embedder.as_ref()))
                 .unwrap();
-        if let Some(matches) = picked.first().and_then(|best| best.matches) {
+        if let Some(matches) = picked.units.first().and_then(|best| best.matches) {
             case.values.extend([("whole".to_owned(), matches.whole), ("headings".to_owned(), matches.headings)]);
         }
         writeln!(cases, "{}", serde_json::to_string(&case).unwrap()).unwrap();

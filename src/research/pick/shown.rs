@@ -180,7 +180,7 @@ fn first_screen(candidate: &UnitCandidate<'_>) -> Vec<Range<usize>> {
     [head, shown].into_iter().filter(|range| !text[range.clone()].trim().is_empty()).collect()
 }
 
-/// How well a sentence answers: whether it is a statement, is in a matching row or says what is not so if that is asked
+/// How well a sentence answers: whether it is a statement, is in a matching row or contains the negation that is asked
 /// for, has the requested value; then its score.
 type Rank = (bool, bool, Value, f32);
 

@@ -35,7 +35,7 @@ pub(super) struct Sought<'a> {
     related: Related,
     /// For the steps of a task, which may be described beside those that undo it.
     directions: Directions,
-    /// Whether what is not so is asked for: "which services can't be logged".
+    /// Whether the question is negative: "which services can't be logged".
     is_negated: bool,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
@@ -118,7 +118,7 @@ impl<'a> Sought<'a> {
     }
 
     /// Returns whether a unit is about the opposite of the question, given its subject, which is the heading and the
-    /// first sentence. An answer to what is not so has a sentence on the question that says "not" or the like.
+    /// first sentence. An answer to a negative question has a sentence that matches the question and contains a negation.
     pub(super) fn is_opposed_by(&self, subject: &str, unit: &Unit, weights: &Weights) -> bool {
         let denies_any =
             || self.denies(subject, weights) || unit.sentences.iter().any(|own| self.denies(&own.plain, weights));
@@ -131,7 +131,7 @@ impl<'a> Sought<'a> {
         lead_in.starts_with("**") && self.directions.are_opposed_by(&self.splitter.stems(lead_in))
     }
 
-    /// Returns whether a text says what is not so, if that is asked for.
+    /// Returns whether a text contains the negation that the question asks for.
     pub(super) fn denies(&self, text: &str, weights: &Weights) -> bool {
         let share = || share(weights, &self.words_in(text), &HashSet::new());
         self.is_negated && is_negative(text) && share() >= LEAST_DENIED

@@ -21,7 +21,7 @@ fn picked_with(document: &str, question: &str, names: &[ProperName]) -> Vec<Pick
     let passage = Passage { id: "c".into(), place, label: Label::Internal, snippet: String::new(), text, score: 1.0 };
     let reading = DocumentHits { hits: vec![(0..document.len(), 1.0)], document: passage };
     let question = question.parse().unwrap();
-    pick(&NodeId::numbered(1), &question, names, &[reading], &WordSplitter::default(), None).unwrap()
+    pick(&NodeId::numbered(1), &question, names, &[reading], &WordSplitter::default(), None).unwrap().units
 }
 
 fn quotes(found: &Picked) -> Vec<&str> {
@@ -649,4 +649,19 @@ fn name_in_brackets_is_defined_by_the_sentence_that_spells_it_out() {
     let note =
         "# Waiting\n\nIt is slow at first. Ask the smith.\n\nTime to first oil (TTFO) is a measure of a slow pump.\n";
     assert!(picked(note, "What is meant by TTFO?")[0].text.starts_with("Time to first oil"));
+}
+
+#[test]
+fn list_that_undoes_the_task_is_not_shown_between_others() {
+    let actions = "To grant access to the lists of the garden (renaming, deactivating, uploading), allow these actions on \
+        the list:\n\n```json\n{\"Action\": [\"list:Put\", \"list:Delete\"]}\n```\n";
+    let document = format!(
+        "# Lists\n\n## Permissions for lists\n\n{actions}\n## To activate or deactivate lists\n\nYou can activate or \
+         deactivate lists once they are uploaded.\n\n**To activate lists \\(console\\)**\n\n1. Open the console.\n\n1. \
+         Choose the list.\n\n**To deactivate lists \\(API or CLI\\)**\n+ Deactivating lists through the console is not \
+         supported.\n\n  Run `update --no-activate`.\n"
+    );
+    let found = picked(&document, "How do I turn off a list that I already uploaded?");
+    let text: String = found.iter().flat_map(quotes).collect();
+    assert!(text.contains("--no-activate") && !text.contains("Choose the list"), "{text}");
 }
