@@ -56,7 +56,7 @@ use signals::headings;
 use super::embed::{EmbedError, Embedder, EmbeddingServer, readable};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
-use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::id::{ChunkId, ContentHash, DocumentId, from_word};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
 use crate::base::word::{WordSplitter, language_of};
@@ -110,12 +110,7 @@ impl FromStr for SearchMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "hybrid" => Ok(Self::Hybrid),
-            "lexical" => Ok(Self::Lexical),
-            "vector" => Ok(Self::Vector),
-            _ => Err(format!("`{text}` is not a mode (hybrid, lexical or vector)")),
-        }
+        from_word(text).ok_or_else(|| format!("`{text}` is not a mode (hybrid, lexical or vector)"))
     }
 }
 
