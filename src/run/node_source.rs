@@ -511,9 +511,8 @@ fn named_page(url: String) -> Passage {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use serde_json::json;
+    use tempfile::TempDir;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
@@ -536,14 +535,15 @@ mod tests {
     const SLASHED: &str = "https://example.org/imprint";
 
     /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can
-    /// be fetched.
-    async fn outside(store: &Store, folder: &Path, reads_for: &'static str) -> Outside {
+    /// be fetched. The store and the folder are those of its run.
+    async fn outside(reads_for: &'static str) -> (Store, TempDir, Outside) {
+        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let hit = json!({ "url": FOUND, "title": "Beds", "snippet": "Valves open at six." });
         let with_slash = json!({ "url": WITH_SLASH, "title": "Imprint", "snippet": "Who waters the beds." });
         let queries = json!({ "when do valves open": [hit], "who waters the beds": [with_slash] });
         let engine = FixtureProvider::read(&queries).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment(1)));
-        let pages = PageStore::new(folder.join("pages"), folder.join("key"));
+        let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
         let link = |text: &str, url: &str| PageLink { text: text.into(), url: url.parse().unwrap() };
         let links = vec![link("more on when valves open", LINKED), link("imprint", WITH_SLASH)];
         for (url, text, links) in [(FOUND, "Valves open at six.", links), (LINKED, "They close at nine.", Vec::new())] {
@@ -570,7 +570,7 @@ mod tests {
             wait_limit: WaitLimit { budget, stop: CancellationToken::new() },
             breaker: Arc::new(Breaker::of_run("source `web`")),
         };
-        of_node(web, &shared, reads_for)
+        (store, folder, of_node(web, &shared, reads_for))
     }
 
     fn of_node(web: Arc<WebSource>, shared: &Shared, reads_for: &'static str) -> Outside {
@@ -586,8 +586,7 @@ mod tests {
 
     #[tokio::test]
     async fn page_is_opened_only_if_the_user_named_it_a_search_found_it_or_a_page_that_was_opened_links_it() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let outside = outside(&store, folder.path(), "when?").await;
+        let (store, _folder, outside) = outside("when?").await;
         assert_eq!(outside.open(FOUND).await, unknown(FOUND));
         let found = outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
         let ids: Vec<_> = found.passages.iter().map(|passage| passage.id.as_str()).collect();
@@ -618,8 +617,7 @@ mod tests {
 
     #[tokio::test]
     async fn page_is_asked_for_in_the_form_of_the_engine_also_when_the_search_comes_from_the_record() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "who?").await;
+        let (store, _folder, first) = outside("who?").await;
         let other = of_node(Arc::clone(&first.pages.web), &first.pages.shared, "who?");
         for (number, outside) in [first, other].into_iter().enumerate() {
             let found = outside.search(&Outbound::fixed("who waters the beds"), 5).await.unwrap();
@@ -634,8 +632,7 @@ mod tests {
 
     #[tokio::test]
     async fn links_that_bear_on_the_question_are_shown_with_a_page_and_may_be_opened_when_it_comes_from_the_record() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "when do valves open?").await;
+        let (_, _folder, first) = outside("when do valves open?").await;
         let other = of_node(Arc::clone(&first.pages.web), &first.pages.shared, "when do valves open?");
         for outside in [first, other] {
             outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
@@ -650,8 +647,7 @@ mod tests {
 
     #[tokio::test]
     async fn page_that_a_job_cites_is_opened_and_no_other() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "when?").await;
+        let (_, _folder, first) = outside("when?").await;
         let opened = [CITED, FOUND].map(|url| format!("{url}?utm_source=job"));
         let cited = opened.iter().map(String::as_str).chain([INTERNAL]);
         let citations = cited.map(|url| JobCitation { url: url.to_owned(), title: "Cited".into(), span: None });
@@ -676,8 +672,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_opened_for_one_question_is_not_shown_for_another() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "when?").await;
+        let (store, _folder, first) = outside("when?").await;
         let other = of_node(Arc::clone(&first.pages.web), &first.pages.shared, "who?");
         for (outside, known) in [(&first, 0), (&other, 0), (&first, 1)] {
             outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
