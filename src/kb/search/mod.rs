@@ -43,7 +43,6 @@ use query::Query;
 pub use scope::Scope;
 pub use snippet::Snippet;
 pub use spelling::Unknown;
-use support::Assessed;
 pub(crate) use support::UnitMatch;
 pub use support::{Odds, Support};
 
@@ -504,20 +503,16 @@ impl Searcher {
         most: Measured,
     ) -> Result<JudgedHits, SearchError> {
         let query = self.query(typed);
-        let mut assessed = self.find_and_assess(&query, options, most).await?;
-        let unknown = std::mem::take(&mut assessed.unknown);
+        let mut judged = self.find_and_judge(&query, options, most).await?;
         // A quoted phrase is meant literally.
-        let unknown = if query.phrases.is_empty() {
-            self.spelled_like(unknown, &assessed.found.hits, &options.filter).await?
-        } else {
-            unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
-        };
-        let corrected = spelling::corrected(typed, &unknown, &self.splitter);
-        if let Some(corrected) = &corrected {
-            assessed = self.find_and_assess(&self.query(corrected), options, most).await?;
+        if query.phrases.is_empty() {
+            self.spell(&mut judged.unknown, &judged.found.hits, &options.filter).await?;
         }
-        let Assessed { found, support, odds, names, is_of_others, .. } = assessed;
-        Ok(JudgedHits { found, support, odds, unknown, names, is_of_others, corrected, asked: query.language })
+        let Some(corrected) = spelling::corrected(typed, &judged.unknown, &self.splitter) else { return Ok(judged) };
+        let again = self.find_and_judge(&self.query(&corrected), options, most).await?;
+        // The words and the language are those of the query as it was typed.
+        let JudgedHits { unknown, asked, .. } = judged;
+        Ok(JudgedHits { unknown, asked, corrected: Some(corrected), ..again })
     }
 
     /// Resolves the path globs of the options to documents of the index.
