@@ -284,7 +284,7 @@ impl Settings {
         // In a file, `model` applies to roles without a model of their own. As a variable or flag it overrides all.
         match values.model.clone() {
             Some(model) if commanded.contains("model") => values.models.set_model(&model),
-            model => values.models.all.model = values.models.all.model.take().or(model),
+            model => values.models.default_model(model.as_deref()),
         }
         Ok(Self { values, paths, explained: explained(&figment), environment })
     }

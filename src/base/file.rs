@@ -1,7 +1,7 @@
 //! Reads files from elsewhere, whose size cannot be trusted, and replaces them.
 
 use std::fs::File;
-use std::io::{Error, Read, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -23,6 +23,11 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     // A file may grow, and the length of a pipe is not known.
     file.take(max_bytes + 1).read_to_string(&mut text)?;
     if text.len() as u64 > max_bytes { Err(too_long()) } else { Ok(text) }
+}
+
+/// Returns the outcome of an operation on a file that need not exist.
+pub(crate) fn unless_missing(done: Result<()>) -> Result<()> {
+    done.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Replaces a text file atomically; for a symbolic link, its target. Its permissions stay.

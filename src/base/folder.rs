@@ -30,6 +30,20 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     put_in_place(file, path)
 }
 
+/// Opens a file for reading and writing, with access only for its owner if it is created.
+pub(crate) fn open_private(path: &Path) -> std::io::Result<std::fs::File> {
+    // The folder may come from an untrusted source: opening a symbolic link would overwrite its target, and opening a
+    // pipe would block.
+    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(Error::other("not a regular file"));
+    }
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Moves a file written in the same folder to `path`, and syncs it to disk.
 pub(super) fn put_in_place(file: NamedTempFile, path: &Path) -> std::io::Result<()> {
     file.as_file().sync_all()?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 
 /// Makes a type with `FromStr` and `Display` one that serde stores as its text, by
@@ -39,6 +40,11 @@ macro_rules! as_word {
 }
 
 pub(crate) use as_word;
+
+/// Returns the variant of an enum for which serde writes `word`.
+pub(crate) fn from_word<'a, T: Deserialize<'a>>(word: &'a str) -> Option<T> {
+    T::deserialize(StrDeserializer::<serde::de::value::Error>::new(word)).ok()
+}
 
 /// The text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,12 @@
 //! Locks between processes, held through an open file.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use super::folder::open_private;
 
 /// Name of a holder that has left no note.
 const ANOTHER: &str = "another process";
@@ -44,7 +46,7 @@ impl FileLock {
     fn take_with(path: &Path, mut pause: impl FnMut()) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
         let held = |holder| FileLockError::Held { path: path.to_path_buf(), holder };
-        let mut file = open(path).map_err(failed)?;
+        let mut file = open_private(path).map_err(failed)?;
         let mut attempts = 1..ATTEMPTS;
         loop {
             match file.try_lock() {
@@ -71,7 +73,7 @@ impl FileLock {
     /// Returns [`FileLockError::Held`] if a process holds the lock exclusively.
     pub(crate) fn share(path: &Path) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
-        let mut file = open(path).map_err(failed)?;
+        let mut file = open_private(path).map_err(failed)?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => {
@@ -105,19 +107,6 @@ impl FileLock {
             _ => None,
         }
     }
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    // The folder may come from an untrusted source: opening a symbolic link would overwrite its target, and opening a
-    // pipe would block.
-    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(std::io::Error::other("not a regular file"));
-    }
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 fn note(file: &mut File) -> String {

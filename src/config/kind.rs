@@ -230,7 +230,8 @@ fn switch(value: &Value) -> Option<bool> {
     }
 }
 
-fn whole(value: &Value) -> Option<i128> {
+/// Returns a whole number, however the file or the program wrote it.
+pub(super) fn whole(value: &Value) -> Option<i128> {
     value.to_i128().or_else(|| value.to_u128().and_then(|whole| i128::try_from(whole).ok()))
 }
 

@@ -2,7 +2,7 @@
 
 use figment::value::{Num, Value};
 
-use super::kind::{Kind, duration};
+use super::kind::{Kind, duration, whole};
 
 /// One setting: one row of [`super::SETTINGS`].
 #[derive(Clone, Copy, Debug)]
@@ -153,11 +153,6 @@ impl Setting {
     pub(super) fn example(&self) -> String {
         self.default.map_or_else(|| self.kind.example(), str::to_owned)
     }
-}
-
-/// Returns a whole number, however the file or the program wrote it.
-fn whole(value: &Value) -> Option<u128> {
-    value.to_u128().or_else(|| u128::try_from(value.to_i128()?).ok())
 }
 
 /// Converts the text of a variable to the kind of value a file would have.

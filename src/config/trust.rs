@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{DOTENV_FILE, PROJECT_FILE};
+use crate::base::file::unless_missing;
 use crate::base::folder::{create_private, in_the_way, write_private};
 use crate::base::id::ContentHash;
 use crate::kb::index::DR_FOLDER;
@@ -278,10 +279,7 @@ impl Trust {
 
     fn remove(&self, parts: &[&str]) -> Result<(), TrustError> {
         let path = self.path(parts);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(TrustError::file("remove", &path)(error)),
-            _ => Ok(()),
-        }
+        unless_missing(std::fs::remove_file(&path)).map_err(TrustError::file("remove", &path))
     }
 }
 

@@ -377,11 +377,17 @@ mod tests {
         CrossEncoder::new(choice, ModelStore::in_folder("/no/store".into()), "/no/data".into(), Some(1))
     }
 
+    fn resolved(clock: &Arc<ManualClock>, base_url: Option<&str>, model: Option<&str>) -> Result<Reranker, String> {
+        let (base_url, model) = (base_url.map(str::to_owned), model.map(str::to_owned));
+        let options = RerankOptions { base_url, model, ..RerankOptions::default() };
+        let resolved = options.resolve(&Environment::default(), clock.clone(), local);
+        resolved.map(Option::unwrap).map_err(|error| error.hint().unwrap())
+    }
+
     #[tokio::test]
     async fn model_of_this_machine_needs_no_server_and_says_if_it_is_not_here() {
-        let options = RerankOptions { model: Some("fastembed:BGERerankerBase".into()), ..RerankOptions::default() };
         let clock = Arc::new(ManualClock::at(Moment(5)));
-        let reranker = options.resolve(&Environment::default(), clock.clone(), local).unwrap().unwrap();
+        let reranker = resolved(&clock, None, Some("fastembed:BGERerankerBase")).unwrap();
         assert!(reranker.is_local() && !reranker.is_server() && !reranker.is_here());
         let error = reranker.scores("q", &["a"]).await.unwrap_err();
         assert!(error.to_string().contains("`dr model use BGERerankerBase`"), "{error}");
@@ -391,21 +397,13 @@ mod tests {
             (Some("http://127.0.0.1:9"), OF_RUN),
             (None, "bge-reranker-base"),
         ] {
-            let options = RerankOptions {
-                base_url: base_url.map(str::to_owned),
-                model: Some(model.into()),
-                ..RerankOptions::default()
-            };
-            let error = options.resolve(&Environment::default(), clock.clone(), local).unwrap_err();
-            assert!(error.hint().is_some(), "{error}");
+            assert!(resolved(&clock, base_url, Some(model)).is_err(), "{base_url:?} {model}");
         }
     }
 
     #[tokio::test]
     async fn language_model_of_a_run_scores_nothing_for_a_search() {
-        let options = RerankOptions { model: Some(OF_RUN.into()), ..RerankOptions::default() };
-        let clock = Arc::new(ManualClock::at(Moment(5)));
-        let reranker = options.resolve(&Environment::default(), clock, local).unwrap().unwrap();
+        let reranker = resolved(&Arc::new(ManualClock::at(Moment(5))), None, Some(OF_RUN)).unwrap();
         assert!(reranker.is_of_run() && !reranker.is_server());
         assert_eq!((reranker.candidates, reranker.timeout), (CANDIDATES, LOCAL_TIMEOUT));
         for _ in 0..5 {
@@ -434,8 +432,7 @@ mod tests {
     async fn server_that_fails_twice_is_left_alone_for_a_while() {
         let clock = Arc::new(ManualClock::at(Moment(5)));
         // Nothing listens on port 9 of this machine.
-        let options = RerankOptions { base_url: Some("http://127.0.0.1:9".into()), ..RerankOptions::default() };
-        let reranker = options.resolve(&Environment::default(), clock.clone(), local).unwrap().unwrap();
+        let reranker = resolved(&clock, Some("http://127.0.0.1:9"), None).unwrap();
         let asked = async || matches!(reranker.scores("q", &["a"]).await, Err(RerankError::NoReply(_)));
         assert!(asked().await && asked().await && !asked().await);
         clock.advance(Duration::from_mins(1));

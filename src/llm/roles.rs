@@ -64,47 +64,28 @@ pub(crate) struct ModelOptions {
     pub(crate) local: Option<bool>,
 }
 
-impl ModelOptions {
-    /// Fills unset fields from `other`.
-    #[must_use]
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            model: self.model.or(other.model),
-            base_url: self.base_url.or(other.base_url),
-            api: self.api.or(other.api),
-            key_env: self.key_env.or(other.key_env),
-            window_tokens: self.window_tokens.or(other.window_tokens),
-            max_input_tokens: self.max_input_tokens.or(other.max_input_tokens),
-            max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
-            reasoning_tokens: self.reasoning_tokens.or(other.reasoning_tokens),
-            effort: self.effort.or(other.effort),
-            temperature: self.temperature.or(other.temperature),
-            schema: self.schema.or(other.schema),
-            encoding: self.encoding.or(other.encoding),
-            timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
-            local: self.local.or(other.local),
-        }
-    }
-}
-
 /// The table `[models]`, with `[models.ROLE]` overriding it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ModelsOptions {
     pub(crate) all: ModelOptions,
-    /// Settings for single roles.
+    /// Settings of single roles, with those of `all` where a role has none of its own.
     pub(crate) roles: BTreeMap<Role, ModelOptions>,
 }
 
 impl ModelsOptions {
-    /// Returns every layer, starting with the one for all roles.
-    pub(crate) fn layers(&self) -> impl Iterator<Item = &ModelOptions> {
-        std::iter::once(&self.all).chain(self.roles.values())
+    /// Returns the settings for all roles and those of single ones.
+    fn each(&mut self) -> impl Iterator<Item = &mut ModelOptions> {
+        std::iter::once(&mut self.all).chain(self.roles.values_mut())
     }
 
-    /// Sets the model of every role, overriding all layers.
+    /// Sets the model of every role.
     pub(crate) fn set_model(&mut self, model: &str) {
-        self.all.model = Some(model.to_owned());
-        self.roles.values_mut().for_each(|options| options.model = None);
+        self.each().for_each(|options| options.model = Some(model.to_owned()));
+    }
+
+    /// Sets the model of the roles that have none.
+    pub(crate) fn default_model(&mut self, model: Option<&str>) {
+        self.each().for_each(|options| options.model = options.model.take().or_else(|| model.map(str::to_owned)));
     }
 }
 
@@ -112,14 +93,15 @@ impl<'de> Deserialize<'de> for ModelsOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // By hand: serde does not combine `flatten` with `deny_unknown_fields`, which catches misspelt settings.
         let mut table = serde_json::Map::deserialize(deserializer)?;
+        let own = Role::ALL.map(|role| (role, table.remove(&role.to_string())));
+        let all = serde_json::from_value(Value::Object(table.clone())).map_err(D::Error::custom)?;
         let mut roles = BTreeMap::new();
-        for role in Role::ALL {
-            if let Some(options) = table.remove(&role.to_string()) {
-                let options = serde_json::from_value(options);
-                roles.insert(role, options.map_err(|error| D::Error::custom(format!("{role}: {error}")))?);
-            }
+        for (role, own) in own.into_iter().filter_map(|(role, own)| Some((role, own?))) {
+            let failed = |error| D::Error::custom(format!("{role}: {error}"));
+            let own: serde_json::Map<String, Value> = serde_json::from_value(own).map_err(failed)?;
+            let options = table.clone().into_iter().chain(own).collect();
+            roles.insert(role, serde_json::from_value(Value::Object(options)).map_err(failed)?);
         }
-        let all = serde_json::from_value(Value::Object(table)).map_err(D::Error::custom)?;
         Ok(Self { all, roles })
     }
 }
@@ -200,7 +182,8 @@ impl Models {
         prices: &PriceTable,
     ) -> Result<Option<Self>, ModelsError> {
         // OpenAI, the default endpoint, cannot be used without a key.
-        let has_endpoint = options.layers().any(|layer| layer.base_url.is_some() || layer.key_env.is_some());
+        let mut layers = std::iter::once(&options.all).chain(options.roles.values());
+        let has_endpoint = layers.any(|layer| layer.base_url.is_some() || layer.key_env.is_some());
         let has_variable = [OPENAI_BASE_URL, OPENAI_KEY].iter().any(|name| environment.get(name).is_some());
         if !has_endpoint && !has_variable {
             return Ok(None);
@@ -209,8 +192,7 @@ impl Models {
         // Shared by address: roles at one endpoint use the same pool of connections.
         let mut clients = BTreeMap::new();
         for role in Role::ALL {
-            let own = options.roles.get(&role).cloned().unwrap_or_default();
-            let own = own.or(options.all.clone());
+            let own = options.roles.get(&role).unwrap_or(&options.all).clone();
             let is_own = own.local == Some(true);
             let (settings, limits) = resolve_role(role, own, environment, prices)?;
             let client = match clients.entry(settings.address.clone()) {

@@ -30,12 +30,13 @@ const MAX_CITATIONS: usize = 2_000;
 const MAX_YAML_NODES: usize = 50_000;
 
 /// A quote and its source.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Citation {
     /// Id of the evidence within its report.
     pub(crate) id: String,
     /// Verbatim text of the source.
     pub(crate) quote: String,
+    #[serde(rename = "source")]
     pub(crate) place: CitedPlace,
 }
 
@@ -108,14 +109,7 @@ pub enum SavedError {
 struct JsonReport {
     schema_version: u32,
     run_id: Option<String>,
-    evidence: Vec<JsonEvidence>,
-}
-
-#[derive(Deserialize)]
-struct JsonEvidence {
-    id: String,
-    quote: String,
-    source: CitedPlace,
+    evidence: Vec<Citation>,
 }
 
 /// The fields of the front matter of a note that a check needs.
@@ -420,8 +414,7 @@ fn read_json(text: &str) -> Result<(Option<String>, Vec<Citation>), SavedError> 
     if report.schema_version > SCHEMA_VERSION {
         return Err(SavedError::TooNew { found: report.schema_version });
     }
-    let citation = |JsonEvidence { id, quote, source }| Citation { id, quote, place: source };
-    Ok((report.run_id, report.evidence.into_iter().map(citation).collect()))
+    Ok((report.run_id, report.evidence))
 }
 
 type NoteCitations = Option<Vec<(Citation, NotePlace)>>;
@@ -431,41 +424,29 @@ fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, NoteCita
     let fields: NoteFields = serde_saphyr::from_str_with_options(front, yaml_options(MAX_YAML_NODES))
         .map_err(|error| SavedError::FrontMatter(one_line(error.to_string().lines().next().unwrap_or_default())))?;
     let citation = |source: NoteSource| {
-        let NoteSource {
-            id,
-            quote,
-            collection,
-            path,
-            line_start,
-            line_end,
-            content_hash,
-            url,
-            server,
-            tool,
-            arguments,
-        } = source;
+        let (id, quote) = (source.id, source.quote);
         let missing = |field: &str| SavedError::FrontMatter(format!("`{}` has no `{field}`", one_line(&id)));
-        if let Some(url) = url {
+        if let Some(url) = source.url {
             return Ok((Citation { id, quote, place: CitedPlace::Page { url } }, NotePlace::default()));
         }
-        if let (Some(server), Some(tool), Some(arguments)) = (server, tool, arguments) {
+        if let (Some(server), Some(tool), Some(arguments)) = (source.server, source.tool, source.arguments) {
             let place = CitedPlace::Call { server, tool, arguments };
             return Ok((Citation { id, quote, place }, NotePlace::default()));
         }
-        let path = path.ok_or_else(|| missing("path"))?;
-        let line_start = line_start.ok_or_else(|| missing("line_start"))?;
-        let line_end = line_end.ok_or_else(|| missing("line_end"))?;
+        let path = source.path.ok_or_else(|| missing("path"))?;
+        let line_start = source.line_start.ok_or_else(|| missing("line_start"))?;
+        let line_end = source.line_end.ok_or_else(|| missing("line_end"))?;
         let place = NotePlace {
             path: range_of(&path, yaml.start),
             line_start: range_of(&line_start, yaml.start),
             line_end: range_of(&line_end, yaml.start),
         };
         let cited = CitedPlace::File {
-            collection: collection.ok_or_else(|| missing("collection"))?,
+            collection: source.collection.ok_or_else(|| missing("collection"))?,
             path: path.value,
             line_start: line_start.value,
             line_end: line_end.value,
-            content_hash: ContentHash::from_stored(content_hash.ok_or_else(|| missing("content_hash"))?),
+            content_hash: ContentHash::from_stored(source.content_hash.ok_or_else(|| missing("content_hash"))?),
         };
         Ok((Citation { id, quote, place: cited }, place))
     };

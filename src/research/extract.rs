@@ -307,15 +307,21 @@ mod tests {
         }
     }
 
+    /// Returns the support of a note for a question, if the search judges the note like this and as weak.
+    async fn support(note: &str, judged: Found, question: &str, picker: Whole) -> Support {
+        let source = ScriptedSource::of(&[("a.md", note)]).judging(Found { support: Support::Weak, ..judged });
+        let question = question.parse().unwrap();
+        search_and_pick(&NodeId::numbered(1), &question, "the", &source, &picker).await.unwrap().0.support
+    }
+
+    const VALVE: &str = "The valve opens at six.";
+    const WHO: &str = "Who opens the valve at six?";
+
     #[tokio::test]
     async fn unit_that_says_most_of_what_is_asked_supports_an_answer_unless_a_reranker_has_judged() {
         let judged = async |says_most, is_reranked| {
-            let judged = Found { support: Support::Weak, is_reranked, ..Found::default() };
-            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
-            let question = "Who opens the valve at six?".parse().unwrap();
-            let node = NodeId::numbered(1);
             let picker = Whole { says_most, ..Whole::default() };
-            search_and_pick(&node, &question, "valve", &source, &picker).await.unwrap().0.support
+            support(VALVE, Found { is_reranked, ..Found::default() }, WHO, picker).await
         };
         assert_eq!(judged(true, false).await, Support::Strong);
         assert_eq!(judged(true, true).await, Support::Weak);
@@ -340,11 +346,9 @@ mod tests {
     #[tokio::test]
     async fn overview_is_supported_by_a_heading_with_its_subject_or_by_a_unit() {
         let judged = async |says_most, whole| {
-            let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
-            let source = ScriptedSource::of(&[("a.md", "The mill is old.")]).judging(judged);
-            let question = "Tell me about the mill".parse().unwrap();
+            let judged = Found { odds: Some(Odds(-4.0)), ..Found::default() };
             let picker = Whole { says_most, matches: Some(UnitMatch { whole, headings: 0.0 }), ..Whole::default() };
-            search_and_pick(&NodeId::numbered(1), &question, "mill", &source, &picker).await.unwrap().0.support
+            support("The mill is old.", judged, "Tell me about the mill", picker).await
         };
         assert_eq!([judged(true, 0.2).await, judged(false, 0.9).await], [Support::Strong; 2]);
         assert_eq!(judged(false, 0.2).await, Support::Weak);
@@ -353,11 +357,8 @@ mod tests {
     #[tokio::test]
     async fn question_whether_a_thing_is_so_or_about_a_name_is_not_answered_by_notes_without_a_word_for_it() {
         let judged = async |question: &str, lacks| {
-            let judged = Found { support: Support::Weak, lacks, ..Found::default() };
-            let source = ScriptedSource::of(&[("a.md", "No, the valve opens at six.")]).judging(judged);
             let picker = Whole { says_most: true, ..Whole::default() };
-            let question = question.parse().unwrap();
-            search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
+            support("No, the valve opens at six.", Found { lacks, ..Found::default() }, question, picker).await
         };
         assert_eq!(judged("Does the valve open by steam?", Lack::Word).await, Support::Weak);
         assert_eq!(judged("Does the valve open by steam?", Lack::None).await, Support::Strong);
@@ -370,12 +371,9 @@ mod tests {
     #[tokio::test]
     async fn unit_that_was_compared_with_the_question_decides_with_the_odds_of_the_search() {
         let judged = async |is_decisive, whole| {
-            let judged = Found { support: Support::Weak, odds: Some(Odds(-4.0)), ..Found::default() };
-            let source = ScriptedSource::of(&[("a.md", "The valve opens at six.")]).judging(judged);
-            let question = "Who opens the valve at six?".parse().unwrap();
+            let judged = Found { odds: Some(Odds(-4.0)), ..Found::default() };
             let matches = Some(UnitMatch { whole, headings: 0.0 });
-            let picker = Whole { says_most: true, is_decisive, matches, ..Whole::default() };
-            search_and_pick(&NodeId::numbered(1), &question, "valve", &source, &picker).await.unwrap().0.support
+            support(VALVE, judged, WHO, Whole { says_most: true, is_decisive, matches, ..Whole::default() }).await
         };
         assert_eq!([judged(false, 0.9).await, judged(false, 0.2).await], [Support::Strong, Support::Weak]);
         assert_eq!(judged(true, 0.2).await, Support::Strong, "one sentence has the words of the question");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::question::{AspectId, Question};
 pub use crate::base::id::NodeId;
-use crate::base::id::as_word;
+use crate::base::id::{as_word, from_word};
 
 /// State of a node.
 ///
@@ -60,12 +60,7 @@ impl FromStr for SourceHint {
     type Err = ParseSourceHintError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "internal" => Ok(Self::Internal),
-            "web" => Ok(Self::Web),
-            "mixed" => Ok(Self::Mixed),
-            _ => Err(ParseSourceHintError),
-        }
+        from_word(text).ok_or(ParseSourceHintError)
     }
 }
 

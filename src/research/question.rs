@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::base::id::as_text;
+use crate::base::id::{as_text, from_word};
 use crate::base::line::one_line;
 
 /// Longest question, in characters. A longer text is a pasted document: it would crowd out the evidence in every
@@ -219,13 +219,7 @@ impl FromStr for Mode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "quick" => Ok(Self::Quick),
-            "iterative" => Ok(Self::Iterative),
-            "deep" => Ok(Self::Deep),
-            _ => Err(format!("`{text}` is not a mode (auto, quick, iterative or deep)")),
-        }
+        from_word(text).ok_or_else(|| format!("`{text}` is not a mode (auto, quick, iterative or deep)"))
     }
 }
 

@@ -5,7 +5,6 @@
 //! not change.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,34 +65,19 @@ impl Verdict {
 }
 
 /// A defect found by the deterministic checks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Complaint {
     /// A finding cites no checked quote.
-    Uncited {
-        claim: String,
-    },
+    #[error("claim without evidence: {claim}")]
+    Uncited { claim: String },
     /// No finding covers an aspect.
-    Uncovered {
-        aspect: AspectId,
-    },
-    Failed {
-        node: NodeId,
-    },
+    #[error("aspect {aspect} has no finding")]
+    Uncovered { aspect: AspectId },
+    #[error("node {node} failed")]
+    Failed { node: NodeId },
     /// A node has no findings or was blocked.
-    Empty {
-        node: NodeId,
-    },
-}
-
-impl fmt::Display for Complaint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Uncited { claim } => write!(f, "claim without evidence: {claim}"),
-            Self::Uncovered { aspect } => write!(f, "aspect {aspect} has no finding"),
-            Self::Failed { node } => write!(f, "node {node} failed"),
-            Self::Empty { node } => write!(f, "node {node} found nothing"),
-        }
-    }
+    #[error("node {node} found nothing")]
+    Empty { node: NodeId },
 }
 
 /// Returns the defects of a draft: claims without evidence, aspects without a finding, nodes that failed or found

@@ -128,9 +128,8 @@ async fn invented_quote_is_refused_with_its_reason_and_is_no_evidence() {
 
 #[tokio::test]
 async fn quote_that_its_document_does_not_have_any_more_is_no_evidence() {
-    let node = node();
     let caller = Scripted::by_key(usual("Readers take no lock"));
-    let branch = work(&caller, &source().changed(), &task(&node, &[])).await.unwrap();
+    let branch = work(&caller, &source().changed(), &task(&node(), &[])).await.unwrap();
     assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
 }
 
@@ -145,9 +144,8 @@ async fn without_evidence_nothing_is_found_whatever_the_model_says() {
 
 #[tokio::test]
 async fn thoughts_and_errors_of_tools_never_become_findings() {
-    let node = node();
     let caller = Scripted::new(|_, _| Ok(step(&json!([search("lock")]), false).to_string()));
-    let error = work(&caller, &source().failing(), &task(&node, &[])).await.unwrap_err();
+    let error = work(&caller, &source().failing(), &task(&node(), &[])).await.unwrap_err();
     assert!(caller.tasks()[1].contains("failed: source `kb` failed: disk is gone"));
     assert!(caller.tasks().iter().all(|task| !task.contains("THOUGHT")));
     assert_eq!(
@@ -177,11 +175,10 @@ async fn report_cites_only_what_was_received_and_loses_no_source() {
 
 #[tokio::test]
 async fn actions_run_side_by_side_and_ids_follow_their_order() {
-    let node = node();
     let source = ScriptedSource::of(&[("a.md", "Apples are red."), ("b.md", "Pears are green.")]);
     let caller =
         acting([json!([search("pears"), search("apples"), search("are")]), json!([open("p1"), open("p7")])], []);
-    work(&caller, &source, &task(&node, &[])).await.unwrap();
+    work(&caller, &source, &task(&node(), &[])).await.unwrap();
     let shown = &caller.tasks()[1];
     let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text} in {shown}"));
     assert!(at("<data id=\"p1\">\nFrom: b.md › b\nPears") < at("<data id=\"p2\">\nFrom: a.md › a\nApples"));
@@ -191,14 +188,13 @@ async fn actions_run_side_by_side_and_ids_follow_their_order() {
 
 #[tokio::test]
 async fn repeated_call_is_refused_with_a_hint_and_then_ends_the_work() {
-    let node = node();
     let caller = Scripted::new(|key, _| {
         let queries = ["lock", "Lock!", " lock ", "LOCK"];
         let number = key.as_str().chars().last().unwrap().to_digit(10).unwrap() as usize;
         Ok(step(&json!([search(queries[(number - 1) % 4])]), false).to_string())
     });
     let source = source();
-    let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
+    let branch = work(&caller, &source, &task(&node(), &[])).await.unwrap();
     assert_eq!(caller.keys().len(), 4);
     assert_eq!(source.queries.lock().unwrap().len(), 1);
     assert!(caller.tasks()[2].contains("you made this call before"));
@@ -453,12 +449,11 @@ async fn tools_a_node_was_not_given_are_refused() {
 
 #[tokio::test]
 async fn search_without_an_answer_shows_few_passages_and_none_of_them_is_listed_for_reading() {
-    let node = node();
     let files = [("a.md", "The lock is old."), ("b.md", "A lock of hair."), ("c.md", "Locks of a canal.")];
     let further = async |support| {
         let source = ScriptedSource::of(&files).judging(Found { support, ..Found::default() });
         let caller = acting([json!([search("lock")]), json!([])], []);
-        let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
+        let branch = work(&caller, &source, &task(&node(), &[])).await.unwrap();
         (branch.further.len(), caller.tasks()[1].clone())
     };
     let (number, shown) = further(Support::None).await;
@@ -508,13 +503,12 @@ async fn steps_can_be_run_by_any_thread() {
 
 #[tokio::test]
 async fn what_was_noted_in_the_step_that_the_time_ended_is_kept() {
-    let node = node();
     let caller = Scripted::by_key(vec![
         ("n2/step/1", step(&json!([search("lock")]), false)),
         ("n2/step/2", step(&json!([open("p1"), note("p1", "It is held while writing.")]), false)),
         ("n2/report", report(&json!([finding("Readers take none.", &["n2e1"])]))),
     ]);
-    let branch = work(&caller, &source().out_of_time(), &task(&node, &[])).await.unwrap();
+    let branch = work(&caller, &source().out_of_time(), &task(&node(), &[])).await.unwrap();
     assert_eq!(branch.evidence.len(), 1);
     assert_eq!(branch.report.stop_reason, BranchStop::BudgetExceeded);
 }
@@ -575,7 +569,6 @@ async fn passage_is_shown_whole_up_to_its_limit_and_a_cut_is_marked_and_read_on(
 
 #[tokio::test]
 async fn hit_that_was_cut_is_read_whole_when_it_is_opened_although_its_section_is_no_longer() {
-    let node = node();
     let sentence = |number: usize| format!("Lock number {number} is held by one writer at a time.");
     let text = (0..40).map(sentence).collect::<Vec<_>>().join("\n");
     let source = ScriptedSource::of(&[("locks.md", &*text)]);
@@ -583,7 +576,7 @@ async fn hit_that_was_cut_is_read_whole_when_it_is_opened_although_its_section_i
         [json!([search("lock")]), json!([open("p1")]), json!([note("p1", &sentence(39))])],
         [finding("Held.", &["n2e1"])],
     );
-    let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
+    let branch = work(&caller, &source, &task(&node(), &[])).await.unwrap();
     let tasks = caller.tasks();
     assert!(tasks[1].contains("cut here; `open` with p1") && !tasks[1].contains(&sentence(39)), "{}", tasks[1]);
     assert!(tasks[2].contains(&sentence(39)), "{}", tasks[2]);

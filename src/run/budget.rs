@@ -15,7 +15,6 @@
 //! [`WritingReserve`]; by worst cases, it leaves [`WritingReserve::firm`], so that the report can be written even if
 //! every call in flight turns out as expensive as it can.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -402,11 +401,12 @@ impl BudgetRefusal {
 }
 
 /// The budget of a run. Clones share the same budget.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Budget {
     shared: Arc<BudgetState>,
 }
 
+#[derive(Debug)]
 struct BudgetState {
     clock: Arc<dyn Clock>,
     started: Instant,
@@ -415,12 +415,6 @@ struct BudgetState {
     balance: Mutex<Balance>,
     /// Notified when a reservation is closed.
     released: Notify,
-}
-
-impl fmt::Debug for Budget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Budget").field("limits", &self.limits()).finish_non_exhaustive()
-    }
 }
 
 impl Budget {
@@ -704,23 +698,13 @@ enum ReservationState {
 ///
 /// Dropping it before [`Self::sent`] returns all of it. Dropping it afterwards charges the worst case, since the
 /// provider may bill the call.
+#[derive(Debug)]
 #[must_use = "dropping a reservation returns it"]
 pub(crate) struct Reservation {
     shared: Arc<BudgetState>,
     hold: Hold,
     purpose: Purpose,
     state: ReservationState,
-}
-
-impl fmt::Debug for Reservation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hold, purpose, state, .. } = self;
-        f.debug_struct("Reservation")
-            .field("hold", hold)
-            .field("purpose", purpose)
-            .field("state", state)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Reservation {

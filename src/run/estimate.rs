@@ -189,11 +189,13 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
 }
 
 /// A limit under which no call of a run could be made, and one that would do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum TooSmall {
     /// The token limit.
+    #[error("a single call may use more than {limit} tokens")]
     Tokens { limit: u64, enough: u64 },
     /// The cost limit, in billionths of a US dollar.
+    #[error("a single call may cost more than {}", dollars_text(*limit))]
     Cost { limit: u64, enough: u64 },
 }
 
@@ -234,15 +236,6 @@ impl TooSmall {
         match self {
             Self::Tokens { enough, .. } => format!("`--max-tokens {enough}` is enough for a short answer"),
             Self::Cost { enough, .. } => format!("`--max-cost {}` is enough for a short answer", cents_text(*enough)),
-        }
-    }
-}
-
-impl fmt::Display for TooSmall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tokens { limit, .. } => write!(f, "a single call may use more than {limit} tokens"),
-            Self::Cost { limit, .. } => write!(f, "a single call may cost more than {}", dollars_text(*limit)),
         }
     }
 }

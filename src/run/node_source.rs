@@ -185,12 +185,10 @@ fn called<'a, Q: ?Sized + Arguments + 'static>(
 /// links. No other page can be opened.
 pub(crate) struct WebPages {
     web: Arc<WebSource>,
-    cache: Cache,
-    egress: Egress,
+    shared: Shared,
     node: NodeId,
     /// Version of everything that results depend on: the engine, the days, and the day the run began.
     version: String,
-    wait_limit: WaitLimit,
     /// Shortens long pages for a question; `None` shows pages whole, for code to check.
     reading: Option<(PageReader, Outbound)>,
     /// Pages that may be opened, by the id they are opened with.
@@ -209,13 +207,12 @@ struct Permitted {
 /// The web, for one node. Its queries are outbound text, so only a worker that faces outward can search it.
 pub(crate) struct Outside {
     pages: WebPages,
-    breaker: Arc<Breaker>,
     /// Pages the user named, by the form an address is counted under, which is the id of a hit.
     named: BTreeMap<String, Passage>,
     /// Tools of public servers, for a worker with a model.
-    servers: Option<NodeServers<Outbound>>,
+    pub(super) servers: Option<NodeServers<Outbound>>,
     /// Whether a search engine is set up. Without one, a search finds the pages the user named.
-    can_search: bool,
+    pub(super) can_search: bool,
 }
 
 /// State shared by the sources of all nodes of a run.
@@ -233,8 +230,7 @@ pub(crate) struct Shared {
 
 impl WebPages {
     fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
-        let Shared { cache, egress, wait_limit, .. } = shared.clone();
-        Self { web, cache, egress, node, version, wait_limit, reading: None, permitted: Mutex::default() }
+        Self { web, shared: shared.clone(), node, version, reading: None, permitted: Mutex::default() }
     }
 
     /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened
@@ -282,8 +278,8 @@ impl WebPages {
 
     async fn fetch(&self, id: &str, named: &Permitted) -> Result<OpenedPage, SourceError> {
         let leaving = Leaving::all(EgressKind::Address, &named.address);
-        self.egress.release(&self.node, "the page's own site", leaving).await?;
-        let mut page = self.wait_limit.wait(self.web.open(&named.address)).await?;
+        self.shared.egress.release(&self.node, "the page's own site", leaving).await?;
+        let mut page = self.shared.wait_limit.wait(self.web.open(&named.address)).await?;
         page.passage.id = id.to_owned();
         if let Place::Web { published, .. } = &mut page.passage.place {
             *published = published.take().or_else(|| named.published.clone());
@@ -327,10 +323,10 @@ impl Documents for WebPages {
             attach::word("host", host_of(&page.address));
             attach::text("address", || page.address.to_string());
             let fetch = Box::pin(asking(self.fetch(&id, &page)));
-            let OpenedPage { passage, links } = self.cache.answer(lookup, fetch).await?;
-            self.egress.shown(std::slice::from_ref(&passage));
+            let OpenedPage { passage, links } = self.shared.cache.answer(lookup, fetch).await?;
+            self.shared.egress.shown(std::slice::from_ref(&passage));
             // Links of a public page are public: a worker may use their words and addresses in a query.
-            self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
+            self.shared.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
             for PageLink { url, .. } in links {
                 // In the form of the page: some sites answer only to that.
                 self.permit(url.canonical().to_string(), url.to_string(), None);
@@ -347,17 +343,10 @@ impl Documents for WebPages {
 }
 
 impl Outside {
-    /// Returns the web for a node. Results on record serve it only under the same `version`.
+    /// Returns the web for a node, without tools of servers. Results on record serve it only under the same `version`.
     pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
-        let breaker = Arc::clone(&shared.breaker);
         let pages = WebPages::new(web, shared, node, version);
-        Self { pages, breaker, named: BTreeMap::new(), servers: None, can_search: true }
-    }
-
-    /// Disables searches.
-    #[must_use]
-    pub(crate) fn without_engine(self) -> Self {
-        Self { can_search: false, ..self }
+        Self { pages, named: BTreeMap::new(), servers: None, can_search: true }
     }
 
     /// Returns why the web is not searched, and why tools of servers are not offered.
@@ -365,12 +354,6 @@ impl Outside {
         let no_engine = (!self.can_search).then(|| NO_ENGINE.to_owned());
         let of_servers = self.servers.as_ref().map_or(&[][..], NodeServers::notes);
         no_engine.into_iter().chain(of_servers.iter().cloned()).collect()
-    }
-
-    /// Offers tools of public servers.
-    #[must_use]
-    pub(crate) fn with_servers(self, servers: Option<NodeServers<Outbound>>) -> Self {
-        Self { servers, ..self }
     }
 
     /// Shortens long pages to the parts that bear on `question`.
@@ -400,8 +383,8 @@ impl Outside {
     }
 
     async fn ask(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
-        let WebPages { web, egress, node, wait_limit, .. } = &self.pages;
-        self.breaker
+        let WebPages { web, shared: Shared { egress, wait_limit, breaker, .. }, node, .. } = &self.pages;
+        breaker
             .ask(async {
                 let leaving = Leaving::all(EgressKind::Query, query);
                 egress.release(node, &web.scope(), leaving).await?;
@@ -442,7 +425,7 @@ impl Source<Outbound> for Outside {
     fn search<'a>(&'a self, query: &'a Outbound, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         let searched = async move {
             attach::text("query", || query.to_string());
-            let WebPages { cache, egress, version, .. } = &self.pages;
+            let WebPages { shared: Shared { cache, egress, .. }, version, .. } = &self.pages;
             let lookup =
                 self.pages.lookup(LookupTool::WebSearch, format!("{limit}: {}", normalised(query.as_str())), version);
             let ask = Box::pin(asking(self.ask(query, limit)));
@@ -528,9 +511,8 @@ fn named_page(url: String) -> Passage {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use serde_json::json;
+    use tempfile::TempDir;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
@@ -553,14 +535,15 @@ mod tests {
     const SLASHED: &str = "https://example.org/imprint";
 
     /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can
-    /// be fetched.
-    async fn outside(store: &Store, folder: &Path, reads_for: &'static str) -> Outside {
+    /// be fetched. The store and the folder are those of its run.
+    async fn outside(reads_for: &'static str) -> (Store, TempDir, Outside) {
+        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let hit = json!({ "url": FOUND, "title": "Beds", "snippet": "Valves open at six." });
         let with_slash = json!({ "url": WITH_SLASH, "title": "Imprint", "snippet": "Who waters the beds." });
         let queries = json!({ "when do valves open": [hit], "who waters the beds": [with_slash] });
         let engine = FixtureProvider::read(&queries).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment(1)));
-        let pages = PageStore::new(folder.join("pages"), folder.join("key"));
+        let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
         let link = |text: &str, url: &str| PageLink { text: text.into(), url: url.parse().unwrap() };
         let links = vec![link("more on when valves open", LINKED), link("imprint", WITH_SLASH)];
         for (url, text, links) in [(FOUND, "Valves open at six.", links), (LINKED, "They close at nine.", Vec::new())] {
@@ -587,7 +570,7 @@ mod tests {
             wait_limit: WaitLimit { budget, stop: CancellationToken::new() },
             breaker: Arc::new(Breaker::of_run("source `web`")),
         };
-        of_node(web, &shared, reads_for)
+        (store, folder, of_node(web, &shared, reads_for))
     }
 
     fn of_node(web: Arc<WebSource>, shared: &Shared, reads_for: &'static str) -> Outside {
@@ -603,8 +586,7 @@ mod tests {
 
     #[tokio::test]
     async fn page_is_opened_only_if_the_user_named_it_a_search_found_it_or_a_page_that_was_opened_links_it() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let outside = outside(&store, folder.path(), "when?").await;
+        let (store, _folder, outside) = outside("when?").await;
         assert_eq!(outside.open(FOUND).await, unknown(FOUND));
         let found = outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
         let ids: Vec<_> = found.passages.iter().map(|passage| passage.id.as_str()).collect();
@@ -633,21 +615,10 @@ mod tests {
         }
     }
 
-    /// Returns what the nodes of a run share, taken from one of them.
-    fn shared_of(node: &Outside) -> Shared {
-        Shared {
-            cache: node.pages.cache.clone(),
-            egress: node.pages.egress.clone(),
-            wait_limit: node.pages.wait_limit.clone(),
-            breaker: Arc::clone(&node.breaker),
-        }
-    }
-
     #[tokio::test]
     async fn page_is_asked_for_in_the_form_of_the_engine_also_when_the_search_comes_from_the_record() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "who?").await;
-        let other = of_node(Arc::clone(&first.pages.web), &shared_of(&first), "who?");
+        let (store, _folder, first) = outside("who?").await;
+        let other = of_node(Arc::clone(&first.pages.web), &first.pages.shared, "who?");
         for (number, outside) in [first, other].into_iter().enumerate() {
             let found = outside.search(&Outbound::fixed("who waters the beds"), 5).await.unwrap();
             let hit = found.passages.last().unwrap();
@@ -661,10 +632,8 @@ mod tests {
 
     #[tokio::test]
     async fn links_that_bear_on_the_question_are_shown_with_a_page_and_may_be_opened_when_it_comes_from_the_record() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "when do valves open?").await;
-        let shared = shared_of(&first);
-        let other = of_node(Arc::clone(&first.pages.web), &shared, "when do valves open?");
+        let (_, _folder, first) = outside("when do valves open?").await;
+        let other = of_node(Arc::clone(&first.pages.web), &first.pages.shared, "when do valves open?");
         for outside in [first, other] {
             outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
             let page = outside.open(FOUND).await.unwrap();
@@ -678,15 +647,13 @@ mod tests {
 
     #[tokio::test]
     async fn page_that_a_job_cites_is_opened_and_no_other() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "when?").await;
-        let shared = shared_of(&first);
+        let (_, _folder, first) = outside("when?").await;
         let opened = [CITED, FOUND].map(|url| format!("{url}?utm_source=job"));
         let cited = opened.iter().map(String::as_str).chain([INTERNAL]);
         let citations = cited.map(|url| JobCitation { url: url.to_owned(), title: "Cited".into(), span: None });
         let mut report = JobReport { citations: citations.collect(), ..JobReport::default() };
         let pages = |report: &JobReport| {
-            WebPages::cited(Arc::clone(&first.pages.web), &shared, NodeId::numbered(3), "1".into(), report)
+            WebPages::cited(Arc::clone(&first.pages.web), &first.pages.shared, NodeId::numbered(3), "1".into(), report)
         };
         let cited = pages(&report);
         for url in [&opened[0], INTERNAL] {
@@ -705,10 +672,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_opened_for_one_question_is_not_shown_for_another() {
-        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
-        let first = outside(&store, folder.path(), "when?").await;
-        let shared = shared_of(&first);
-        let other = of_node(Arc::clone(&first.pages.web), &shared, "who?");
+        let (store, _folder, first) = outside("when?").await;
+        let other = of_node(Arc::clone(&first.pages.web), &first.pages.shared, "who?");
         for (outside, known) in [(&first, 0), (&other, 0), (&first, 1)] {
             outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
             let before = store.journal().lookup_counts(&RunId::random(1)).await.unwrap()[0].2;

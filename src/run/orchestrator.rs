@@ -25,7 +25,7 @@ use super::ranker::HitRanker;
 use super::reader::PageReader;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, StartLimits, run_ready};
-use super::servers::{CallContext, RunServers};
+use super::servers::RunServers;
 use super::sources::RunSources;
 pub use super::sources::{McpServers, Sources};
 use super::steps::{StepError, Steps, draft_by_rules};
@@ -295,13 +295,7 @@ impl Orchestrator {
         let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls, is_open)));
         let wait_limit = WaitLimit { budget: budget.clone(), stop: resources.stop.clone() };
         let day = state.started_at().date().unwrap_or_default();
-        let context = CallContext {
-            run: locked.id().clone(),
-            cache: cache.clone(),
-            egress: egress.clone(),
-            wait_limit: wait_limit.clone(),
-            day: day.clone(),
-        };
+        let shared = Shared { cache, egress, wait_limit, breaker: Arc::new(Breaker::of_run("source `web`")) };
         let ranker = state.settings.rerank.zip(desk.clone()).zip(resources.models.as_ref());
         let ranker = ranker.map(|((settings, desk), models)| HitRanker {
             run: locked.id().clone(),
@@ -310,13 +304,13 @@ impl Orchestrator {
             model: models.role(Template::Rerank.role()).model.name().to_owned(),
             breaker: Arc::new(Breaker::of_run("the language model")),
         });
-        let servers = &resources.sources.servers;
+        let (servers, id) = (&resources.sources.servers, locked.id());
         let sources = RunSources {
             // Only a model can choose a tool and word its arguments.
-            internal_servers: RunServers::new(&servers.internal, context.clone()).filter(|_| desk.is_some()),
-            public_servers: RunServers::new(&servers.public, context).filter(|_| desk.is_some()),
+            internal_servers: RunServers::new(&servers.internal, id, &shared, &day).filter(|_| desk.is_some()),
+            public_servers: RunServers::new(&servers.public, id, &shared, &day).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
-            shared: Shared { cache, egress, wait_limit, breaker: Arc::new(Breaker::of_run("source `web`")) },
+            shared,
             reading: PageReader {
                 caller: desk.clone().map(|desk| Arc::new(Outward(desk)) as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),

@@ -24,7 +24,8 @@ use lancedb::{Connection, DistanceType, Table};
 use serde::Serialize;
 
 use crate::base::bounded::caught;
-use crate::base::id::{ContentHash, RunId};
+use crate::base::file::unless_missing;
+use crate::base::id::{ContentHash, RunId, as_word};
 use crate::base::lock::{FileLock, FileLockError};
 use crate::kb::embed::{EmbedError, Embedder};
 use crate::research::branch::Branch;
@@ -86,6 +87,8 @@ pub(crate) enum EntryKind {
     Summary,
 }
 
+as_word!(EntryKind);
+
 /// Where an entry comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -96,6 +99,8 @@ pub(crate) enum EntrySource {
     /// A tool of one of the user's own servers.
     Mcp,
 }
+
+as_word!(EntrySource);
 
 /// A quote or a summary of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,7 +143,7 @@ impl<'a> RecallQuery<'a> {
         let run = self.run.map(|run| format!("run = '{run}'"));
         let nodes: Vec<_> = self.nodes.iter().map(|node| format!("'{node}'")).collect();
         let nodes = (!nodes.is_empty()).then(|| format!("node IN ({})", nodes.join(", ")));
-        let kind = format!("kind = '{}'", word(&self.kind));
+        let kind = format!("kind = '{}'", self.kind);
         run.into_iter().chain(nodes).chain([kind]).collect::<Vec<_>>().join(" AND ")
     }
 }
@@ -311,8 +316,7 @@ impl Recall {
     pub(crate) fn discard(runs: &Path) -> std::io::Result<()> {
         let folder = Self::folder(runs);
         // A damaged memory may even be a file in place of the folder.
-        let removed = if folder.is_dir() { std::fs::remove_dir_all(folder) } else { std::fs::remove_file(folder) };
-        removed.or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+        unless_missing(if folder.is_dir() { std::fs::remove_dir_all(folder) } else { std::fs::remove_file(folder) })
     }
 
     /// Removes the entries of a run from the tables of all embedders, and the files that hold them.
@@ -463,10 +467,10 @@ fn batch(run: &RunId, entries: &[Entry], vectors: &[Vec<f32>], dimension: usize)
             texts(&|_| run.to_string()),
             texts(&|entry| entry.id.clone()),
             texts(&|entry| entry.node.to_string()),
-            texts(&|entry| word(&entry.kind)),
-            texts(&|entry| word(&entry.source)),
+            texts(&|entry| entry.kind.to_string()),
+            texts(&|entry| entry.source.to_string()),
             texts(&|entry| entry.place.clone()),
-            texts(&|entry| word(&entry.label)),
+            texts(&|entry| entry.label.to_string()),
             Arc::new(entries.iter().map(|entry| Some(entry.confidence)).collect::<Float32Array>()),
             texts(&|entry| entry.text.clone()),
             Arc::new(builder.finish()),
@@ -483,11 +487,6 @@ fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
         Ok(Recalled { run: serde_json::from_value(run.value(row).into())?, id: id.value(row).to_owned(), similarity })
     };
     (0..batch.num_rows()).map(entry).collect()
-}
-
-/// Returns the word an enum is stored as.
-fn word<T: Serialize>(value: &T) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn column<'a, T: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a T, ArrowError> {

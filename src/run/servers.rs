@@ -10,10 +10,9 @@ use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
-use super::cache::Cache;
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, LookupTool};
-use super::wait_limit::WaitLimit;
+use super::node_source::Shared;
 use crate::base::breaker::Breaker;
 use crate::base::id::RunId;
 use crate::base::line::counted;
@@ -29,23 +28,13 @@ const MAX_OFFERED: usize = 30;
 /// How often a call is made again because the stored copy of its result is missing.
 const MAX_AGAIN: usize = 3;
 
-/// Everything a call needs besides the server.
-#[derive(Clone)]
-pub(crate) struct CallContext {
-    pub(crate) run: RunId,
-    /// Answers on record.
-    pub(crate) cache: Cache,
-    /// Checks and records outgoing texts.
-    pub(crate) egress: Egress,
-    pub(crate) wait_limit: WaitLimit,
-    /// The day the run began.
-    pub(crate) day: String,
-}
-
 /// The servers of a run that have one label.
 pub(crate) struct RunServers<Q: ?Sized> {
     servers: Vec<RunServer<Q>>,
-    context: CallContext,
+    run: RunId,
+    shared: Shared,
+    /// The day the run began.
+    day: String,
     listing: OnceCell<Arc<ToolListing>>,
 }
 
@@ -65,7 +54,7 @@ struct ToolListing {
 
 /// The servers of a run, for one node.
 pub(crate) struct NodeServers<Q: ?Sized> {
-    shared: Arc<RunServers<Q>>,
+    of_run: Arc<RunServers<Q>>,
     listing: Arc<ToolListing>,
     node: NodeId,
 }
@@ -96,15 +85,16 @@ impl Arguments for Outbound {
 
 impl<Q: ?Sized + Arguments> RunServers<Q> {
     /// Returns the servers of a run; `None` if there are none.
-    pub(crate) fn new(servers: &[Arc<Server<Q>>], context: CallContext) -> Option<Arc<Self>> {
+    pub(crate) fn new(servers: &[Arc<Server<Q>>], run: &RunId, shared: &Shared, day: &str) -> Option<Arc<Self>> {
         let of = |server: &Arc<Server<Q>>| RunServer {
             breaker: Breaker::of_run(format!("source `{}`", server.source_name())),
             server: Arc::clone(server),
             calls: AtomicU32::new(0),
         };
         let servers: Vec<_> = servers.iter().map(of).collect();
+        let (run, shared, day) = (run.clone(), shared.clone(), day.to_owned());
         // `None` rather than an empty set: a run without servers has no way out through them.
-        (!servers.is_empty()).then(|| Arc::new(Self { servers, context, listing: OnceCell::new() }))
+        (!servers.is_empty()).then(|| Arc::new(Self { servers, run, shared, day, listing: OnceCell::new() }))
     }
 
     /// Returns the servers for a node. The first node starts them to list their tools, unless the list is on record.
@@ -114,7 +104,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
     /// Returns an error if the run must stop. A server that fails is left out, with a note.
     pub(crate) async fn of_node(self: &Arc<Self>, node: &NodeId) -> Result<NodeServers<Q>, SourceError> {
         let listing = self.listing.get_or_try_init(|| async { self.list().await.map(Arc::new) }).await?;
-        Ok(NodeServers { shared: Arc::clone(self), listing: Arc::clone(listing), node: node.clone() })
+        Ok(NodeServers { of_run: Arc::clone(self), listing: Arc::clone(listing), node: node.clone() })
     }
 
     async fn list(&self) -> Result<ToolListing, SourceError> {
@@ -137,7 +127,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
         &self,
         RunServer { server, calls, .. }: &RunServer<Q>,
     ) -> Result<ToolListing, SourceError> {
-        let CallContext { run, cache, wait_limit, .. } = &self.context;
+        let Shared { cache, wait_limit, .. } = &self.shared;
         let scope = server.source_name();
         let made = cache.made(LookupTool::McpCall, &scope).await?;
         // Calls of earlier processes count against the limit of the run.
@@ -150,7 +140,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
             scope,
             label: server.settings().label,
             // For this run alone: a later one must see the tools that the server offers then.
-            version: run.to_string(),
+            version: self.run.to_string(),
         };
         Box::pin(cache.answer(lookup, wait_limit.wait(Box::pin(listing_of(server))))).await
     }
@@ -191,7 +181,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
 
     /// Returns the stored text of a result of a server.
     pub(crate) async fn read(&self, server: &str, place: &Place) -> SourceFile {
-        match self.shared.servers.iter().find(|known| known.server.settings().name == server) {
+        match self.of_run.servers.iter().find(|known| known.server.settings().name == server) {
             Some(known) => known.server.read(place).await,
             None => SourceFile::Gone,
         }
@@ -203,14 +193,14 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let offered = self.listing.tools.iter().find(|offered| offered.name == tool.trim());
         let offered = offered.ok_or_else(|| refused(format!("there is no tool `{tool}`")))?;
         let is_its = |known: &&RunServer<Q>| offered.is_of(&known.server.settings().name);
-        let known = self.shared.servers.iter().find(is_its);
+        let known = self.of_run.servers.iter().find(is_its);
         let known = known.ok_or_else(|| refused(format!("there is no server for `{tool}`")))?;
         // Parsed and serialised again, so that arguments that differ only in spacing are one call on record.
         let said = serde_json::Value::Object(offered.arguments(arguments.as_ref()).await.map_err(refused)?);
         // The offered name, which the user chose, and not the text that the model wrote.
         attach::word("name", offered.name.as_str());
         attach::text("arguments", || said.to_string());
-        let CallContext { cache, egress, day, .. } = &self.shared.context;
+        let RunServers { shared: Shared { cache, egress, .. }, day, .. } = &*self.of_run;
         // A changed server, a changed tool and another day make another call.
         let version = format!("{} {} {day}", known.server.settings().version(), offered.hash.as_str());
         let lookup = |version| Lookup {
@@ -238,7 +228,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
     async fn ask(&self, known: &RunServer<Q>, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError> {
         attach::flag("asked", true);
         let RunServer { server, breaker, calls } = known;
-        let CallContext { egress, wait_limit, .. } = &self.shared.context;
+        let Shared { egress, wait_limit, .. } = &self.of_run.shared;
         breaker
             .ask(async {
                 let most = server.settings().max_calls;

@@ -88,9 +88,9 @@ impl RunSources {
     pub(crate) fn outside(&self, node: &NodeId, question: &Outbound, words: &UserWords) -> Option<Outside> {
         let web = self.sources.web.as_ref().filter(|_| self.has_outside())?;
         let version = self.version_today(web);
-        let outside = Outside::new(Arc::clone(web), &self.shared, node.clone(), version);
+        let mut outside = Outside::new(Arc::clone(web), &self.shared, node.clone(), version);
         // Pages that the user named can be opened without an engine, and tools of servers called.
-        let outside = if self.sources.can_search { outside } else { outside.without_engine() };
+        outside.can_search = self.sources.can_search;
         Some(outside.read_for(self.reading.clone(), question.clone()).naming(words.all()))
     }
 

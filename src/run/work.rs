@@ -211,7 +211,8 @@ impl Steps {
         if work.way.route == Route::MixedDeepResearch {
             return Ok(Gathered::from_branch(self.researched(desk, work, task).await?));
         }
-        let outside = self.outside(work, task)?.with_servers(self.sources.public_tools(&work.node.id).await?);
+        let mut outside = self.outside(work, task)?;
+        outside.servers = self.sources.public_tools(&work.node.id).await?;
         let mut gathered = outward_worker::gathered(&Outward(desk), &outside, &work.node, &work.outward, task).await?;
         remark_all(&mut gathered, &outside.notes());
         Ok(gathered)
@@ -250,14 +251,14 @@ impl Steps {
 
     /// Works on a node of the web by searching.
     async fn searched(&self, work: &Work, task: &OutwardTask) -> Result<Branch, StepError> {
-        let outside = self.outside(work, task)?;
+        let mut outside = self.outside(work, task)?;
         let Some(desk) = self.desk.as_deref() else {
             let mind = Mind::Rules(self.picker.as_ref());
             let branch = outward_worker::searched(mind, &outside, &work.node, &work.outward, task).await?;
             let conclusions: Vec<_> = work.outward.conclusions.iter().map(|(.., branch)| branch.as_branch()).collect();
             return Ok(built_on(branch, &conclusions));
         };
-        let outside = outside.with_servers(self.sources.public_tools(&work.node.id).await?);
+        outside.servers = self.sources.public_tools(&work.node.id).await?;
         let mut branch =
             outward_worker::searched(Mind::Model(Outward(desk)), &outside, &work.node, &work.outward, task).await?;
         branch.notes.extend(outside.notes());

@@ -455,8 +455,9 @@ mod tests {
     use crate::kb::ingest::{CollectionSource, IngestOptions, ingest};
     use crate::kb::search::{Scope, SearchMode};
 
-    /// Indexes files (`collection/path` and text) and returns what a scope of them is.
-    async fn source(folder: &tempfile::TempDir, files: &[(&str, &str)], scope: &Scope) -> KbSource {
+    /// Indexes files (`collection/path` and text) and returns their folder and what a scope of them is.
+    async fn source(files: &[(&str, &str)], scope: &Scope) -> (tempfile::TempDir, KbSource) {
+        let folder = tempfile::tempdir().unwrap();
         let mut sources: Vec<CollectionSource> = Vec::new();
         for (path, text) in files {
             let name = path.split('/').next().unwrap().to_owned();
@@ -474,7 +475,7 @@ mod tests {
         ingest(&location, &embedder, "hash", &options, &|_| {}, &CancellationToken::new()).await.unwrap();
         let searcher = Searcher::new(Index::open(&location).await.unwrap(), Ok(embedder));
         let options = SearchOptions { mode: SearchMode::Lexical, ..scope.options().unwrap() };
-        KbSource::new(searcher, options, &About::default()).await.unwrap()
+        (folder, KbSource::new(searcher, options, &About::default()).await.unwrap())
     }
 
     fn of(collections: &[&str]) -> Scope {
@@ -491,10 +492,9 @@ mod tests {
 
     #[tokio::test]
     async fn opened_note_has_its_outline_and_links_below_which_open_in_turn() {
-        let folder = tempfile::tempdir().unwrap();
         let files =
             [("a/garden.md", GARDEN), ("a/sub/water.md", WATER), ("a/secret.md", "---\ntags: [x]\n---\nHush.\n")];
-        let source = source(&folder, &files, &of(&["a"])).await;
+        let (_folder, source) = source(&files, &of(&["a"])).await;
         assert!(source.has_links());
         let hit = source.search("nine beds", 1).await.unwrap().passages.remove(0);
         let garden = source.open(&hit.id).await.unwrap();
@@ -524,7 +524,6 @@ mod tests {
 
     #[tokio::test]
     async fn passage_that_is_all_of_its_section_is_opened_with_what_follows_below_the_heading_above() {
-        let folder = tempfile::tempdir().unwrap();
         let about = |word: &str| format!("A {word} of the garden is closed at night by its old keeper.");
         let text = format!(
             "# Garden\n\n## Gates\n\n### Oak\n\n{}\n\n### Elm\n\n{}\n\n## Ponds\n\n{}\n",
@@ -532,7 +531,7 @@ mod tests {
             about("door"),
             about("pond")
         );
-        let source = source(&folder, &[("a/garden.md", &text)], &of(&["a"])).await;
+        let (_folder, source) = source(&[("a/garden.md", &text)], &of(&["a"])).await;
         let hit = source.search("gate", 1).await.unwrap().passages.remove(0);
         assert!(!hit.text.contains("door"), "{hit:?}");
         let opened = source.open(&hit.id).await.unwrap().text;
@@ -553,8 +552,7 @@ mod tests {
             Scope { paths: vec!["secret.md".into()], ..Scope::default() },
             Scope { since, ..of(&["a"]) },
         ] {
-            let folder = tempfile::tempdir().unwrap();
-            let source = source(&folder, &files, &scope).await;
+            let (_folder, source) = source(&files, &scope).await;
             let secret = source.open("secret.md").await.unwrap();
             assert_eq!((secret.text.trim(), below(&secret)), ("Hush, [[Garden]].", ""), "{scope:?}");
             for closed in ["garden.md", "a/garden.md", "sub/water.md:1", "other.md", "b/other.md"] {
@@ -565,9 +563,8 @@ mod tests {
 
     #[tokio::test]
     async fn path_of_two_collections_is_opened_by_both_names() {
-        let folder = tempfile::tempdir().unwrap();
         let files = [("a/x.md", "One of a, [[y]].\n"), ("b/x.md", "One of b.\n"), ("a/y.md", "Two, [[x]].\n")];
-        let source = source(&folder, &files, &Scope::default()).await;
+        let (_folder, source) = source(&files, &Scope::default()).await;
         assert_eq!(
             below(&source.open("y.md").await.unwrap()),
             "Links of this page: `a/x.md` (x)\nLinked from: `a/x.md` (x)"
@@ -578,8 +575,7 @@ mod tests {
 
     #[tokio::test]
     async fn quoted_words_that_no_note_has_in_that_order_are_searched_one_by_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let source = source(&folder, &[("a/garden.md", GARDEN), ("a/water.md", WATER)], &Scope::default()).await;
+        let (_folder, source) = source(&[("a/garden.md", GARDEN), ("a/water.md", WATER)], &Scope::default()).await;
         let found = source.search("Why does it say \"the Kestrel pump\"?", 1).await.unwrap();
         assert!(found.passages[0].text.contains("The pump is a Kestrel."), "{found:?}");
         assert!(found.notes[0].starts_with("no file has the quoted words in that order"), "{:?}", found.notes);
@@ -589,9 +585,8 @@ mod tests {
 
     #[tokio::test]
     async fn passage_that_repeats_another_leaves_room_for_the_next() {
-        let folder = tempfile::tempdir().unwrap();
         let files = [("a/1.md", WATER), ("a/2.md", WATER), ("a/3.md", "# Pumps\n\nA pump has a seal.\n")];
-        let source = source(&folder, &files, &Scope::default()).await;
+        let (_folder, source) = source(&files, &Scope::default()).await;
         let found = source.search("Kestrel pump", 2).await.unwrap().passages;
         let texts: Vec<_> = found.iter().map(|passage| passage.text.trim()).collect();
         assert!(texts[0].contains("Kestrel") && texts[1].contains("A pump has a seal."), "{texts:?}");
@@ -599,8 +594,7 @@ mod tests {
 
     #[tokio::test]
     async fn notes_without_links_are_shown_as_they_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let source = source(&folder, &[("a/x.md", WATER)], &Scope::default()).await;
+        let (_folder, source) = source(&[("a/x.md", WATER)], &Scope::default()).await;
         let hit = source.search("Kestrel", 1).await.unwrap().passages.remove(0);
         let opened = source.open(&hit.id).await.unwrap();
         assert!(!source.has_links() && opened.snippet == opened.text);

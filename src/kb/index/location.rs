@@ -137,14 +137,6 @@ impl IndexLocation {
         }
     }
 
-    /// Returns the address LanceDB connects to.
-    pub(super) fn uri(&self) -> String {
-        match self {
-            Self::Local { folder, .. } => folder.to_string_lossy().into_owned(),
-            Self::Remote { uri, .. } => uri.clone(),
-        }
-    }
-
     /// Checks that the storage engine, which handles addresses as text, can open the folder.
     ///
     /// # Errors
@@ -221,9 +213,13 @@ pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     None
 }
 
+/// Displays the address LanceDB connects to.
 impl fmt::Display for IndexLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.uri())
+        match self {
+            Self::Local { folder, .. } => f.write_str(&folder.to_string_lossy()),
+            Self::Remote { uri, .. } => f.write_str(uri),
+        }
     }
 }
 
@@ -234,7 +230,7 @@ mod tests {
     #[test]
     fn folder_whose_name_starts_with_db_is_not_taken_for_the_cloud() {
         let location = IndexLocation::parse("dbs/kb").unwrap();
-        assert!(location.uri().starts_with('/'), "{location}");
+        assert!(location.to_string().starts_with('/'), "{location}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Tables {
 }
 
 fn builder(location: &IndexLocation) -> Result<ConnectBuilder, IndexError> {
-    let builder = lancedb::connect(&location.uri());
+    let builder = lancedb::connect(&location.to_string());
     if location.is_service() {
         let access = ServiceAccess::of(|name| std::env::var(name).ok());
         let access = access.map_err(|source| IndexError::Access { location: location.to_string(), source })?;

@@ -43,7 +43,6 @@ use query::Query;
 pub use scope::Scope;
 pub use snippet::Snippet;
 pub use spelling::Unknown;
-use support::Assessed;
 pub(crate) use support::UnitMatch;
 pub use support::{Odds, Support};
 
@@ -56,7 +55,7 @@ use signals::headings;
 use super::embed::{EmbedError, Embedder, EmbeddingServer, readable};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
-use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::id::{ChunkId, ContentHash, DocumentId, from_word};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
 use crate::base::word::{WordSplitter, language_of};
@@ -110,12 +109,7 @@ impl FromStr for SearchMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "hybrid" => Ok(Self::Hybrid),
-            "lexical" => Ok(Self::Lexical),
-            "vector" => Ok(Self::Vector),
-            _ => Err(format!("`{text}` is not a mode (hybrid, lexical or vector)")),
-        }
+        from_word(text).ok_or_else(|| format!("`{text}` is not a mode (hybrid, lexical or vector)"))
     }
 }
 
@@ -509,20 +503,16 @@ impl Searcher {
         most: Measured,
     ) -> Result<JudgedHits, SearchError> {
         let query = self.query(typed);
-        let mut assessed = self.find_and_assess(&query, options, most).await?;
-        let unknown = std::mem::take(&mut assessed.unknown);
+        let mut judged = self.find_and_judge(&query, options, most).await?;
         // A quoted phrase is meant literally.
-        let unknown = if query.phrases.is_empty() {
-            self.spelled_like(unknown, &assessed.found.hits, &options.filter).await?
-        } else {
-            unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
-        };
-        let corrected = spelling::corrected(typed, &unknown, &self.splitter);
-        if let Some(corrected) = &corrected {
-            assessed = self.find_and_assess(&self.query(corrected), options, most).await?;
+        if query.phrases.is_empty() {
+            self.spell(&mut judged.unknown, &judged.found.hits, &options.filter).await?;
         }
-        let Assessed { found, support, odds, names, is_of_others, .. } = assessed;
-        Ok(JudgedHits { found, support, odds, unknown, names, is_of_others, corrected, asked: query.language })
+        let Some(corrected) = spelling::corrected(typed, &judged.unknown, &self.splitter) else { return Ok(judged) };
+        let again = self.find_and_judge(&self.query(&corrected), options, most).await?;
+        // The words and the language are those of the query as it was typed.
+        let JudgedHits { unknown, asked, .. } = judged;
+        Ok(JudgedHits { unknown, asked, corrected: Some(corrected), ..again })
     }
 
     /// Resolves the path globs of the options to documents of the index.

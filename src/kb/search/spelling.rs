@@ -91,31 +91,25 @@ pub(crate) fn corrected(question: &str, unknown: &[Unknown], splitter: &WordSpli
 impl Searcher {
     /// Looks for words of the folder that are spelled like unknown ones, in chunks with similar words and in the hits
     /// of the search.
-    pub(crate) async fn spelled_like(
+    pub(super) async fn spell(
         &self,
-        unknown: Vec<String>,
+        unknown: &mut [Unknown],
         hits: &[Hit],
         filter: &Filter,
-    ) -> Result<Vec<Unknown>, SearchError> {
-        let mut found = Vec::new();
-        for (place, word) in unknown.into_iter().enumerate() {
-            let similar = match errors_in(&word) {
-                errors if place >= MOST || errors == 0 => Vec::new(),
-                errors => {
-                    // A failed comparison counts as no similar words, since the search itself succeeded.
-                    let legs = self
-                        .index
-                        .similar_leg(&self.index.terms(language_of(&word)), &word, errors, filter, READ)
-                        .await
-                        .unwrap_or_default();
-                    let rows = self.index.rows(&legs.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
-                    let similar = rows.values().map(|row| Cow::from(super::searched_text(row)));
-                    self.nearest(&word, errors, similar.chain(hits.iter().map(|hit| Cow::from(&hit.text))))
-                }
-            };
-            found.push(Unknown { word, similar });
+    ) -> Result<(), SearchError> {
+        for Unknown { word, similar } in unknown.iter_mut().take(MOST) {
+            let errors = errors_in(word);
+            if errors == 0 {
+                continue;
+            }
+            let terms = self.index.terms(language_of(word));
+            // A failed comparison counts as no similar words, since the search itself succeeded.
+            let legs = self.index.similar_leg(&terms, word, errors, filter, READ).await.unwrap_or_default();
+            let rows = self.index.rows(&legs.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
+            let texts = rows.values().map(|row| Cow::from(super::searched_text(row)));
+            *similar = self.nearest(word, errors, texts.chain(hits.iter().map(|hit| Cow::from(&hit.text))));
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Returns the words of texts with the fewest errors, one for each stem, the most frequent first.

@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::named::ProperName;
 use super::query::Query;
 use super::signals::{COUNT, KeyWord, Measured, Signals};
-use super::{Hit, Hits, SearchError, SearchOptions, Searcher};
+use super::{Hit, JudgedHits, SearchError, SearchOptions, Searcher, Unknown};
 
 /// How well the best hits support an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -153,31 +152,18 @@ impl Support {
     }
 }
 
-/// Hits with how well they support an answer.
-pub(super) struct Assessed {
-    pub(super) found: Hits,
-    pub(super) support: Support,
-    pub(super) odds: Option<Odds>,
-    /// Words of the query that the folder does not have.
-    pub(super) unknown: Vec<String>,
-    /// Words of the query that name documents; not determined if only hits are wanted.
-    pub(super) names: Vec<ProperName>,
-    /// Whether hits about a document that the query names are not about the query.
-    pub(super) is_of_others: bool,
-}
-
 impl Searcher {
-    /// Searches, and judges how well the hits support an answer.
+    /// Searches, and judges how well the hits support an answer. Corrects nothing.
     ///
     /// # Errors
     ///
     /// As [`Self::search`].
-    pub(super) async fn find_and_assess(
+    pub(super) async fn find_and_judge(
         &self,
         query: &Query,
         options: &SearchOptions,
         most: Measured,
-    ) -> Result<Assessed, SearchError> {
+    ) -> Result<JudgedHits, SearchError> {
         // A separate task, since planning a count for each key word takes as long as the search. Dropping the set
         // ends it.
         let mut counting = JoinSet::new();
@@ -203,8 +189,10 @@ impl Searcher {
             names.clear();
             (support, odds) = self.judged(query, &found.hits, &keys, most).await?;
         }
-        let unknown = keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect();
-        Ok(Assessed { found, support, odds, unknown, names, is_of_others })
+        let unknown = keys.into_iter().filter(|key| !key.is_known);
+        let unknown = unknown.map(|key| Unknown { word: key.text, similar: Vec::new() }).collect();
+        let (corrected, asked) = (None, query.language);
+        Ok(JudgedHits { found, support, odds, unknown, names, is_of_others, corrected, asked })
     }
 
     /// Returns how well hits support an answer.

@@ -1,6 +1,5 @@
 //! Follows a job that was started: polls it to its end, settles what it cost, and cancels it if it takes too long.
 
-use std::fmt;
 use std::time::Duration;
 
 use tracing::Span;
@@ -25,21 +24,14 @@ use crate::traces::attach;
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 /// Why a job is cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Why {
+    #[error("it exceeded its time limit")]
     Late,
+    #[error("the time of the run is up")]
     TimeIsUp,
+    #[error("run was stopped")]
     Stopped,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Late => "it exceeded its time limit",
-            Self::TimeIsUp => "the time of the run is up",
-            Self::Stopped => "run was stopped",
-        })
-    }
 }
 
 /// A job cannot be polled any further.

@@ -43,6 +43,8 @@ pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
 pub(crate) use runs::{RunList, RunRow};
 pub(crate) use salvage::Salvaged;
 
+use crate::base::file::unless_missing;
+use crate::base::folder::open_private;
 use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
 use crate::base::mutex::locked;
@@ -206,6 +208,11 @@ impl JournalError {
     }
 }
 
+/// Adds the action during which the database failed.
+fn during(action: &'static str) -> impl Fn(rusqlite::Error) -> JournalError {
+    move |source| JournalError::Database { action, source }
+}
+
 fn is_damage(error: &rusqlite::Error) -> bool {
     let rusqlite::Error::SqliteFailure(error, message) = error else {
         return matches!(error, rusqlite::Error::SqlInputError { .. });
@@ -257,13 +264,14 @@ impl Journal {
     /// being repaired.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
         let lock = lock_of(path)?;
-        make_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
-        let open = |source| JournalError::Database { action: "open", source };
-        let connection = Connection::open(path).map_err(open)?;
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(open)?;
-        write_ahead(&connection).map_err(open)?;
+        // SQLite gives its side files the same permissions.
+        open_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
+        let open = during("open");
+        let connection = Connection::open(path).map_err(&open)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(&open)?;
+        write_ahead(&connection).map_err(&open)?;
         // "full" flushes each commit: with "normal", a power cut could take back a call that was already sent.
-        connection.pragma_update(None, "synchronous", "full").map_err(open)?;
+        connection.pragma_update(None, "synchronous", "full").map_err(&open)?;
         // Removed rows are overwritten with zeros.
         connection.pragma_update(None, "secure_delete", true).map_err(open)?;
         Self::of(connection, Keeping::Disk(path.with_file_name(LOCKS)), Some(lock))
@@ -285,27 +293,25 @@ impl Journal {
 
     /// Opens an empty journal in memory.
     pub(crate) fn in_memory() -> Result<Self, JournalError> {
-        let open = |source| JournalError::Database { action: "open", source };
-        Self::of(Connection::open_in_memory().map_err(open)?, Keeping::Memory, None)
+        Self::of(Connection::open_in_memory().map_err(during("open"))?, Keeping::Memory, None)
     }
 
     fn of(mut connection: Connection, keeping: Keeping, lock: Option<FileLock>) -> Result<Self, JournalError> {
-        let failed = |action| move |source| JournalError::Database { action, source };
         // First of all: a trigger or a view of a foreign database could take part in any later statement.
-        harden(&connection).map_err(failed("open"))?;
+        harden(&connection).map_err(during("open"))?;
         // Off by default in SQLite. The rows of a run are removed by its cascades.
-        connection.pragma_update(None, "foreign_keys", true).map_err(failed("open"))?;
-        let found = version(&connection).map_err(failed("read"))?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(during("open"))?;
+        let found = version(&connection).map_err(during("read"))?;
         // Before the parts are compared: those of a newer format are not known.
         if found > MIGRATIONS.len() {
             return Err(JournalError::TooNew { found, known: MIGRATIONS.len() });
         }
-        let parts = differences(&connection).map_err(failed("read"))?;
+        let parts = differences(&connection).map_err(during("read"))?;
         if !parts.is_empty() {
             return Err(JournalError::Altered { parts });
         }
-        migrate(&mut connection, &MIGRATIONS).map_err(failed("migrate"))?;
-        connection.pragma_update(None, QUERY_ONLY, true).map_err(failed("open"))?;
+        migrate(&mut connection, &MIGRATIONS).map_err(during("migrate"))?;
+        connection.pragma_update(None, QUERY_ONLY, true).map_err(during("open"))?;
         Ok(Self {
             database: Arc::new(Database { connection: Mutex::new(connection), _lock: lock }),
             keeping,
@@ -395,10 +401,9 @@ impl Database {
     /// Runs `work` with a connection that may write.
     fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, JournalError> {
         let connection = locked(&self.connection);
-        let failed = |source| JournalError::Database { action: "write to", source };
-        connection.pragma_update(None, QUERY_ONLY, false).map_err(failed)?;
+        connection.pragma_update(None, QUERY_ONLY, false).map_err(during("write to"))?;
         let _read_only = ReadOnly(&connection);
-        work(&connection).map_err(failed)
+        work(&connection).map_err(during("write to"))
     }
 }
 
@@ -446,36 +451,17 @@ fn side_file(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Creates the file readable by its owner only; SQLite gives its side files the same permissions.
-fn make_private(path: &Path) -> std::io::Result<()> {
-    // In a folder that came from elsewhere, a link here would redirect writes to another file.
-    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(std::io::Error::other("not a regular file"));
-    }
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
-}
-
 /// Copies the database at `from` and its write-ahead log.
 fn copy_with_log(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::copy(from, to)?;
-    match std::fs::copy(side_file(from, "-wal"), side_file(to, "-wal")) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    unless_missing(std::fs::copy(side_file(from, "-wal"), side_file(to, "-wal")).map(drop))?;
     // A copy keeps the permissions of the original, which may be read-only.
     make_writable(to)?;
     make_writable(&side_file(to, "-wal"))
 }
 
 fn make_writable(path: &Path) -> std::io::Result<()> {
-    let mut permissions = match path.metadata() {
-        Ok(metadata) => metadata.permissions(),
-        Err(_) => return Ok(()),
-    };
+    let Ok(mut permissions) = path.metadata().map(|metadata| metadata.permissions()) else { return Ok(()) };
     #[cfg(unix)]
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
     #[cfg(not(unix))]
@@ -490,7 +476,7 @@ fn read_failed(error: rusqlite::Error) -> JournalError {
         error @ (rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::Utf8Error(..)) => JournalError::Unreadable(error.into()),
-        source => JournalError::Database { action: "read", source },
+        source => during("read")(source),
     }
 }
 
@@ -601,11 +587,24 @@ pub(crate) mod tests {
         }
     }
 
+    /// Returns a folder and the path of a database in it.
+    pub(super) fn place() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        (folder, path)
+    }
+
+    /// Returns a run that has begun, in memory.
+    async fn begun() -> LockedRun {
+        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
+        run.create("why?", &started()).await.unwrap();
+        run
+    }
+
     #[test]
     fn journal_is_created_by_several_at_once() {
         for _ in 0..10 {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("state.db");
+            let (_folder, path) = place();
             let at_once = std::sync::Barrier::new(4);
             std::thread::scope(|scope| {
                 let open = || {
@@ -622,8 +621,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn run_reads_back_as_it_was_written_from_a_file_only_its_owner_can_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (folder, path) = place();
         let run = RunId::random(5);
         let first = started();
         {
@@ -658,8 +656,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn copy_of_a_journal_has_what_its_side_file_has_and_leaves_both_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (_folder, path) = place();
         // It stays open, so that the newest entries are in its side file alone.
         let journal = Journal::open(&path).unwrap();
         let (run, record) = (RunId::random(1), started());
@@ -708,8 +705,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn glance_at_a_journal_finds_its_newest_runs_and_changes_no_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (folder, path) = place();
         assert_eq!(glanced(&path), None);
 
         // Formats of earlier versions are read as they are.
@@ -775,15 +771,13 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn event_with_a_number_that_is_taken_is_refused() {
-        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
-        run.create("why?", &started()).await.unwrap();
+        let run = begun().await;
         assert!(run.append(&started()).await.is_err());
     }
 
     #[tokio::test]
     async fn text_that_is_kept_back_again_is_listed_once_and_one_that_left_again_twice() {
-        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
-        run.create("why?", &started()).await.unwrap();
+        let run = begun().await;
         for withheld in [None, Some("private"), None, Some("private")] {
             let row = EgressRow {
                 node: "n2".parse().unwrap(),
@@ -802,8 +796,7 @@ pub(crate) mod tests {
 
     #[test]
     fn database_of_format_one_is_brought_up_to_date_with_everything_in_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (_folder, path) = place();
         let mut old = Connection::open(&path).unwrap();
         migrate(&mut old, &MIGRATIONS[..1]).unwrap();
         old.execute("INSERT INTO runs VALUES ('0000000000000005', 'why?', 7)", []).unwrap();
@@ -819,8 +812,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn word_this_version_does_not_know_is_an_error_that_names_it() {
-        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
-        run.create("why?", &started()).await.unwrap();
+        let run = begun().await;
         run.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         run.write(|connection, _| connection.execute("UPDATE calls SET outcome = 'sunk'", [])).await.unwrap();
         let error = with_causes(&run.journal().calls(run.id()).await.unwrap_err());
@@ -844,8 +836,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn purpose_of_calls_from_before_it_was_stored_is_read_off_their_keys_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (_folder, path) = place();
         let run = RunId::random(5);
         let mut old = Connection::open(&path).unwrap();
         migrate(&mut old, &MIGRATIONS[..3]).unwrap();
@@ -877,8 +868,7 @@ pub(crate) mod tests {
 
     #[test]
     fn database_of_a_newer_dr_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (_folder, path) = place();
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
         assert_eq!(error.to_string(), "journal has format 99, but this version of dr supports up to 9");

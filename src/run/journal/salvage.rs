@@ -24,11 +24,12 @@ use serde_json::json;
 use super::calls::{CallKind, CallState, JOB_STEP, JobEndpoint, ProviderKind, role};
 use super::lookups::{BROKEN_JOB, LookupTool};
 use super::{
-    Journal, JournalError, MIGRATIONS, Plain, copy_with_log, lock_file, make_private, migrate, optional_json, plain,
+    Journal, JournalError, MIGRATIONS, Plain, copy_with_log, during, lock_file, migrate, optional_json, plain,
     side_file,
 };
 use crate::base::clock::Moment;
-use crate::base::folder::write_private;
+use crate::base::file::unless_missing;
+use crate::base::folder::{open_private, write_private};
 use crate::base::id::{JobId, NodeId, RunId};
 use crate::base::lock::FileLock;
 use crate::llm::message::{Reply, Role, Usage};
@@ -239,36 +240,36 @@ struct Salvage {
 
 impl Salvage {
     fn begin(damaged: &Path, fresh: &Path) -> Result<Self, JournalError> {
-        let open = |source| JournalError::Database { action: "open", source };
-        make_private(fresh).map_err(|source| JournalError::File { path: fresh.to_path_buf(), source })?;
-        let mut fresh = Connection::open(fresh).map_err(open)?;
-        let mut damaged_db = tolerant(damaged).map_err(open)?;
+        let open = during("open");
+        open_private(fresh).map_err(|source| JournalError::File { path: fresh.to_path_buf(), source })?;
+        let mut fresh = Connection::open(fresh).map_err(&open)?;
+        let mut damaged_db = tolerant(damaged).map_err(&open)?;
         if damaged_db.prepare("SELECT id FROM runs").is_err() {
             drop(damaged_db);
             // Page 1 holds the tables' definitions and where each begins. A journal that was made by this version has
             // the same ones at the same place.
             replace_first_page(damaged).map_err(|source| JournalError::File { path: damaged.to_path_buf(), source })?;
-            damaged_db = tolerant(damaged).map_err(open)?;
+            damaged_db = tolerant(damaged).map_err(&open)?;
         }
         let version = super::version(&damaged_db).unwrap_or(MIGRATIONS.len()).clamp(1, MIGRATIONS.len());
-        migrate(&mut fresh, &MIGRATIONS[..version]).map_err(open)?;
+        migrate(&mut fresh, &MIGRATIONS[..version]).map_err(&open)?;
         // Rows may refer to others that are lost.
-        fresh.pragma_update(None, "foreign_keys", false).map_err(open)?;
+        fresh.pragma_update(None, "foreign_keys", false).map_err(&open)?;
         // One transaction: with one for each row, each would be flushed to disk.
-        fresh.execute_batch("BEGIN").map_err(open)?;
+        fresh.execute_batch("BEGIN").map_err(&open)?;
         Ok(Self { damaged: damaged_db, fresh, kept: BTreeSet::new(), lost: Vec::new(), remains: Vec::new() })
     }
 
     fn finish(self) -> Result<Salvaged, JournalError> {
-        let write = |source| JournalError::Database { action: "write to", source };
-        self.fresh.execute_batch("COMMIT").map_err(write)?;
+        let write = during("write to");
+        self.fresh.execute_batch("COMMIT").map_err(&write)?;
         self.fresh.close().map_err(|(_, source)| write(source))?;
         Ok(Salvaged { damaged: PathBuf::new(), runs: self.kept.len(), lost: self.lost })
     }
 
     /// Copies each run with its events, up to the first event that is missing or does not fit.
     fn runs(&mut self, is_run: impl Fn(&[Record]) -> bool) -> Result<(), JournalError> {
-        let write = |source| JournalError::Database { action: "write to", source };
+        let write = during("write to");
         let mut ids: BTreeSet<String> = BTreeSet::new();
         let listed = Table { name: "runs", key: "rowid", condition: "1" };
         listed.read(&self.damaged, &["id"], |row| ids.extend(text(row, 1)));
@@ -300,18 +301,18 @@ impl Salvage {
             };
             let sql = "INSERT INTO runs (id, question, started_at) VALUES (?1, ?2, ?3)";
             let started = i64::try_from(at.0).unwrap_or_default();
-            self.fresh.execute(sql, (run.as_str(), question.as_str(), started)).map_err(write)?;
+            self.fresh.execute(sql, (run.as_str(), question.as_str(), started)).map_err(&write)?;
             // The hash is kept as it is: if texts that left are lost, their record must not look whole.
             let head = "SELECT egress_head FROM runs WHERE id = ?1";
             if let Ok(head) = self.damaged.query_row(head, [run.as_str()], |row| row.get::<_, String>(0)) {
                 let sql = "UPDATE runs SET egress_head = ?1 WHERE id = ?2";
-                self.fresh.execute(sql, [head.as_str(), run.as_str()]).map_err(write)?;
+                self.fresh.execute(sql, [head.as_str(), run.as_str()]).map_err(&write)?;
             }
             for Record { seq, at, event } in &records {
                 let body = serde_json::to_string(event)?;
                 let sql = "INSERT INTO events (run, seq, at, body) VALUES (?1, ?2, ?3, ?4)";
                 let number = |number: u64| i64::try_from(number).unwrap_or_default();
-                self.fresh.execute(sql, (run.as_str(), number(*seq), number(at.0), body)).map_err(write)?;
+                self.fresh.execute(sql, (run.as_str(), number(*seq), number(at.0), body)).map_err(&write)?;
             }
             if !is_whole || records.len() < found {
                 let last = records.len();
@@ -346,8 +347,7 @@ impl Salvage {
         let Some(of_run) = columns.iter().position(|name| *name == "run") else { return Ok(()) };
         let marks: Vec<_> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
         let sql = format!("INSERT INTO {name} ({}) VALUES ({})", columns.join(", "), marks.join(", "));
-        let mut insert =
-            self.fresh.prepare(&sql).map_err(|source| JournalError::Database { action: "write to", source })?;
+        let mut insert = self.fresh.prepare(&sql).map_err(during("write to"))?;
         let mut unreadable = 0_usize;
         let table = Table { name, key: "rowid", condition: "1" };
         let is_whole = table.read(&self.damaged, &columns, |row| {
@@ -692,10 +692,7 @@ pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     for suffix in ["-wal", "-shm"] {
-        match std::fs::remove_file(side_file(path, suffix)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        unless_missing(std::fs::remove_file(side_file(path, suffix)))?;
     }
     std::fs::rename(side_file(path, REPAIRED), path)
 }
@@ -704,14 +701,13 @@ pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::run::budget::BudgetLimits;
-    use crate::run::journal::tests::{call, started};
+    use crate::run::journal::tests::{call, place, started};
     use crate::run::journal::{Call, CallOutcome, CallRow, LockedRun};
     use crate::run::ledger::charged_tokens;
 
     /// Creates a journal at `path` with a run, as a killed process leaves it: with everything in its log.
     async fn killed(path: &Path, run: &RunId) {
-        let folder = tempfile::tempdir().unwrap();
-        let live = folder.path().join("state.db");
+        let (_folder, live) = place();
         let journal = Journal::open(&live).unwrap();
         LockedRun::new(run.clone(), journal.clone(), None).create("why?", &started()).await.unwrap();
         copy_with_log(&live, path).unwrap();
@@ -724,8 +720,7 @@ mod tests {
     #[tokio::test]
     async fn repair_that_is_killed_at_any_rename_loses_nothing() {
         let [damaged, saved] = [1, 2].map(RunId::random);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (folder, path) = place();
         let fresh = folder.path().join("fresh.db");
         for step in 0..4 {
             killed(&path, &damaged).await;
@@ -752,8 +747,7 @@ mod tests {
     /// Returns the calls of a run after a repair: a prompt and a job, both replied, that were damaged by `sql`. Also returns
     /// what the repair reports as lost.
     async fn repaired(sql: &str) -> (Vec<CallRow>, Vec<String>) {
-        let (folder, run) = (tempfile::tempdir().unwrap(), RunId::random(1));
-        let path = folder.path().join("state.db");
+        let ((_folder, path), run) = (place(), RunId::random(1));
         let journal = Journal::open(&path).unwrap();
         let locked = LockedRun::new(run.clone(), journal.clone(), None);
         locked.create("why?", &started()).await.unwrap();
@@ -848,8 +842,7 @@ mod tests {
 
     #[tokio::test]
     async fn journal_that_is_open_is_not_replaced_and_one_under_repair_is_not_opened() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.db");
+        let (_folder, path) = place();
         let run = RunId::random(1);
         killed(&path, &run).await;
         let journal = Journal::open(&path).unwrap();

@@ -1,22 +1,28 @@
 //! Every limit ends a run with a report on what was found, which names the limit.
 
 use super::super::budget::{LimitsByPlan, PlanShare};
+use super::super::orchestrator::RunNotice;
 use super::*;
+
+/// Returns resources with which `act` is done after each event of this name.
+fn with_act(world: &World, name: &'static str, act: impl Fn() + Send + Sync + 'static) -> Resources {
+    let listener = move |notice: &RunNotice<'_>| {
+        if let RunNotice::Event(record, _) = notice
+            && record.event.name() == name
+        {
+            act();
+        }
+    };
+    Resources { listener: Arc::new(listener), ..world.resources() }
+}
 
 #[tokio::test]
 async fn time_limit_ends_a_run() {
     let mut world = World::new(TWO_ROUNDS);
     world.limits.time = Some(Duration::from_mins(1));
     let clock = Arc::clone(&world.clock);
-    let mut resources = world.resources();
     // Each start of a worker advances the clock by half a minute.
-    resources.listener = Arc::new(move |notice| {
-        if let super::super::orchestrator::RunNotice::Event(record, _) = notice
-            && record.event.name() == "node_started"
-        {
-            clock.advance(Duration::from_secs(30));
-        }
-    });
+    let resources = with_act(&world, "node_started", move || clock.advance(Duration::from_secs(30)));
     let mut run = world.started(world.settings(), resources).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::TimeExceeded);
 }
@@ -56,14 +62,7 @@ async fn limit_that_was_raised_before_the_plan_is_not_lowered_by_it() {
 async fn stopped_run_keeps_its_work_and_can_be_resumed() {
     let world = World::new(TWO_ROUNDS);
     let stop = world.stop.clone();
-    let mut resources = world.resources();
-    resources.listener = Arc::new(move |notice| {
-        if let super::super::orchestrator::RunNotice::Event(record, _) = notice
-            && record.event.name() == "node_finished"
-        {
-            stop.cancel();
-        }
-    });
+    let resources = with_act(&world, "node_finished", move || stop.cancel());
     let mut run = world.started(world.settings(), resources).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::Cancelled);
     drop(run);

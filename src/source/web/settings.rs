@@ -1,6 +1,5 @@
 //! Resolves the table `[web]` and the environment into a [`WebSource`].
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ const FIXTURE: &str = "fixture:";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebOptions {
-    /// Names of engines, separated by commas, `fixture:FILE` or `none`; see [`Choice`].
+    /// Names of engines, separated by commas, `fixture:FILE` for recorded results, or `none`.
     pub(crate) provider: Option<String>,
     /// Address of the engine; `None` for its public one. Needs a single engine.
     pub(crate) base_url: Option<String>,
@@ -32,17 +31,6 @@ pub(crate) struct WebOptions {
     /// Intranet machines that pages may be fetched from: hosts, `host:port`, or networks.
     #[serde(default)]
     pub(crate) allowed_hosts: Vec<String>,
-}
-
-/// Parsed value of `provider`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Choice {
-    /// `none`: the web is not searched.
-    Off,
-    /// `fixture:FILE`: a file of recorded results.
-    Fixture(PathBuf),
-    /// Engines by their names, at least one and each once.
-    Engines(Vec<SearchEngine>),
 }
 
 /// Settings in `[web]` cannot be used.
@@ -126,11 +114,10 @@ impl WebOptions {
 
     /// Returns the engines the settings name, else the first whose variable is set.
     fn providers(&self, environment: &Environment) -> Result<Vec<Arc<dyn SearchProvider>>, WebSettingsError> {
-        let engines = match self.choice(environment)? {
-            Choice::Off => return Ok(Vec::new()),
-            Choice::Fixture(file) => return Ok(vec![Arc::new(FixtureProvider::from_file(&file)?)]),
-            Choice::Engines(engines) => engines,
-        };
+        if let Some(file) = self.provider.as_deref().and_then(|names| names.strip_prefix(FIXTURE)) {
+            return Ok(vec![Arc::new(FixtureProvider::from_file(file.as_ref())?)]);
+        }
+        let engines = self.engines(environment)?;
         let for_one = [("base_url", &self.base_url), ("key_env", &self.key_env)];
         if let Some((setting, _)) = for_one.into_iter().find(|(_, text)| engines.len() > 1 && text.is_some()) {
             return Err(WebSettingsError::ForOne { setting });
@@ -164,22 +151,19 @@ impl WebOptions {
         Ok(Arc::new(EngineClient::new(engine, address, key, contact.as_ref())?))
     }
 
-    fn choice(&self, environment: &Environment) -> Result<Choice, WebSettingsError> {
-        let Some(names) = self.provider.as_deref() else {
-            let is_set = |engine: &SearchEngine| engine.variable().is_some_and(|name| environment.get(name).is_some());
-            return Ok(match SearchEngine::all().find(is_set) {
-                // `base_url` without `provider` can only mean SearXNG, the one engine without a public address.
-                _ if self.base_url.is_some() => Choice::Engines(vec![SearchEngine::SearxNg]),
-                Some(engine) => Choice::Engines(vec![engine]),
-                None => Choice::Off,
-            });
+    /// Returns the engines, each once; none if the web is not searched.
+    fn engines(&self, environment: &Environment) -> Result<Vec<SearchEngine>, WebSettingsError> {
+        let names = match self.provider.as_deref() {
+            // `base_url` without `provider` can only mean SearXNG, the one engine without a public address.
+            None if self.base_url.is_some() => return Ok(vec![SearchEngine::SearxNg]),
+            None => {
+                let is_set = |name| environment.get(name).is_some();
+                let first = SearchEngine::all().find(|engine| engine.variable().is_some_and(is_set));
+                return Ok(first.into_iter().collect());
+            }
+            Some("none") => return Ok(Vec::new()),
+            Some(names) => names,
         };
-        if let Some(file) = names.strip_prefix(FIXTURE) {
-            return Ok(Choice::Fixture(file.into()));
-        }
-        if names == "none" {
-            return Ok(Choice::Off);
-        }
         let mut engines = Vec::new();
         for name in names.split(',').map(str::trim) {
             let engine = SearchEngine::all().find(|engine| engine.name() == name);
@@ -188,7 +172,7 @@ impl WebOptions {
                 engines.push(engine);
             }
         }
-        Ok(Choice::Engines(engines))
+        Ok(engines)
     }
 }
 
