@@ -56,7 +56,9 @@
 //! fn words(report: research::branch::BranchReport) -> String { report.summary }
 //! fn question(node: research::node::Node) -> impl std::fmt::Display { node.question }
 //! fn answer(earlier: run::event::Followed) -> String { earlier.answer }
+//! fn briefed(brief: research::question::Brief) -> run::event::Event { run::event::Event::Briefed { outward: None, brief } }
 //! type Others = (research::evidence::Evidence, research::branch::Finding, research::memory::Summary);
+//! type Stored = (research::memory::Memory, research::memory::PublicSummary);
 //! ```
 //!
 //! but no conversion leads from them to outbound text:
@@ -77,12 +79,28 @@
 //! fn leak(summary: dr::research::memory::Summary) -> dr::base::outbound::Outbound { summary.into() }
 //! ```
 //!
+//! ```compile_fail,E0277
+//! fn leak(stored: dr::research::memory::PublicSummary) -> dr::base::outbound::Outbound { stored.into() }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! fn leak(stored: dr::research::memory::Memory) -> dr::base::outbound::Outbound { stored.into() }
+//! ```
+//!
 //! ```compile_fail,E0308
 //! fn leak(node: dr::research::node::Node) -> dr::base::outbound::Outbound { node.question }
 //! ```
 //!
 //! ```compile_fail,E0308
 //! fn leak(earlier: dr::run::event::Followed) -> dr::base::outbound::Outbound { earlier.answer }
+//! ```
+//!
+//! Nor can a brief that was made with an earlier answer in view be recorded as the one that may leave:
+//!
+//! ```compile_fail,E0308
+//! fn swapped(brief: dr::research::question::Brief) -> dr::run::event::Event {
+//!     dr::run::event::Event::Briefed { outward: Some(Box::new(brief.clone())), brief }
+//! }
 //! ```
 //!
 //! Addresses of pages do become one if a public result, a fetched page or a cited source names them: see
@@ -174,10 +192,9 @@ impl From<Date> for Outbound {
 /// The files that may vouch for text: they read the user's words and the first plan from a run, receive a model's
 /// reply to a prompt made only of outbound text, fill a template with such text, take an address from a web result,
 /// or fetch the pages of a report again on the user's request.
-const VOUCHING: [&str; 6] = [
+const VOUCHING: [&str; 5] = [
     "src/run/outward.rs",
     "src/research/task.rs",
-    "src/research/memory.rs",
     "src/research/outward.rs",
     "src/run/node_source.rs",
     "src/engine/verify.rs",
@@ -187,7 +204,8 @@ const VOUCHING: [&str; 6] = [
 /// other text, and a model replies in plain strings.
 ///
 /// A constant of this type compiles only in the files of [`VOUCHING`]. Keep it private to its file, and state at each
-/// use why the text contains no internal text.
+/// use why the text contains no internal text: there, nothing but review keeps out the wrong string. A `Question` is no
+/// proof of origin, for example, since a node of a later plan has one, too.
 #[derive(Debug)]
 pub struct Voucher(());
 

@@ -506,14 +506,47 @@ mod tests {
         }
     }
 
-    /// Returns the files of a folder that each of its files uses, except its `mod.rs`, which declares them all.
+    /// Returns the file behind each name that the module of a folder re-exports from one of `files`.
+    fn reexported(folder: &Path, files: &BTreeSet<String>) -> BTreeMap<String, String> {
+        let code = [folder.join("mod.rs"), folder.with_extension("rs")].map(|path| code_of(&path)).concat();
+        let mut found = BTreeMap::new();
+        for item in code.split("use self::").skip(1).filter_map(|rest| rest.split(';').next()) {
+            let Some((file, names)) = item.split_once("::").filter(|(file, _)| files.contains(*file)) else { continue };
+            found.extend(words(names).map(|name| (name.to_owned(), file.to_owned())));
+        }
+        found
+    }
+
+    /// Returns the names that a file uses of its parent module, alone and in braces.
+    fn names_of_parent(code: &str) -> BTreeSet<&str> {
+        let item = |rest: &'_ str| match rest.strip_prefix('{') {
+            Some(_) => rest.find("};").map_or(0, |end| end),
+            None => rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len()),
+        };
+        code.match_indices("super::")
+            .flat_map(|(at, start)| {
+                let rest = &code[at + start.len()..];
+                words(&rest[..item(rest)])
+            })
+            .collect()
+    }
+
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+    }
+
+    /// Returns the files of a folder that each of its files uses, by name or through what the module of the folder
+    /// re-exports. That module itself is left out, since it declares them all.
     fn uses_within(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let name = |file: PathBuf| file.file_name().unwrap().to_str()?.strip_suffix(".rs").map(str::to_owned);
         let files = std::fs::read_dir(folder).unwrap().filter_map(|entry| name(entry.unwrap().path()));
         let files: BTreeSet<_> = files.filter(|name| name != "mod" && !name.contains("tests")).collect();
+        let reexported = reexported(folder, &files);
         let uses = |file: &String| {
             let code = code_of(&folder.join(format!("{file}.rs"))).replace("super::super::", "");
-            let used = |other: &&String| code.contains(&format!("super::{other}::"));
+            let names = names_of_parent(&code);
+            let behind: BTreeSet<_> = names.iter().filter_map(|name| reexported.get(*name)).collect();
+            let used = |other: &&String| behind.contains(other) || code.contains(&format!("super::{other}::"));
             files.iter().filter(|other| *other != file).filter(used).cloned().collect()
         };
         files.iter().map(|file| (file.clone(), uses(file))).collect()

@@ -1,12 +1,18 @@
 //! Errors of the engine, their kinds and hints.
 
+// Below this file and not beside the code that fails, which returns `EngineError`: the two would use each other.
+pub(super) mod get;
+pub(super) mod model;
+pub(super) mod pull;
+pub(super) mod verify;
+
 use std::path::PathBuf;
 
-use super::models::LocalModelError;
-use super::passage::GetError;
-use super::pull::PullError;
+use self::get::GetError;
+use self::model::LocalModelError;
+use self::pull::PullError;
+use self::verify::VerifyError;
 use super::request::RequestError;
-use super::verify::VerifyError;
 use crate::base::folder::in_the_way;
 use crate::base::id::RunId;
 use crate::config::{ConfigError, TrustError};

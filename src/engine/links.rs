@@ -5,7 +5,8 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::passage::{GetError, Located, Selector};
+use super::error::get::GetError;
+use super::passage::{Located, Selector};
 use super::search::check_collections;
 use super::{Engine, EngineError};
 use crate::base::id::DocumentId;

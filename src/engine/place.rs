@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::passage::{GetError, Located, Selector};
+use super::error::get::GetError;
+use super::passage::{Located, Selector};
 use super::{Engine, EngineError};
 use crate::kb::extract::{Extractable, page_at};
 use crate::kb::index::Index;

@@ -3,17 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::error::pull::{MOST, PullError};
 use super::{Engine, EngineError, IndexRequest};
 use crate::base::line::one_line;
-
-/// Time that one repository may take.
-const MOST: Duration = Duration::from_mins(10);
 
 /// A repository that was pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,35 +18,6 @@ pub(crate) struct Pulled {
     pub(crate) repository: PathBuf,
     /// Output of `git` about it, on one line.
     pub(crate) said: String,
-}
-
-/// A repository could not be pulled.
-#[derive(Debug, thiserror::Error)]
-pub enum PullError {
-    #[error("repositories are not pulled offline")]
-    Offline,
-    #[error("none of the folders is in a git repository")]
-    NoRepository,
-    #[error("failed to start `git`")]
-    Start(#[source] std::io::Error),
-    #[error("`git pull` in `{}` took longer than {} minutes", repository.display(), MOST.as_secs() / 60)]
-    TooLong { repository: PathBuf },
-    #[error("`git pull` failed in `{}`: {said}", repository.display())]
-    Failed { repository: PathBuf, said: String },
-}
-
-impl PullError {
-    /// Returns what the user can do about this error.
-    pub(crate) fn hint(&self) -> &'static str {
-        match self {
-            Self::Offline | Self::NoRepository => "run `dr index` without `--pull`",
-            Self::Start(_) => "install git, or run `dr index` without `--pull`",
-            Self::TooLong { .. } | Self::Failed { .. } => {
-                "nothing was indexed; correct what git reports, or run `git pull --ff-only` there if it asks for a \
-                 password, a passphrase or a host key; then run `dr index` without `--pull`"
-            }
-        }
-    }
 }
 
 impl Engine {

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::error::verify::VerifyError;
 use super::setup::PAGES;
 use super::{Engine, EngineError};
-use crate::base::bounded::{TooSlow, caught, within_async};
+use crate::base::bounded::{caught, within_async};
 use crate::base::file::{read_text, replace_text};
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::{counted, with_causes};
@@ -27,7 +28,7 @@ use crate::kb::document::Document;
 use crate::kb::extract::{Extractable, Include};
 use crate::kb::index::{DocumentRow, IndexError, leads_out_of};
 use crate::kb::walk::{read_inside, walk};
-use crate::render::saved::{Citation, CitedPlace, MAX_SAVED_BYTES, SavedError, SavedReport};
+use crate::render::saved::{Citation, CitedPlace, MAX_SAVED_BYTES, SavedReport};
 use crate::research::evidence::line_range;
 use crate::research::folded::{FoldedText, Lines};
 use crate::source::web::{DateRange, WebAccess};
@@ -113,55 +114,6 @@ pub(crate) enum CitationState {
     Unreadable { why: String },
     /// The page was not looked at, or it is a call, which is not made again.
     NotChecked { why: String },
-}
-
-/// A report could not be checked or updated.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    #[error("no report `{name}`")]
-    NoReport { name: String },
-    #[error("failed to {action} `{path}`")]
-    File { action: &'static str, path: String, source: std::io::Error },
-    #[error("failed to {action} `{path}`")]
-    Format { action: &'static str, path: String, source: SavedError },
-    #[error("note `{path}` was made by an earlier version and has no quotes, and its run is not stored here")]
-    NoQuotes { path: String },
-    #[error("note `{path}` was made by an earlier version and has no places to update")]
-    NoPlaces { path: String },
-    #[error("`{name}` is a run, and a run is never changed")]
-    UpdatesRun { name: String },
-    #[error("`{path}` is a symbolic link out of this project")]
-    LinkOutside { path: String },
-    #[error("failed to check the report")]
-    TooSlow(#[source] TooSlow),
-    #[error("`{folder}` is not a folder")]
-    NotAFolder { folder: PathBuf },
-}
-
-impl VerifyError {
-    /// Returns whether the request itself is invalid.
-    pub(super) fn is_usage(&self) -> bool {
-        matches!(self, Self::UpdatesRun { .. } | Self::NotAFolder { .. })
-    }
-
-    /// Returns what the user can do about this error.
-    pub(super) fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoReport { .. } => {
-                Some("name a report as JSON, a note (`--format note`), or a run that `dr runs` lists".into())
-            }
-            Self::Format { source: SavedError::Unknown, .. } => {
-                Some("write one with `dr replay RUN --format note -o FILE`, or with `--json`".into())
-            }
-            Self::NoQuotes { .. } | Self::NoPlaces { .. } => {
-                Some("write it again with `dr replay RUN --format note -o FILE`, in the folder of its run".into())
-            }
-            Self::UpdatesRun { name } => {
-                Some(format!("save its report with `dr replay {name} --format note -o FILE`, and update that"))
-            }
-            _ => None,
-        }
-    }
 }
 
 impl CitationState {

@@ -1,12 +1,14 @@
 //! Writes the brief with a model: the task in full and the aspects an answer must cover.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::prompt::Template;
 use super::question::{Aspect, Brief, MAX_ASPECTS, MAX_TASK_CHARACTERS, Mode, Question};
+use super::rules::brief_by_rules;
 use crate::base::line::one_line;
+use crate::base::outbound::Outbound;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::structured::{StructuredError, structured, structured_checked};
 
@@ -23,13 +25,13 @@ pub(crate) struct Clarification {
     pub(crate) verification: String,
 }
 
-/// Input of [`brief`].
+/// Input of [`written`], or with outbound text of [`PublicBrief::write`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BriefRequest<'a> {
+pub(crate) struct BriefRequest<'a, Q: ?Sized = str> {
     /// The user's question.
     pub(crate) question: &'a Question,
-    /// The user's answer to the clarifying question.
-    pub(crate) answer: Option<&'a str>,
+    /// The user's answer to the clarifying question, and a note on the run that is followed.
+    pub(crate) answer: Option<&'a Q>,
     /// Requested depth. With [`Mode::Auto`], the model decides.
     pub(crate) mode: Mode,
     /// Topics the caller requires. They become the first aspects, verbatim.
@@ -75,13 +77,50 @@ pub(crate) async fn clarify(caller: &dyn Caller, question: &Question) -> Result<
     })
 }
 
-/// Writes the brief.
-pub(crate) async fn brief(
+/// A brief made from the user's words alone, so that tasks for the web can be worded from it.
+///
+/// It is read back from journals, which anything may have written, so its texts are no [`Outbound`]: `run/outward.rs`
+/// makes them outbound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PublicBrief(Brief);
+
+impl PublicBrief {
+    /// Writes it with a model; by rules without one, or if its reply is of no use.
+    pub(crate) async fn write(
+        caller: Option<&dyn Caller>,
+        key: &CallKey,
+        request: BriefRequest<'_, Outbound>,
+    ) -> Result<Self, StructuredError> {
+        written(caller, key, request).await.map(Self)
+    }
+
+    pub(crate) fn as_brief(&self) -> &Brief {
+        &self.0
+    }
+}
+
+/// Writes the brief with a model; by rules without one, or if its reply is of no use.
+pub(crate) async fn written<Q: Serialize + ?Sized>(
+    caller: Option<&dyn Caller>,
+    key: &CallKey,
+    request: BriefRequest<'_, Q>,
+) -> Result<Brief, StructuredError> {
+    let by_rules = || brief_by_rules(request.question, request.mode, request.required);
+    let Some(caller) = caller else { return Ok(by_rules()) };
+    match brief(caller, key, &request).await {
+        // A brief by rules covers the question as it is worded; without one there would be no run.
+        Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
+        done => done,
+    }
+}
+
+async fn brief<Q: Serialize + ?Sized>(
     caller: &dyn Caller,
     key: &CallKey,
-    request: BriefRequest<'_>,
+    request: &BriefRequest<'_, Q>,
 ) -> Result<Brief, StructuredError> {
-    let BriefRequest { question, answer, required, today, .. } = request;
+    let BriefRequest { question, answer, required, today, .. } = *request;
     let context = json!({
         "question": question, "answer": answer, "required": required, "today": today, "most_aspects": MAX_ASPECTS,
     });
@@ -143,7 +182,7 @@ mod tests {
         let required = ["cost".to_owned(), "speed".to_owned()];
         let caller =
             Scripted::replying(json!({"task": "Compare A and B.", "aspects": ["Speed", "safety"], "mode": "deep"}));
-        let brief = brief(&caller, &CallKey::new("brief"), request(&question, &required)).await.unwrap();
+        let brief = brief(&caller, &CallKey::new("brief"), &request(&question, &required)).await.unwrap();
         let shown: Vec<_> = brief.aspects.iter().map(|aspect| format!("{}: {}", aspect.id, aspect.text)).collect();
         assert_eq!(shown, ["a1: cost", "a2: speed", "a3: safety"]);
         assert_eq!(brief.mode, Mode::Deep);
@@ -154,14 +193,14 @@ mod tests {
         let question = "What is A?".parse().unwrap();
         let caller = Scripted::replying(json!({"task": "What is A?", "aspects": ["A"], "mode": "deep"}));
         let request = BriefRequest { mode: Mode::Quick, ..request(&question, &[]) };
-        assert_eq!(brief(&caller, &CallKey::new("brief"), request).await.unwrap().mode, Mode::Quick);
+        assert_eq!(brief(&caller, &CallKey::new("brief"), &request).await.unwrap().mode, Mode::Quick);
     }
 
     #[tokio::test]
     async fn brief_without_aspects_is_repaired_and_then_refused() {
         let question = "What is A?".parse().unwrap();
         let caller = Scripted::replying(json!({"task": "What is A?", "aspects": [" "], "mode": "quick"}));
-        let error = brief(&caller, &CallKey::new("brief"), request(&question, &[])).await.unwrap_err();
+        let error = brief(&caller, &CallKey::new("brief"), &request(&question, &[])).await.unwrap_err();
         assert_eq!(error, StructuredError::Invalid { complaint: "`aspects` is empty: name at least one".into() });
         assert_eq!(caller.keys(), ["brief", "brief/repair", "brief/small"]);
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::future::join_all;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::branch::{Branch, BranchReport, Finding};
@@ -16,13 +16,11 @@ use super::node::{NodeId, SourceHint, Tree};
 use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
 use super::question::Brief;
 use super::report::{marks, strike};
-use crate::base::outbound::{EgressAllowed, Outbound, Voucher};
+use crate::base::outbound::{EgressAllowed, Outbound};
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::source::Label;
-
-const VOUCHER: Voucher = Voucher::here();
 
 /// Tokens of a fold prompt besides the summary and the branch.
 const OVERHEAD_TOKENS: u64 = 1_000;
@@ -54,16 +52,23 @@ pub struct Memory {
     /// Summary of all results.
     pub(crate) global: Summary,
     /// Summary of the public results, for workers that may not see internal text.
-    #[serde(deserialize_with = "on_record")]
-    pub(crate) global_public: Outbound,
+    pub(crate) global_public: PublicSummary,
     /// One summary of each group of nodes.
     pub(crate) groups: BTreeMap<String, Summary>,
 }
 
-/// Reads a public summary back from a journal, where only `fold_public` makes it. Before journal format 6 it could hold
-/// internal text, see `RunSettings::keeps_public_apart`.
-fn on_record<'de, D: Deserializer<'de>>(written: D) -> Result<Outbound, D::Error> {
-    String::deserialize(written).map(|text| Outbound::vouched(VOUCHER, text))
+/// A summary that [`fold_public`] made of outbound text and public branches.
+///
+/// It is read back from journals, which anything may have written, so it is no [`Outbound`]: `run/outward.rs` makes it one.
+/// Before journal format 6 it could hold internal text, see `RunSettings::keeps_public_apart`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PublicSummary(String);
+
+impl PublicSummary {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// The findings of a node that rest on public sources alone, without its output.
@@ -136,14 +141,12 @@ pub(crate) async fn fold_public(
     caller: Option<&dyn Caller>,
     key: &CallKey,
     told: Told<'_, Outbound>,
-    g: &Outbound,
+    g: &PublicSummary,
     branch: &PublicBranch,
     r_tokens: u64,
-) -> Result<Outbound, CallError> {
+) -> Result<PublicSummary, CallError> {
     let told = Told { task: told.task.as_str(), id: told.id, question: told.question.as_str() };
-    let folded = fold(caller, key, told, g.as_str(), branch.as_branch(), r_tokens).await?;
-    // Made of outbound text and a public branch alone.
-    Ok(Outbound::vouched(VOUCHER, folded))
+    fold(caller, key, told, g.as_str(), branch.as_branch(), r_tokens).await.map(PublicSummary)
 }
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.

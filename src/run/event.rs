@@ -13,6 +13,7 @@ use crate::base::id::RunId;
 use crate::kb::search::Scope;
 use crate::llm::message::Role;
 use crate::research::branch::Branch;
+use crate::research::brief::PublicBrief;
 use crate::research::memory::Memory;
 use crate::research::node::{NodeId, SourceHint};
 use crate::research::plan::{Plan, TreeLimits};
@@ -240,7 +241,7 @@ pub enum Event {
         brief: Brief,
         /// In a follow-up run, a brief made without the earlier answer. Text sent to the web is built from this one.
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        outward: Option<Box<Brief>>,
+        outward: Option<Box<PublicBrief>>,
     },
     /// A round was planned and begins.
     Planned { round: u32, plan: Plan },

@@ -166,27 +166,29 @@ impl Ledger {
         let id = self.run.begin_call(call, self.clock.now()).await?;
         (self.listener)(&CallNotice::Sent(call.key.clone(), call.kind));
         reservation.sent();
-        Ok(self.ticket(id, call.key.clone(), call.kind, reservation))
+        Ok(self.ticket(id, CallState::Sent, call.key.clone(), call.kind, reservation))
     }
 
     /// Reopens a call whose job is polled again: its charge becomes a reservation. That is its worst case if an earlier
     /// process left it in flight, and its cost if only its reply is lost.
-    pub(crate) fn reopen(&self, call: &CallRow) -> Ticket {
+    pub(crate) fn reopen(&self, call: CallRow) -> Ticket {
         // Tokens of jobs are not limited, see `charged_tokens`.
-        let worst = CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(call) };
+        let worst = CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(&call) };
         let reservation = self.budget.take_back(worst, call.purpose);
-        self.ticket(call.id, call.key.clone(), call.kind, reservation)
+        let state = call.state();
+        let Call { key, kind, .. } = call.call;
+        self.ticket(call.id, state, key, kind, reservation)
     }
 
-    fn ticket(&self, id: i64, key: CallKey, kind: CallKind, reservation: Reservation) -> Ticket {
+    fn ticket(&self, id: i64, state: CallState, key: CallKey, kind: CallKind, reservation: Reservation) -> Ticket {
         let (run, clock) = (self.run.clone(), Arc::clone(&self.clock));
-        Ticket { id, key, kind, run, clock, listener: Arc::clone(&self.listener), reservation }
+        Ticket { id, state, key, kind, run, clock, listener: Arc::clone(&self.listener), reservation }
     }
 
     /// Closes a call that an earlier process left in flight. It stays charged.
     pub(crate) async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
         let outcome = CallOutcome::Unknown("process ended before the reply was stored".into());
-        Ok(self.run.end_call(call.id, &outcome, self.clock.now()).await?)
+        Ok(self.run.end_call(call.id, CallState::Sent, &outcome, self.clock.now()).await?)
     }
 
     /// Repeats `send` until it succeeds or the retry table rules out another attempt.
@@ -245,6 +247,8 @@ impl Drop for Turn<'_> {
 #[must_use = "a ticket that is dropped leaves its worst case charged"]
 pub(crate) struct Ticket {
     id: i64,
+    /// Its state in the journal, which the end replaces.
+    state: CallState,
     key: CallKey,
     kind: CallKind,
     run: LockedRun,
@@ -314,7 +318,7 @@ impl Ticket {
 
     /// Stores the outcome. The journal comes first: if it fails, the worst case stays charged.
     async fn end(&self, outcome: CallOutcome) -> Result<(), JournalError> {
-        self.run.end_call(self.id, &outcome, self.clock.now()).await
+        self.run.end_call(self.id, self.state, &outcome, self.clock.now()).await
     }
 }
 
@@ -324,7 +328,7 @@ pub(crate) fn charged_tokens(call: &CallRow) -> u64 {
         Some(prompt) if call.state() != CallState::Failed => {
             call.usage().map_or(prompt.worst_tokens, |usage| usage.tokens())
         }
-        _ => 0,
+        Some(_) | None => 0,
     }
 }
 

@@ -3,6 +3,7 @@
 //! The user's words and the plan made before any retrieval are taken from [`RunState`] here and nowhere else, so that
 //! outgoing text can be reviewed in one file.
 
+use super::event::Followed;
 use super::phase::{Briefs, OutwardBrief};
 use super::tree::RunState;
 use crate::base::line::one_line;
@@ -147,7 +148,8 @@ impl OutwardWork {
         let conclusions: Vec<_> = node.depends_on.iter().filter_map(conclusion).collect();
         let summary = match allowed {
             Some(allowed) => Outbound::allowed_by_user(allowed, &memory.global.text),
-            None if is_apart => memory.global_public.clone(),
+            // Folded from outbound text and public branches alone, since the run keeps them apart.
+            None if is_apart => Outbound::vouched(VOUCHER, memory.global_public.as_str()),
             None => Outbound::default(),
         };
         // Conclusions are shown in full, so the summary need not repeat them.
@@ -209,6 +211,15 @@ pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> Ou
     (task.background, task.output_schema) = (background, output_schema);
     (task.today, task.days) = (today, words.days);
     task
+}
+
+/// Returns what the user said before and beside the question of a run that follows another one.
+pub(crate) fn asked_before(state: &RunState, followed: &Followed) -> Outbound {
+    // A clarification is worded before anything is retrieved.
+    let clarified = state.clarification.as_ref().map(|clarified| Outbound::vouched(VOUCHER, clarified.to_string()));
+    // The user's words. The earlier answer, which may quote files, is left out.
+    let follows = Outbound::vouched(VOUCHER, format!("This follows up the question \"{}\".", followed.question));
+    Outbound::lines(clarified.iter().chain([&follows]))
 }
 
 /// Returns the task of the whole run in words that may leave.

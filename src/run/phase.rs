@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::research::brief::PublicBrief;
 use crate::research::memory::Memory;
 use crate::research::node::NodeId;
 use crate::research::question::Brief;
@@ -57,7 +58,7 @@ pub(crate) enum OutwardBrief {
     /// The brief of the run: it was made before anything was retrieved.
     Same,
     /// A second brief, made without the earlier answer that the run follows up. Its aspects have their own ids.
-    Apart(Brief),
+    Apart(PublicBrief),
     /// No brief may leave: the run follows up an earlier answer, and had no way out when it was briefed.
     Missing,
 }
@@ -67,7 +68,7 @@ impl Briefs {
     pub(crate) fn outward(&self) -> Option<&Brief> {
         match &self.outward {
             OutwardBrief::Same => Some(&self.brief),
-            OutwardBrief::Apart(brief) => Some(brief),
+            OutwardBrief::Apart(brief) => Some(brief.as_brief()),
             OutwardBrief::Missing => None,
         }
     }

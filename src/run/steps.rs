@@ -12,7 +12,7 @@ use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::event::RunRequest;
 use super::journal::JournalError;
-use super::outward::{egress_allowed, outward_brief, outward_task};
+use super::outward::{asked_before, egress_allowed, outward_brief, outward_task};
 use super::phase::{Briefs, Judged, Rounds, Stage};
 use super::recall::{Recall, RecallQuery, entries};
 use super::sources::RunSources;
@@ -22,7 +22,7 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::structured::StructuredError;
 use crate::research::assemble;
-use crate::research::brief::{BriefRequest, Clarification, brief, clarify};
+use crate::research::brief::{BriefRequest, Clarification, PublicBrief, clarify, written};
 use crate::research::cut::estimate;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::Pick;
@@ -36,7 +36,7 @@ use crate::research::planner::{self, PlanBounds};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason, quotes_of};
 use crate::research::route::{JobWay, NoJob, NoWay, Ways};
-use crate::research::rules::{BY_RULES, brief_by_rules, plan_by_rules, replan_by_rules};
+use crate::research::rules::{BY_RULES, plan_by_rules, replan_by_rules};
 use crate::research::skim::Skim;
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
@@ -164,57 +164,36 @@ impl Steps {
         }
     }
 
+    #[instrument(level = "debug", name = "step", skip_all, fields(name = "brief"))]
     pub(crate) async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
         });
-        self.brief_after(state, Label::Internal, &CallKey::of_run("brief"), follows).await
+        let more: Vec<_> = state.clarification.iter().map(Clarified::to_string).chain(follows).collect();
+        let more = Some(more.join("\n")).filter(|more| !more.is_empty());
+        let today = state.started_at().date();
+        let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
+        let request = brief_request(state, more.as_deref(), today.as_deref());
+        Ok(written(caller, &CallKey::of_run("brief"), request).await?)
     }
 
     /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it.
     /// Other runs need none, since nothing is retrieved before their brief.
-    pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
+    pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<PublicBrief>, StepError> {
         let Some(followed) = &state.settings.follows else { return Ok(None) };
         let ways = self.ways(state);
         // With egress allowed, tasks for the web are worded from the brief itself.
         if state.settings.is_open || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
-        // Without the earlier answer, which may quote files: this brief leaves.
-        let follows = format!("This follows up the question \"{}\".", followed.question);
-        self.brief_after(state, Label::Public, &CallKey::of_run("brief/outward"), Some(follows)).await.map(Some)
-    }
-
-    /// Makes a brief from the user's words and a note on the run that is followed.
-    #[instrument(level = "debug", name = "step", skip_all, fields(name = "brief"))]
-    async fn brief_after(
-        &self,
-        state: &RunState,
-        label: Label,
-        key: &CallKey,
-        earlier: Option<String>,
-    ) -> Result<Brief, StepError> {
-        let RunRequest { mode, required, .. } = &state.settings.request;
-        let by_rules = || brief_by_rules(&state.question, *mode, required);
-        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
-        let more = state.clarification.iter().map(Clarified::to_string).chain(earlier).collect::<Vec<_>>().join("\n");
+        let more = asked_before(state, followed);
         let today = state.started_at().date();
-        let request = BriefRequest {
-            question: &state.question,
-            answer: Some(more.as_str()).filter(|more| !more.is_empty()),
-            mode: *mode,
-            required,
-            today: today.as_deref(),
-        };
-        let made = match label {
-            Label::Public => brief(&Outward(desk), key, request).await,
-            Label::Internal => brief(desk, key, request).await,
-        };
-        match made {
-            // A brief by rules covers the question as it is worded; without one there would be no run.
-            Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
-            done => Ok(done?),
-        }
+        let desk = self.desk.as_deref().map(Outward);
+        let caller = desk.as_ref().map(|desk| desk as &dyn Caller);
+        let request = brief_request(state, Some(&more), today.as_deref());
+        let key = CallKey::of_run("brief/outward");
+        let step = debug_span!("step", name = "brief");
+        Ok(Some(PublicBrief::write(caller, &key, request).instrument(step).await?))
     }
 
     fn plan_bounds(&self, state: &RunState) -> PlanBounds {
@@ -349,7 +328,7 @@ impl Steps {
             }
             // As long as everything is public, one summary serves all.
             let text = match (memory.global.label, label) {
-                (Label::Public, Label::Public) => memory.global_public.to_string(),
+                (Label::Public, Label::Public) => memory.global_public.as_str().to_owned(),
                 (Label::Internal, _) | (_, Label::Internal) => {
                     let told = Told { task: brief.task.as_str(), id: &node.id, question: node.question.as_str() };
                     fold(caller, &key, told, &memory.global.text, branch, r).await?
@@ -495,6 +474,16 @@ impl Nearest for Steps {
     fn nearest<'a>(&'a self, text: &'a str, nodes: &'a [NodeId]) -> BoxFuture<'a, Vec<EvidenceId>> {
         Box::pin(async move { self.nearest_quotes(text, nodes).await.into_iter().map(|(id, _)| id).collect() })
     }
+}
+
+/// Returns the input of the planner for a brief of a run.
+fn brief_request<'a, Q: ?Sized>(
+    state: &'a RunState,
+    answer: Option<&'a Q>,
+    today: Option<&'a str>,
+) -> BriefRequest<'a, Q> {
+    let RunRequest { mode, required, .. } = &state.settings.request;
+    BriefRequest { question: &state.question, answer, mode: *mode, required, today }
 }
 
 /// Returns the quotes that a draft cites, in its order, and then others up to [`MAX_JUDGED`].

@@ -182,11 +182,12 @@ impl Store {
         if !run.remove().await? {
             return Err(StoreError::Missing(run.id().to_string()));
         }
+        let scrubbed = run.scrub().await;
         if let Some(locks) = self.journal.locks() {
             // A leftover lock file is harmless, so a failure to remove it is ignored.
             let _ = std::fs::remove_file(run_lock(locks, run.id()));
         }
-        self.journal.scrub().await.map_err(|source| StoreError::InLog { run: run.id().clone(), source })
+        scrubbed.map_err(|source| StoreError::InLog { run: run.id().clone(), source })
     }
 
     /// Returns a run as JSON lines: its events, its calls with their raw replies, and the texts that left for it.

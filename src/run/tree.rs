@@ -10,6 +10,7 @@ use super::event::{Event, Record, RunSettings};
 use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds, Stage};
 use crate::base::clock::Moment;
 use crate::research::branch::{Branch, Finding};
+use crate::research::brief::PublicBrief;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::memory::Memory;
 use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
@@ -261,7 +262,7 @@ impl RunState {
         Ok(())
     }
 
-    fn fix_brief(&mut self, brief: &Brief, outward: Option<&Brief>) -> Result<(), String> {
+    fn fix_brief(&mut self, brief: &Brief, outward: Option<&PublicBrief>) -> Result<(), String> {
         let Phase::Open(Stage::Asked) = self.phase else { return Err(self.not_due()) };
         // The root answers the whole question, so it serves every aspect, with or without nodes below it.
         let root = self.tree.root.clone();

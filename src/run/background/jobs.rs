@@ -285,7 +285,7 @@ impl Jobs {
         if let Some((call, job)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
-            return Ok(self.reattach(call, job).await?);
+            return Ok(self.reattach(call.clone(), job.clone()).await?);
         }
         if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
@@ -314,8 +314,8 @@ impl Jobs {
         }
         let run = self.ledger.run();
         let calls = run.journal().calls_in_short(run.id()).await?;
-        let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
-        for (call, job) in own.filter_map(|call| Some((call, call.job_to_poll()?))) {
+        let own = calls.into_iter().filter(|call| call.is_job() && call.key.node() == Some(node));
+        for (job, call) in own.filter_map(|call| Some((call.job_to_poll()?.clone(), call))) {
             match self.reattach(call, job).await {
                 Ok(_) | Err(CallError::Model(_)) => {}
                 Err(error) => return Err(error),
@@ -325,10 +325,10 @@ impl Jobs {
     }
 
     /// Polls a job that an earlier process has started.
-    async fn reattach(&self, call: &CallRow, started: &StartedJob) -> Result<i64, CallError> {
-        let moved = self.research.moved(started);
-        let job = Job { id: started.id.clone(), state: JobState::Queued, raw: String::new() };
-        self.follow(self.ledger.reopen(call), &call.model, job, moved.as_ref()).await
+    async fn reattach(&self, call: CallRow, started: StartedJob) -> Result<i64, CallError> {
+        let (moved, model) = (self.research.moved(&started), call.model.clone());
+        let job = Job { id: started.id, state: JobState::Queued, raw: String::new() };
+        self.follow(self.ledger.reopen(call), &model, job, moved.as_ref()).await
     }
 
     /// Starts a job and polls it to its end. Without permission for reasoning summaries, it is started without them.
@@ -492,7 +492,7 @@ pub(crate) async fn end_unsent(run: &LockedRun, at: Moment) -> Result<(), Journa
     };
     for call in in_doubt.filter(|call| !is_altered && !is_recorded(call)) {
         let unsent = CallOutcome::Failed("process ended before the request was sent".to_owned());
-        run.end_call(call.id, &unsent, at).await?;
+        run.end_call(call.id, CallState::Sent, &unsent, at).await?;
     }
     Ok(())
 }

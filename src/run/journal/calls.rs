@@ -329,8 +329,19 @@ impl LockedRun {
         .await
     }
 
-    /// Stores how a call ended.
-    pub(crate) async fn end_call(&self, id: i64, outcome: &CallOutcome, at: Moment) -> Result<(), JournalError> {
+    /// Stores how a call of this run ended. `from` is the state it leaves: [`CallState::Sent`], unless its job was
+    /// polled again for a reply that was lost.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`JournalError::Ended`] if the call is in another state: it ends once.
+    pub(crate) async fn end_call(
+        &self,
+        id: i64,
+        from: CallState,
+        outcome: &CallOutcome,
+        at: Moment,
+    ) -> Result<(), JournalError> {
         let (state, reply, error, cost) = match outcome.clone() {
             CallOutcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
             CallOutcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
@@ -338,14 +349,15 @@ impl LockedRun {
             CallOutcome::Unknown(error) => (CallState::Unknown, None, Some(error), None),
             CallOutcome::Lost(error, cost) => (CallState::Lost, None, Some(error), cost),
         };
-        self.write(move |connection, run| {
+        let write = self.write(move |connection, run| {
             connection.execute(
                 // By run, too: ids are unique over all runs, but the lock covers one run only.
                 "UPDATE calls SET outcome = :outcome, ended_at = :ended_at, reply = :reply, error = :error, \
-                 usage = :usage, cost = :cost WHERE id = :id AND run = :run",
+                 usage = :usage, cost = :cost WHERE id = :id AND run = :run AND outcome = :from",
                 named_params! {
                     ":id": id,
                     ":run": run.as_str(),
+                    ":from": Plain(from),
                     ":outcome": Plain(state),
                     ":ended_at": Plain(at),
                     ":usage": reply.as_ref().and_then(|reply| reply.usage).map(Json),
@@ -353,10 +365,9 @@ impl LockedRun {
                     ":error": error,
                     ":cost": Plain(cost),
                 },
-            )?;
-            Ok(())
-        })
-        .await
+            )
+        });
+        if write.await? == 1 { Ok(()) } else { Err(JournalError::Ended { call: id }) }
     }
 
     /// Gives a call the request of another one.

@@ -1,7 +1,7 @@
 //! The journal: runs, events, calls, lookups and outgoing texts, on disk.
 //!
 //! ```text
-//! Store::lock(run) ─▶ LockedRun   append, begin_call, end_call, record_lookup, record_egress, remove
+//! Store::lock(run) ─▶ LockedRun   append, begin_call, end_call, record_lookup, record_egress, remove, scrub
 //! Store::journal() ─▶ Journal     reads only
 //! ```
 //!
@@ -170,6 +170,8 @@ pub enum JournalError {
     /// A stored value is not one this version writes.
     #[error("journal has an entry that cannot be read")]
     Unreadable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("call {call} has ended already")]
+    Ended { call: i64 },
     #[error("journal task was aborted")]
     Task(#[from] tokio::task::JoinError),
     /// A test stopped all writes.
@@ -201,7 +203,7 @@ impl JournalError {
         match self {
             Self::Database { source, .. } => is_damage(source),
             Self::Unreadable(_) | Self::Altered { .. } => true,
-            Self::File { .. } | Self::Held { .. } | Self::TooNew { .. } | Self::Task(_) => false,
+            Self::File { .. } | Self::Held { .. } | Self::TooNew { .. } | Self::Ended { .. } | Self::Task(_) => false,
             #[cfg(test)]
             Self::Killed => false,
         }
@@ -632,7 +634,10 @@ pub(crate) mod tests {
             let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
             let reply =
                 Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: serde_json::json!({"a": 1}) };
-            locked.end_call(id, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
+            locked
+                .end_call(id, CallState::Sent, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9))
+                .await
+                .unwrap();
             locked.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         }
         let journal = Journal::open(&path).unwrap();
@@ -830,8 +835,24 @@ pub(crate) mod tests {
         mine.create("why?", &started()).await.unwrap();
         other.create("why?", &started()).await.unwrap();
         let id = mine.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
-        other.end_call(id, &CallOutcome::Failed("no".into()), Moment(9)).await.unwrap();
+        let ended = other.end_call(id, CallState::Sent, &CallOutcome::Failed("no".into()), Moment(9)).await;
+        assert!(matches!(ended, Err(JournalError::Ended { call }) if call == id));
         assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state(), CallState::Sent);
+    }
+
+    #[tokio::test]
+    async fn call_that_ended_is_not_ended_again() {
+        let run = LockedRun::new(RunId::random(1), Journal::in_memory().unwrap(), None);
+        run.create("why?", &started()).await.unwrap();
+        let id = run.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
+        let end = |reason: &'static str| {
+            let run = run.clone();
+            async move { run.end_call(id, CallState::Sent, &CallOutcome::Unknown(reason.into()), Moment(9)).await }
+        };
+        end("timed out").await.unwrap();
+        assert!(matches!(end("refused").await, Err(JournalError::Ended { .. })));
+        let outcome = run.journal().calls(run.id()).await.unwrap().remove(0).outcome;
+        assert!(matches!(outcome, StoredOutcome::Unknown { error, .. } if error == "timed out"));
     }
 
     #[tokio::test]

@@ -69,7 +69,7 @@ impl LockedRun {
     }
 
     /// Removes the run and all rows that belong to it; returns whether it existed. The database overwrites them with
-    /// zeros; the log has them until [`Journal::scrub`].
+    /// zeros; the log has them until [`Self::scrub`].
     pub(crate) async fn remove(&self) -> Result<bool, JournalError> {
         self.write(|connection, run| {
             let transaction = connection.unchecked_transaction()?;
@@ -81,25 +81,27 @@ impl LockedRun {
         })
         .await
     }
-}
 
-impl Journal {
     /// Empties the write-ahead log, which has rows that were removed, and returns the room they took to the system.
     ///
     /// # Errors
     ///
     /// Returns an error if another process reads or writes all the time that SQLite waits for it.
     pub(crate) async fn scrub(&self) -> Result<(), JournalError> {
-        self.write(|connection| {
-            connection.execute_batch("VACUUM")?;
-            // Last, since `VACUUM` writes the remaining pages through the log. A log in use is no error to SQLite.
-            let is_busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
-            let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-            if is_busy { Err(rusqlite::Error::SqliteFailure(busy, None)) } else { Ok(()) }
-        })
-        .await
+        self.journal
+            .write(|connection| {
+                connection.execute_batch("VACUUM")?;
+                // Last, since `VACUUM` writes the remaining pages through the log. A log in use is no error to SQLite.
+                let is_busy =
+                    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
+                let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+                if is_busy { Err(rusqlite::Error::SqliteFailure(busy, None)) } else { Ok(()) }
+            })
+            .await
     }
+}
 
+impl Journal {
     /// Returns all events of a run in order; empty for a run that does not exist.
     pub(crate) async fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let run = run.to_string();

@@ -760,7 +760,10 @@ mod tests {
             }
             let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
             let reply = Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: json!({ "a": 1 }) };
-            locked.end_call(id, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
+            locked
+                .end_call(id, CallState::Sent, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9))
+                .await
+                .unwrap();
         }
         drop((locked, journal));
         let database = || {
