@@ -62,7 +62,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     picker: &dyn Pick,
 ) -> Result<Branch, SourceError> {
     let (found, Picks { units: picked, others }) = search_and_pick(node, question, query, source, picker).await?;
-    let lead = picked.first().and_then(|best| best.lead);
+    let lead = picked.first().and_then(|best| if best.is_decisive { Some(1.0) } else { best.lead });
     let mut notes = found.notes;
     notes.extend(if found.support == Support::Strong { found.unknown } else { found.doubts });
     let mut findings = Vec::new();
@@ -259,7 +259,7 @@ pub(crate) fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
 }
 
 /// Returns the confidence in an answer: one half, and more the further its first unit leads; without a lead, the mean
-/// score of the quotes. Halved if the support is weak.
+/// score of the quotes. Halved if the support is weak. A decisive sentence leads in full.
 #[expect(clippy::cast_precision_loss, reason = "there are a handful of quotes")]
 fn confidence(lead: Option<f32>, evidence: &[Evidence], support: Support) -> f32 {
     // `sum` of an empty iterator is -0.0, which would be printed with its sign.

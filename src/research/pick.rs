@@ -51,9 +51,12 @@ const MAX_LINES: usize = 30;
 /// Maximum number of units shown if they may not answer.
 const MAX_CLOSEST: usize = 2;
 
-/// Number of sections from which the next best units are taken, and minimum length of their snippets in bytes, unless
-/// the unit is shorter.
+/// Number of sections from which the next best units are taken, and maximum score by which they are below the best. An
+/// answer without others that near has strong support.
 const NEXT_BEST: u8 = 5;
+const NEAR_BEST: f32 = 1.5;
+
+/// Minimum length of the snippet of a longer unit, in bytes.
 const SNIPPET: usize = 120;
 
 /// Number of lines above which a paragraph is cut to the sentences around the answering one, and number of lines
@@ -242,16 +245,20 @@ fn next_best(node: &NodeId, candidates: &[UnitCandidate<'_>], sought: &Sought<'_
     let hits = candidates.iter().flat_map(|own| &own.reading.hits);
     let best = hits.map(|(_, score)| *score).fold(0.0, f32::max);
     let mut sections = HashSet::new();
-    let firsts = candidates.iter().filter(|own| sections.insert((own.rank, own.unit.section)));
+    let least = candidates.first().map_or(0.0, |first| first.features.score() - NEAR_BEST);
+    let near = candidates.iter().take_while(|own| own.features.score() >= least);
+    let firsts = near.filter(|own| sections.insert((own.rank, own.unit.section)));
     let passage = |(own, place): (&UnitCandidate<'_>, u8)| {
         let document = &own.reading.document;
-        let said = Deciding::of(own, &[own.unit.range.clone()], sought, weights).text;
+        let said = Deciding::of(own, std::slice::from_ref(&own.unit.range), sought, weights).text;
         let sentences = &own.unit.sentences;
         let first = sentences.iter().position(|sentence| said.starts_with(&sentence.plain)).unwrap_or_default();
         let start = sentences.get(first).map_or(own.unit.range.start, |sentence| sentence.range.start);
         let mut ends = sentences.iter().skip(first).map(|sentence| sentence.range.end);
         let end = ends.find(|end| end - start >= SNIPPET).unwrap_or(own.unit.range.end);
-        let snippet = document.text[start..end].to_owned();
+        // The row of a table has bars.
+        let row = sentences.get(first).filter(|_| own.unit.kind == UnitKind::Table).map(|row| row.plain.clone());
+        let snippet = row.unwrap_or_else(|| document.text[start..end].to_owned());
         let mut quote = document.quote(own.unit.range.clone(), EvidenceId::new(node.clone(), 0), 0.0);
         own.name_headings(&mut quote.source);
         // Listed in this order, before the hits of the search.
