@@ -216,4 +216,11 @@ mod tests {
         let names: Vec<_> = usage_rows(&super::super::sample::run()).into_iter().map(|row| row.name).collect();
         assert_eq!(names, ["planner", "worker", "writer", "n2", "n3", "n10", "plan", "all"]);
     }
+
+    #[test]
+    fn support_of_an_answer_is_strong_only_if_its_confidence_is_high() {
+        let word = |outcome, confidence| support(&Report { outcome, confidence, ..super::super::sample::run() });
+        assert_eq!([word(Outcome::Answered, 0.9), word(Outcome::Answered, 0.8)], ["strong", "some"]);
+        assert_eq!([word(Outcome::Closest, 0.9), word(Outcome::Refused, 0.0)], ["weak", "none"]);
+    }
 }

@@ -690,7 +690,7 @@ mod tests {
 
         1. `battery.md:11-12` — Batteries › Decision
 
-        Support: strong. Every quote was found verbatim in its file.
+        Support: some. Every quote was found verbatim in its file.
         ");
     }
 

@@ -329,6 +329,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn confidence_grows_with_the_lead_of_the_first_unit_and_is_halved_if_the_support_is_weak() {
+        let confidence = async |lead, is_decisive, support| {
+            let source = ScriptedSource::of(&[("a.md", VALVE)]).judging(Found { support, ..Found::default() });
+            let picker = Whole { is_decisive, lead, ..Whole::default() };
+            let question = WHO.parse().unwrap();
+            let branch = extract(&NodeId::numbered(1), None, &question, "valve", &source, &picker).await.unwrap();
+            format!("{:.2}", branch.report.confidence)
+        };
+        assert_eq!(confidence(Some(0.0), false, Support::Strong).await, "0.50");
+        assert_eq!(confidence(Some(0.8), false, Support::Strong).await, "0.90");
+        assert_eq!(confidence(Some(0.8), false, Support::Weak).await, "0.45");
+        assert_eq!(confidence(Some(0.0), true, Support::Strong).await, "1.00", "a decisive sentence");
+        assert_eq!(confidence(None, false, Support::Weak).await, "0.25", "half of the score of the quote");
+    }
+
+    #[tokio::test]
     async fn only_the_best_unit_of_a_supported_answer_has_an_emphasised_sentence() {
         let emphasised = async |support| {
             let judged = Found { support, ..Found::default() };

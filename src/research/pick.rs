@@ -258,7 +258,7 @@ fn next_best(node: &NodeId, candidates: &[UnitCandidate<'_>], sought: &Sought<'_
         let end = ends.find(|end| end - start >= SNIPPET).unwrap_or(own.unit.range.end);
         // The row of a table has bars.
         let row = sentences.get(first).filter(|_| own.unit.kind == UnitKind::Table).map(|row| row.plain.clone());
-        let snippet = row.unwrap_or_else(|| document.text[start..end].to_owned());
+        let snippet = row.unwrap_or_else(|| prose(&document.text[start..end]));
         let mut quote = document.quote(own.unit.range.clone(), EvidenceId::new(node.clone(), 0), 0.0);
         own.name_headings(&mut quote.source);
         // Listed in this order, before the hits of the search.
@@ -267,6 +267,13 @@ fn next_best(node: &NodeId, candidates: &[UnitCandidate<'_>], sought: &Sought<'_
         Passage { id, place: quote.source, snippet, text: String::new(), score, ..document.clone() }
     };
     firsts.zip(0..NEXT_BEST).map(passage).collect()
+}
+
+/// Returns a text up to its first block of code, without the marks of a quotation.
+fn prose(text: &str) -> String {
+    let is_text = |line: &&str| !line.starts_with("```") && !line.starts_with("~~~");
+    let lines = text.lines().map(|line| line.trim_start_matches(['>', ' ']));
+    lines.take_while(is_text).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the units that answer, each with its context, best first. `steps` are the units of the sections

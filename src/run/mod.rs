@@ -27,6 +27,7 @@ pub(crate) mod background;
 pub(crate) mod reader;
 pub(crate) mod ranker;
 pub(crate) mod wait_limit;
+mod shared;
 pub(crate) mod servers;
 mod node_source;
 pub(crate) mod sources;

@@ -21,8 +21,7 @@ use super::journal::{EgressKind, Lookup, LookupTool};
 use super::ranker::{HitRanker, Unranked};
 use super::reader::PageReader;
 use super::servers::{Arguments, NodeServers};
-use super::wait_limit::WaitLimit;
-use crate::base::breaker::Breaker;
+use super::shared::Shared;
 use crate::base::id::ContentHash;
 use crate::base::mutex::locked;
 use crate::base::outbound::{Outbound, Voucher};
@@ -213,19 +212,6 @@ pub(crate) struct Outside {
     pub(super) servers: Option<NodeServers<Outbound>>,
     /// Whether a search engine is set up. Without one, a search finds the pages the user named.
     pub(super) can_search: bool,
-}
-
-/// State shared by the sources of all nodes of a run.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    /// Answers on record.
-    pub(crate) cache: Cache,
-    /// Checks and records outgoing texts.
-    pub(crate) egress: Egress,
-    /// Limits the wait for answers from outside.
-    pub(crate) wait_limit: WaitLimit,
-    /// Stops asking an engine that fails.
-    pub(crate) breaker: Arc<Breaker>,
 }
 
 impl WebPages {
@@ -516,12 +502,14 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::base::breaker::Breaker;
     use crate::base::clock::{Clock, ManualClock, Moment};
     use crate::base::id::RunId;
     use crate::run::background::JobCitation;
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
     use crate::run::journal::tests::started;
     use crate::run::store::Store;
+    use crate::run::wait_limit::WaitLimit;
     use crate::source::web::{FixtureProvider, PageLink, PageStore, WebPage};
 
     const FOUND: &str = "https://example.org/beds";

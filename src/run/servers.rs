@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, LookupTool};
-use super::node_source::Shared;
+use super::shared::Shared;
 use crate::base::breaker::Breaker;
 use crate::base::id::RunId;
 use crate::base::line::counted;

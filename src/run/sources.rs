@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::background::JobReport;
-use super::node_source::{Inside, Outside, Shared, WebPages};
+use super::node_source::{Inside, Outside, WebPages};
 use super::outward::UserWords;
 use super::ranker::HitRanker;
 use super::reader::PageReader;
 use super::servers::{NodeServers, RunServers};
+use super::shared::Shared;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
 pub use crate::source::mcp::McpServers;

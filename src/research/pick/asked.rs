@@ -726,11 +726,11 @@ mod tests {
             ),
             (
                 AnswerKind::Definition,
-                ["What does it mean when a lamp blinks?", "What is a valve?", "What do you mean by a red lamp?"],
+                ["What does it mean when a lamp blinks?", "Who is Ada Lovelace?", "What do you mean by a red lamp?"],
             ),
             (
                 AnswerKind::Other,
-                ["Which lamp does a guard get?", "Who picks the guard?", "Which process keeps the lock?"],
+                ["Which lamp does a guard get?", "Who is allowed to ring?", "Which process keeps the lock?"],
             ),
         ] {
             for question in questions {

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::asked::{AnswerKind, asks_for_changes, opens_with};
-use super::choice::{SAME_WORDS, common};
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
 use super::nearness::{Nearness, can_open};
@@ -28,6 +27,9 @@ pub(super) const NEIGHBOUR: f32 = 0.85;
 const HISTORIES: [&str; 7] = [
     "document history", "revision history", "release history", "changelog", "change log", "release notes", "what's new",
 ];
+
+/// Two units that share more than this fraction of the smaller one's words count as duplicates.
+pub(super) const SAME_WORDS: f32 = 0.7;
 
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
 pub(super) const MAX_COMPARED: usize = 16;
@@ -388,6 +390,13 @@ fn lead(at: usize, candidates: &[UnitCandidate<'_>]) -> f32 {
     };
     let lead = |other: &UnitCandidate<'_>| (own.features.score() - other.features.score()) / FULL_LEAD;
     candidates.iter().find(competes).map_or(1.0, |other| lead(other).clamp(0.0, 1.0))
+}
+
+/// Returns the size of the intersection relative to the smaller set.
+#[expect(clippy::cast_precision_loss, reason = "units are short")]
+pub(super) fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
+    let smaller = a.len().min(b.len()).max(1);
+    a.intersection(b).count() as f32 / smaller as f32
 }
 
 /// Returns the headings of a unit as one part, and its sentences; the whole unit if it has none.

@@ -1,8 +1,6 @@
 //! Chooses the units to show from those that match best.
 
-use std::collections::HashSet;
-
-use super::candidate::{UnitCandidate, lines_of, overlap};
+use super::candidate::{SAME_WORDS, UnitCandidate, common, lines_of, overlap};
 use super::features::{Weights, points};
 use super::sought::{Sought, Value};
 use super::{LONG_PARAGRAPH, MAX_LINES};
@@ -16,9 +14,6 @@ pub(super) const MAX_TEXTS: usize = 3;
 /// and 60 of the 155 whose best unit has all of it get another beside it. With 1.2 it is 192 and 79, with 0.6 it is 183
 /// and 46. Readers were misled by the others more often than helped.
 pub(super) const MARGIN: f32 = 0.8;
-
-/// Two units that share more than this fraction of the smaller one's words count as duplicates.
-pub(super) const SAME_WORDS: f32 = 0.7;
 
 /// Returns whether the best unit is usually enough: one of its sentences has every word of a question that one
 /// sentence may answer, or it has the requested number. A single word may occur in any sentence.
@@ -67,11 +62,4 @@ pub(super) fn best(candidates: Vec<UnitCandidate<'_>>, is_said: bool) -> Vec<Uni
         kept.push(candidate);
     }
     kept
-}
-
-/// Returns the size of the intersection relative to the smaller set.
-#[expect(clippy::cast_precision_loss, reason = "units are short")]
-pub(super) fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
-    let smaller = a.len().min(b.len()).max(1);
-    a.intersection(b).count() as f32 / smaller as f32
 }

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Kept;
-use super::candidate::{UnitCandidate, lines_of};
-use super::choice::{SAME_WORDS, common};
+use super::candidate::{SAME_WORDS, UnitCandidate, common, lines_of};
 use super::extent::{cut_loose_end, shorten};
 use super::features::{Weights, lists_links};
 use super::nearness::Nearness;

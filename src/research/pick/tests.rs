@@ -7,10 +7,14 @@ fn picked(document: &str, question: &str) -> Vec<Picked> {
 }
 
 fn picked_with(document: &str, question: &str, names: &[ProperName]) -> Vec<Picked> {
+    picks(&[("Beds", document)], question, names).units
+}
+
+fn reading(title: &str, document: &str) -> DocumentHits {
     let place = Place::Kb {
         collection: "kb".into(),
-        path: "a.md".into(),
-        title: "Beds".into(),
+        path: if title == "Beds" { "a.md".into() } else { format!("{title}.md") },
+        title: title.into(),
         heading_path: Vec::new(),
         line_start: 1,
         line_end: 1,
@@ -19,9 +23,14 @@ fn picked_with(document: &str, question: &str, names: &[ProperName]) -> Vec<Pick
     };
     let text = document.to_owned();
     let passage = Passage { id: "c".into(), place, label: Label::Internal, snippet: String::new(), text, score: 1.0 };
-    let reading = DocumentHits { hits: vec![(0..document.len(), 1.0)], document: passage };
+    DocumentHits { hits: vec![(0..document.len(), 1.0)], document: passage }
+}
+
+/// Picks from documents with these titles.
+fn picks(documents: &[(&str, &str)], question: &str, names: &[ProperName]) -> Picks {
+    let readings: Vec<_> = documents.iter().map(|(title, document)| reading(title, document)).collect();
     let question = question.parse().unwrap();
-    pick(&NodeId::numbered(1), &question, names, &[reading], &WordSplitter::default(), None).unwrap().units
+    pick(&NodeId::numbered(1), &question, names, &readings, &WordSplitter::default(), None).unwrap()
 }
 
 fn quotes(found: &Picked) -> Vec<&str> {
@@ -664,4 +673,34 @@ fn list_that_undoes_the_task_is_not_shown_between_others() {
     let found = picked(&document, "How do I turn off a list that I already uploaded?");
     let text: String = found.iter().flat_map(quotes).collect();
     assert!(text.contains("--no-activate") && !text.contains("Choose the list"), "{text}");
+}
+
+#[test]
+fn history_of_a_product_gives_way_to_the_note_that_explains_it() {
+    let history = ("Document history of the pump", "Keeping the logs of the pump was added.\n");
+    let note = ("Logs", "The pump keeps its logs for ninety days.\n");
+    let units = picks(&[history, note], "How long does the pump keep its logs?", &[]).units;
+    assert!(units[0].text.contains("ninety days"), "{}", units[0].text);
+    let units = picks(&[history, note], "When was keeping the logs of the pump added?", &[]).units;
+    assert!(units[0].text.contains("added"), "{}", units[0].text);
+}
+
+#[test]
+fn at_least_one_does_not_say_how_many() {
+    assert!(!Wanted::Number.is_in("Attach at least one valve to the pump.") && Wanted::Number.is_in("one valve"));
+}
+
+#[test]
+fn sections_near_the_best_are_listed_and_others_are_not() {
+    let document = "# Valves\n\n## Opening\n\nThe valve of the pump is opened by the gardener at six.\n\n## Closing\n\n\
+        The valve of the pump is closed by the smith at nine.\n\n## Paint\n\nGreen is the colour of all.\n";
+    let Picks { units, others } = picks(&[("Valves", document)], "Who opens the valve of the pump?", &[]);
+    assert!(units[0].text.contains("gardener"), "{}", units[0].text);
+    let listed: Vec<_> = others.iter().map(|other| other.snippet.as_str()).collect();
+    assert_eq!(listed, ["The valve of the pump is closed by the smith at nine."]);
+}
+
+#[test]
+fn text_for_further_reading_has_no_code_and_no_marks_of_a_quotation() {
+    assert_eq!(prose("> Open it\n> by hand:\n\n  ```sh\nopen\n```\nDone.\n"), "Open it\nby hand:\n");
 }
