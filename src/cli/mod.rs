@@ -520,7 +520,7 @@ mod tests {
     /// Returns the names that a file uses of its parent module, alone and in braces.
     fn names_of_parent(code: &str) -> BTreeSet<&str> {
         let item = |rest: &'_ str| match rest.strip_prefix('{') {
-            Some(_) => rest.find("};").map_or(0, |end| end),
+            Some(_) => rest.find("};").unwrap_or_default(),
             None => rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len()),
         };
         code.match_indices("super::")

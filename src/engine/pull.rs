@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::error::pull::{MOST, PullError};
+use super::error::pull::PullError;
 use super::{Engine, EngineError, IndexRequest};
 use crate::base::line::one_line;
+
+/// Time that one repository may take.
+const MOST: Duration = Duration::from_mins(10);
 
 /// A repository that was pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +79,8 @@ async fn pull(repository: &Path) -> Result<String, PullError> {
         command.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
     }
     let repository = || repository.to_path_buf();
-    let output = timeout(MOST, command.output()).await.map_err(|_| PullError::TooLong { repository: repository() })?;
+    let too_long = |_| PullError::TooLong { repository: repository(), limit: MOST };
+    let output = timeout(MOST, command.output()).await.map_err(too_long)?;
     let output = output.map_err(PullError::Start)?;
     let first = |bytes: &[u8]| one_line(String::from_utf8_lossy(bytes).trim().lines().next().unwrap_or_default());
     if output.status.success() {

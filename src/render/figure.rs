@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::line::counted;
 use crate::llm::message::Role;
+use crate::research::extract::STRONG_CONFIDENCE;
 use crate::research::node::NodeId;
 use crate::research::report::{Outcome, Report, StopReason, UsageTable, UsageTotals};
 
@@ -63,14 +64,10 @@ pub(super) fn is_run(report: &Report) -> bool {
     report.usage.total.calls > 0 || !report.stop_reason.is_natural() || report.degraded
 }
 
-/// Confidence from which the support of an answer is called strong: its first passage leads those of other sections
-/// by three quarters of the full lead. `kb/concepts/support.md` has the figures.
-const STRONG: f32 = 0.875;
-
 /// Returns how well the sources support an answer made without a model, in one word.
 pub(super) fn support(report: &Report) -> &'static str {
     match report.outcome {
-        Outcome::Answered if report.confidence >= STRONG => "strong",
+        Outcome::Answered if report.confidence >= STRONG_CONFIDENCE => "strong",
         Outcome::Answered => "some",
         Outcome::Closest => "weak",
         Outcome::Refused => "none",

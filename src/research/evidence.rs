@@ -132,24 +132,30 @@ pub(crate) fn line_range(text: &str, first: u32, last: u32) -> std::ops::Range<u
 impl Passage {
     /// Returns a range of this passage as evidence with its line numbers, not yet checked.
     pub(crate) fn quote(&self, range: std::ops::Range<usize>, id: EvidenceId, score: f32) -> Evidence {
-        // A line break at the end would count as one more line.
-        let quote = self.text[range.clone()].trim_end();
-        let mut source = self.place.clone();
-        if let Place::Kb { line_start, line_end, .. } = &mut source {
-            let first = *line_start;
-            *line_start = first + count_lines(&self.text[..range.start]);
-            *line_end = first + count_lines(&self.text[..range.start + quote.len()]);
-        }
+        let source = self.place_of(range.clone());
         Evidence {
             node: id.node().clone(),
             id,
             label: self.label,
             checked: false,
             stale: false,
-            quote: quote.to_owned(),
+            quote: self.text[range].trim_end().to_owned(),
             score: score.clamp(0.0, 1.0),
             source,
         }
+    }
+
+    /// Returns the place of a range of this passage.
+    pub(super) fn place_of(&self, range: std::ops::Range<usize>) -> Place {
+        let mut place = self.place.clone();
+        if let Place::Kb { line_start, line_end, .. } = &mut place {
+            let first = *line_start;
+            *line_start = first + count_lines(&self.text[..range.start]);
+            // A line break at the end would count as one more line.
+            let length = self.text[range.clone()].trim_end().len();
+            *line_end = first + count_lines(&self.text[..range.start + length]);
+        }
+        place
     }
 }
 

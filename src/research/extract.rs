@@ -8,7 +8,7 @@ use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
 use super::pick::{
-    DocumentHits, Picked, Picks, asks_whether, closest, is_definition, is_overview, lacks_value, titles_on,
+    CLEAR_LEAD, DocumentHits, Picked, Picks, asks_whether, closest, is_definition, is_overview, lacks_value, titles_on,
 };
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
@@ -34,8 +34,7 @@ const MAX_PASSAGES: usize = 10;
 
 /// Picks the units that answer a question. CPU-bound: implementations run it on a blocking thread.
 pub trait Pick: Send + Sync {
-    /// Returns units with quotes numbered from 1 and not yet checked. `names` are the documents
-    /// that the question names.
+    /// Returns units with quotes numbered from 1 and not yet checked. `names` are the documents that the question names.
     fn pick<'a>(
         &'a self,
         node: &'a NodeId,
@@ -258,8 +257,12 @@ pub(crate) fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
     passages.into_iter().map(|passage| Passage { text: String::new(), ..passage }).collect()
 }
 
+/// Confidence from which the support of an answer made without a model is called strong: its first unit clearly leads.
+/// `kb/concepts/support.md` has the figures.
+pub(crate) const STRONG_CONFIDENCE: f32 = f32::midpoint(1.0, CLEAR_LEAD);
+
 /// Returns the confidence in an answer: one half, and more the further its first unit leads; without a lead, the mean
-/// score of the quotes. Halved if the support is weak. A decisive sentence leads in full.
+/// score of the quotes. Halved if the support is weak. A decisive first unit counts as a full lead.
 #[expect(clippy::cast_precision_loss, reason = "there are a handful of quotes")]
 fn confidence(lead: Option<f32>, evidence: &[Evidence], support: Support) -> f32 {
     // `sum` of an empty iterator is -0.0, which would be printed with its sign.

@@ -22,7 +22,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, names_length, overview_of};
-use candidate::{UnitCandidate, add_meaning, candidates, lines_in, unescaped};
+use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, unescaped};
 use choice::{MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
 use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
@@ -51,10 +51,13 @@ const MAX_LINES: usize = 30;
 /// Maximum number of units shown if they may not answer.
 const MAX_CLOSEST: usize = 2;
 
+/// Share of the full lead from which a unit clearly leads those of other sections.
+pub(super) const CLEAR_LEAD: f32 = 0.75;
+
 /// Number of sections from which the next best units are taken, and maximum score by which they are below the best. An
 /// answer without others that near has strong support.
 const NEXT_BEST: u8 = 5;
-const NEAR_BEST: f32 = 1.5;
+const NEAR_BEST: f32 = CLEAR_LEAD * FULL_LEAD;
 
 /// Minimum length of the snippet of a longer unit, in bytes.
 const SNIPPET: usize = 120;
@@ -190,7 +193,7 @@ pub(crate) fn pick(
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
-    let others = next_best(node, &candidates, &sought, &weights);
+    let others = next_best(&candidates, &sought, &weights);
     let kept = if is_overview {
         overview(candidates, &sought, &weights)
     } else {
@@ -241,14 +244,14 @@ pub(crate) fn pick(
 }
 
 /// Returns the best unit of each of the best sections as a passage. Its snippet begins with the sentence that answers.
-fn next_best(node: &NodeId, candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> Vec<Passage> {
+fn next_best(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> Vec<Passage> {
     let hits = candidates.iter().flat_map(|own| &own.reading.hits);
     let best = hits.map(|(_, score)| *score).fold(0.0, f32::max);
     let mut sections = HashSet::new();
     let least = candidates.first().map_or(0.0, |first| first.features.score() - NEAR_BEST);
     let near = candidates.iter().take_while(|own| own.features.score() >= least);
     let firsts = near.filter(|own| sections.insert((own.rank, own.unit.section)));
-    let passage = |(own, place): (&UnitCandidate<'_>, u8)| {
+    let passage = |(own, number): (&UnitCandidate<'_>, u8)| {
         let document = &own.reading.document;
         let said = Deciding::of(own, std::slice::from_ref(&own.unit.range), sought, weights).text;
         let sentences = &own.unit.sentences;
@@ -256,15 +259,15 @@ fn next_best(node: &NodeId, candidates: &[UnitCandidate<'_>], sought: &Sought<'_
         let start = sentences.get(first).map_or(own.unit.range.start, |sentence| sentence.range.start);
         let mut ends = sentences.iter().skip(first).map(|sentence| sentence.range.end);
         let end = ends.find(|end| end - start >= SNIPPET).unwrap_or(own.unit.range.end);
-        // The row of a table has bars.
+        // The source of a row would show its bars.
         let row = sentences.get(first).filter(|_| own.unit.kind == UnitKind::Table).map(|row| row.plain.clone());
         let snippet = row.unwrap_or_else(|| prose(&document.text[start..end]));
-        let mut quote = document.quote(own.unit.range.clone(), EvidenceId::new(node.clone(), 0), 0.0);
-        own.name_headings(&mut quote.source);
+        let mut place = document.place_of(own.unit.range.clone());
+        own.name_headings(&mut place);
         // Listed in this order, before the hits of the search.
-        let score = best * (1.1 - f32::from(place) / 100.0);
+        let score = best * (1.1 - f32::from(number) / 100.0);
         let id = format!("{}:{}", document.id, own.unit.range.start);
-        Passage { id, place: quote.source, snippet, text: String::new(), score, ..document.clone() }
+        Passage { id, place, label: document.label, snippet, text: String::new(), score }
     };
     firsts.zip(0..NEXT_BEST).map(passage).collect()
 }

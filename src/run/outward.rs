@@ -213,7 +213,7 @@ pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> Ou
     task
 }
 
-/// Returns what the user said before and beside the question of a run that follows another one.
+/// Returns the clarification of a run that follows another one, and the question that it follows up.
 pub(crate) fn asked_before(state: &RunState, followed: &Followed) -> Outbound {
     // A clarification is worded before anything is retrieved.
     let clarified = state.clarification.as_ref().map(|clarified| Outbound::vouched(VOUCHER, clarified.to_string()));

@@ -3,9 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Time that one repository may take.
-pub(in crate::engine) const MOST: Duration = Duration::from_mins(10);
-
 /// A repository could not be pulled.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
@@ -15,8 +12,8 @@ pub enum PullError {
     NoRepository,
     #[error("failed to start `git`")]
     Start(#[source] std::io::Error),
-    #[error("`git pull` in `{}` took longer than {} minutes", repository.display(), MOST.as_secs() / 60)]
-    TooLong { repository: PathBuf },
+    #[error("`git pull` in `{}` took longer than {} minutes", repository.display(), limit.as_secs() / 60)]
+    TooLong { repository: PathBuf, limit: Duration },
     #[error("`git pull` failed in `{}`: {said}", repository.display())]
     Failed { repository: PathBuf, said: String },
 }

@@ -38,7 +38,7 @@ pub(super) const MAX_COMPARED: usize = 16;
 pub(super) const MAX_SENTENCES: usize = 48;
 
 /// Lead over the units of other sections above which more is no better sign of an answer, in log odds.
-const FULL_LEAD: f32 = 2.0;
+pub(super) const FULL_LEAD: f32 = 2.0;
 
 /// Maximum length of a unit together with the one it refers to, in bytes.
 pub(super) const MAX_EXTENDED: usize = 1_500;

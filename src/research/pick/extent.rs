@@ -130,7 +130,7 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
             units.iter().filter(|(rank, unit)| *rank == candidate.rank && unit.section == candidate.unit.section);
         let is_undone = |unit: &Unit| !unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]);
         let (undone, mut section): (Vec<_>, Vec<_>) = section.map(|(_, unit)| unit).partition(|unit| is_undone(unit));
-        // Nor is it shown between others.
+        // Text beyond such a list is left out, since the list between would be shown with it.
         let own = candidate.unit.range.start;
         section.retain(|unit| {
             let start = unit.range.start;

@@ -13,7 +13,7 @@ fn picked_with(document: &str, question: &str, names: &[ProperName]) -> Vec<Pick
 fn reading(title: &str, document: &str) -> DocumentHits {
     let place = Place::Kb {
         collection: "kb".into(),
-        path: if title == "Beds" { "a.md".into() } else { format!("{title}.md") },
+        path: "a.md".into(),
         title: title.into(),
         heading_path: Vec::new(),
         line_start: 1,
