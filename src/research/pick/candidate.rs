@@ -380,13 +380,16 @@ pub(super) fn add_meaning(
     Ok(())
 }
 
-/// Returns the lead of a unit over the best one of another section, as a share of [`FULL_LEAD`]. A unit that repeats it
-/// does not compete.
-fn lead(at: usize, candidates: &[UnitCandidate<'_>]) -> f32 {
+/// Returns the lead of a unit over the best one of another section, as a share of [`FULL_LEAD`]. A unit that says little
+/// besides does not compete. The other way round, the few words of a short unit occur in many.
+#[expect(clippy::cast_precision_loss, reason = "units are short")]
+pub(super) fn lead(at: usize, candidates: &[UnitCandidate<'_>]) -> f32 {
     let own = &candidates[at];
+    let repeated = |other: &UnitCandidate<'_>| {
+        own.words.intersection(&other.words).count() as f32 / other.words.len().max(1) as f32
+    };
     let competes = |other: &&UnitCandidate<'_>| {
-        (own.rank, own.unit.section) != (other.rank, other.unit.section)
-            && common(&own.words, &other.words) <= SAME_WORDS
+        (own.rank, own.unit.section) != (other.rank, other.unit.section) && repeated(other) <= SAME_WORDS
     };
     let lead = |other: &UnitCandidate<'_>| (own.features.score() - other.features.score()) / FULL_LEAD;
     candidates.iter().find(competes).map_or(1.0, |other| lead(other).clamp(0.0, 1.0))

@@ -704,3 +704,19 @@ fn sections_near_the_best_are_listed_and_others_are_not() {
 fn text_for_further_reading_has_no_code_and_no_marks_of_a_quotation() {
     assert_eq!(prose("> Open it\n> by hand:\n\n  ```sh\nopen\n```\nDone.\n"), "Open it\nby hand:\n");
 }
+
+#[test]
+fn short_unit_does_not_lead_longer_ones_that_have_its_words_but_a_copy_does_not_compete() {
+    let splitter = WordSplitter::default();
+    let sought = Sought::of("What is a pump?", &splitter);
+    let short = "The pumps have valves.\n";
+    let long = "The pumps have valves, which open when the cistern above the garden is full of rain.\n";
+    let leads = |documents: [&str; 2]| {
+        let readings = documents.map(|document| reading("Pumps", document));
+        let (candidates, _) = candidates(&readings, &[], &sought);
+        let at = candidates.iter().position(|own| own.text() == documents[0].trim_end()).unwrap();
+        candidate::lead(at, &candidates)
+    };
+    assert!(leads([short, long]) < 1.0);
+    assert!((leads([long, long]) - 1.0).abs() < f32::EPSILON);
+}
