@@ -25,6 +25,7 @@ pub(crate) fn without_html(text: &str) -> String {
                 // What stands on lines of its own, such as the items of a list in a cell.
                 match tag.trim_start_matches(['<', '/']).to_ascii_lowercase().as_str() {
                     "li" if !tag.starts_with("</") => shown.push_str(" • "),
+                    "br" | "br/" | "br /" if ends_in_cell(&shown) => shown.push_str("; "),
                     "br" | "br/" | "br /" | "p" | "div" if !shown.ends_with([' ', '\n']) => shown.push(' '),
                     _ => {}
                 }
@@ -37,4 +38,10 @@ pub(crate) fn without_html(text: &str) -> String {
         }
     }
     shown + rest
+}
+
+/// Returns whether a text ends within a cell of a Markdown table, and not with a mark that divides.
+fn ends_in_cell(text: &str) -> bool {
+    let is_row = text.rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('|'));
+    is_row && text.ends_with(|letter: char| letter.is_alphanumeric() || matches!(letter, ')' | '"' | '`' | '*' | '%'))
 }

@@ -6,8 +6,8 @@ use super::html::{without_comments, without_html};
 use super::html_table::{as_markdown, html_tables};
 use super::line::{has_fields, is_directive, is_field, is_tag};
 
-/// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, links
-/// reduced to their text, and not indented. A table in HTML becomes one in Markdown.
+/// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, except
+/// those that fill a cell, links reduced to their text, and not indented. A table in HTML becomes one in Markdown.
 pub(crate) fn readable(markdown: &str) -> String {
     let (mut shown, mut from) = (Vec::new(), 0);
     for table in html_tables(markdown) {
@@ -187,6 +187,8 @@ fn without_links_in(text: &str) -> String {
             Some((text, length)) if is_image => {
                 shown.extend(text.chars().filter(|letter| *letter == HELD));
                 rest = &after[length..];
+                let is_cell = shown.trim_end_matches(' ').ends_with('|') && rest.trim_start_matches(' ').starts_with('|');
+                shown.push_str(if is_cell { image_name(text, &after[..length]) } else { "" });
                 // Bold marks around an image alone.
                 if shown.ends_with("**")
                     && let Some(after) = rest.strip_prefix("**")
@@ -211,6 +213,20 @@ fn without_links_in(text: &str) -> String {
         }
     }
     shown + rest
+}
+
+/// Returns the text of an image that is all of a table cell, such as a check mark: its description, otherwise the name
+/// of its file.
+fn image_name<'a>(description: &'a str, link: &'a str) -> &'a str {
+    let says = description.contains(char::is_alphanumeric) && !description.to_lowercase().contains("not found");
+    let file = link.rsplit(['/', '(']).next().unwrap_or_default();
+    let stem = file.split(['.', ')', ' ', '?']).next().unwrap_or_default();
+    let is_name = stem.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_'));
+    match () {
+        () if says => description,
+        () if is_name => stem.strip_prefix("icon-").unwrap_or(stem),
+        () => "",
+    }
 }
 
 /// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
@@ -287,6 +303,19 @@ mod tests {
             readable("**See [ the map ](m).**\n\n ** [Edition](#e) **   <a name=\"e\"></a>"),
             "**See the map.**\n\n**Edition**"
         );
+    }
+
+    #[test]
+    fn image_that_fills_a_cell_is_shown_by_its_description_or_the_name_of_its_file() {
+        let row = r"| a | ![\[Image NOT FOUND\]](http://e.org/icon-yes.png)  | ![No](n.svg) |![](x/done.png?v=1)| ![](a+b.png) |";
+        assert_eq!(readable(row), "| a | yes  | No |done|  |");
+        assert_eq!(readable("| a | see ![b](c.png) |"), "| a | see  |");
+    }
+
+    #[test]
+    fn lines_of_a_cell_are_divided_where_their_text_does_not() {
+        assert_eq!(readable("| a | 32 MB (x)<br><br>4 MB.<br>So. |"), "| a | 32 MB (x); 4 MB. So. |");
+        assert_eq!(readable("It is<br>so."), "It is so.");
     }
 
     #[test]
