@@ -25,6 +25,7 @@ const UNITS_OF_PART: usize = 2;
 
 /// Printed above the units of a part that the search does not support.
 const DOUBTFUL: &str = "*These notes may not answer this part. Closest passages:*\n\n";
+const DOUBTFUL_ABOVE: &str = "*These notes may not answer this part. The closest passage is the one above.*";
 
 /// Maximum number of lines of a paragraph or list that is repeated for another part of the question.
 const AGAIN_LINES: usize = 6;
@@ -229,6 +230,11 @@ impl<'a> FindingsWriter<'a> {
         Some(with_marks(&readable(&bold), finding))
     }
 
+    /// Returns whether the answering sentence of a finding was shown for another part of the question.
+    fn has_said(&self, finding: &Finding) -> bool {
+        self.said_again(finding, &self.quotes(finding)).is_some()
+    }
+
     /// Returns whether a finding was picked by rules, and is not a claim of a model.
     fn is_unit(&self, finding: &Finding) -> bool {
         is_from(&finding.text, &joined(self.quotes(finding).iter().map(|quote| quote.quote.as_str())))
@@ -322,7 +328,7 @@ fn of_unit(unit: &str, finding: &Finding) -> String {
     let shown = with_marks(&readable, finding);
     match finding.evidence.len() {
         0 | 1 => shown,
-        _ if has_table(&readable) => format!("{shown} *(other rows are left out)*"),
+        _ if has_table(&readable) && !has_items(&readable) => format!("{shown} *(other rows are left out)*"),
         _ => format!("{shown} *(other items are left out)*"),
     }
 }
@@ -334,6 +340,11 @@ fn with_marks(text: &str, finding: &Finding) -> String {
     let ends_table = text.lines().last().is_some_and(|line| line.contains('|')) && has_table(text);
     let is_block = text.contains('\n') && (text.trim_end().ends_with(['`', '~', '|']) || ends_table);
     if is_block { format!("{text}\n\n{mark}") } else { format!("{text} {mark}") }
+}
+
+/// Returns whether a Markdown text has items of a list, which may have tables in them.
+fn has_items(text: &str) -> bool {
+    text.lines().any(|line| ["- ", "* ", "+ "].iter().any(|mark| line.trim_start().starts_with(mark)))
 }
 
 /// Returns whether a Markdown text has a table: the line below its header has dashes and bars alone.
@@ -458,13 +469,18 @@ fn sections(
         if is_weak && known.is_some() {
             continue;
         }
-        let mut text = writer.text(findings, if is_weak { 1 } else { most });
+        let is_doubtful = is_supported && is_weak;
+        let mut text = if is_doubtful && findings.first().is_some_and(|first| writer.has_said(first)) {
+            DOUBTFUL_ABOVE.to_owned()
+        } else {
+            writer.text(findings, if is_weak { 1 } else { most })
+        };
         // A note with the same title as the section.
         let own_title = format!("### {}\n\n", escaped(&title));
         if text.starts_with(&own_title) {
             text.drain(..own_title.len());
         }
-        if is_supported && is_weak && !text.is_empty() {
+        if is_doubtful && !text.is_empty() && text != DOUBTFUL_ABOVE {
             text.insert_str(0, DOUBTFUL);
         }
         match known {

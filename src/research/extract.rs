@@ -8,7 +8,7 @@ use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::NodeId;
 use super::pick::{
-    CLEAR_LEAD, DocumentHits, Picked, Picks, asks_whether, closest, is_definition, is_overview, lacks_value, titles_on,
+    CLEAR_LEAD, DocumentHits, Picked, Picks, asks_whether, closest, is_definition, is_overview, lacks_value, on_term,
 };
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
@@ -18,9 +18,9 @@ use crate::source::{Documents, Found, Lack, Passage, Place, ProperName, Source, 
 /// Number of search results read per node.
 const PASSAGES_PER_NODE: usize = 12;
 
-/// Number of hits scanned for notes titled with the term being defined, and how many of those notes are read.
+/// Number of hits scanned for passages on the term being defined, and how many of them are read.
 const PASSAGES_OF_DEFINITION: usize = 60;
-const TITLED: usize = 2;
+const ON_TERM: usize = 3;
 
 /// Number of web pages fetched per node.
 const PAGES_PER_NODE: usize = 3;
@@ -114,7 +114,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     let limit = if is_definition { PASSAGES_OF_DEFINITION } else { PASSAGES_PER_NODE };
     let mut found = source.search(query, limit).await?;
     if is_definition {
-        prefer_titled(&mut found.passages, question);
+        prefer_defining(&mut found.passages, question);
     }
     let picked = match found.support {
         Support::None => Picks::default(),
@@ -142,22 +142,21 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     Ok((found, picked))
 }
 
-/// Promotes the first passages of a few notes titled with the term being defined, whatever their rank: a short name
-/// occurs in many passages.
-fn prefer_titled(passages: &mut Vec<Passage>, question: &Question) {
+/// Promotes a few passages on the term being defined, each of another note, whatever their rank: a short name occurs in
+/// many passages.
+fn prefer_defining(passages: &mut Vec<Passage>, question: &Question) {
     let is_same = |a: &Passage, b: &Passage| a.place.is_same_document(&b.place);
     let (read, rest) = passages.split_at(passages.len().min(MAX_PASSAGES));
-    let titles = titles_on(question, rest.iter().map(|passage| passage.place.title()));
-    let mut titled: Vec<Passage> = Vec::new();
-    for passage in rest {
-        let is_known = read.iter().chain(&titled).any(|known| is_same(known, passage));
-        if titled.len() < TITLED && !is_known && titles.contains(passage.place.title()) {
-            titled.push(passage.clone());
+    let others: Vec<_> = rest.iter().filter(|own| !read.iter().any(|known| is_same(known, own))).collect();
+    let mut promoted: Vec<Passage> = Vec::new();
+    for passage in on_term(question, &others) {
+        if promoted.len() < ON_TERM && !promoted.iter().any(|known| is_same(known, passage)) {
+            promoted.push(passage.clone());
         }
     }
-    passages.retain(|passage| !titled.iter().any(|own| own.id == passage.id));
-    let at = passages.len().min(MAX_PASSAGES - titled.len());
-    passages.splice(at..at, titled);
+    passages.retain(|passage| !promoted.iter().any(|own| own.id == passage.id));
+    let at = passages.len().min(MAX_PASSAGES - promoted.len());
+    passages.splice(at..at, promoted);
     passages.truncate(PASSAGES_PER_NODE);
 }
 
@@ -302,7 +301,7 @@ mod tests {
             let picked = (1..).zip(readings).map(|(number, DocumentHits { document, .. })| {
                 let (document, text) = (document.clone(), document.text.clone());
                 let quote = document.quote(0..text.len(), EvidenceId::new(node.clone(), number), 0.5);
-                let own = quote.quote.len();
+                let own = 0..text.len();
                 Picked { text, is_clear, quotes: vec![quote], own, document, says_most, is_decisive, matches, lead }
             });
             let others = Vec::new();

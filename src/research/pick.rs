@@ -7,6 +7,7 @@ mod asked;
 mod candidate;
 mod choice;
 mod code_word;
+mod definition;
 mod extent;
 mod features;
 #[cfg(test)]
@@ -21,11 +22,13 @@ mod tests;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use asked::{AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, names_length, overview_of};
+use asked::{
+    AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, lacks_named, names_length, overview_of,
+};
 use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, unescaped};
 use choice::{MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
-use extent::{add_announced, cut_loose_end, join, read_on, shorten, widen};
+use extent::{ReadOn, add_announced, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
@@ -37,7 +40,7 @@ pub(super) use features::only_points;
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
 use super::question::Question;
-use super::unit::{Unit, UnitKind};
+use super::unit::{Unit, UnitKind, units};
 use crate::base::id::DocumentId;
 use crate::base::language::Language;
 use crate::base::word::{WordSplitter, language_of};
@@ -100,8 +103,8 @@ pub struct Picked {
     pub(crate) is_clear: bool,
     /// Consecutive quotes, not yet checked; one unless the unit was cut.
     pub(crate) quotes: Vec<Evidence>,
-    /// Length of the last quote without the text appended for context, in bytes.
-    pub(crate) own: usize,
+    /// The part of the last quote that was picked, without the text around it, in bytes.
+    pub(crate) own: Range<usize>,
     /// The document they are from.
     pub(crate) document: Passage,
     /// Whether it has most words of a question that has several, is below a heading with all words of an overview's
@@ -116,12 +119,12 @@ pub struct Picked {
 }
 
 impl Picked {
-    /// Returns the quotes with their places, without the text appended for context.
+    /// Returns the quotes with their places, without the text added for context.
     fn said(&self) -> impl Iterator<Item = (&Place, &str)> {
         let whole = self.quotes.len().saturating_sub(1);
         self.quotes.iter().enumerate().map(move |(at, Evidence { source, quote, .. })| {
-            let own = if at < whole { quote.len() } else { self.own.min(quote.len()) };
-            (source, &quote[..own])
+            let own = if at < whole { 0..quote.len() } else { self.own.clone() };
+            (source, quote.get(own).unwrap_or(quote))
         })
     }
 
@@ -150,15 +153,16 @@ struct Kept<'a> {
     text: String,
     is_clear: bool,
     candidate: UnitCandidate<'a>,
-    /// Number of bytes appended at its end for context.
-    read_on: usize,
+    /// Its range before it was extended for context.
+    picked: Range<usize>,
 }
 
 impl<'a> Kept<'a> {
     fn of(candidate: UnitCandidate<'a>, sought: &Sought<'_>, weights: &Weights) -> Self {
         let Deciding { text, is_clear } =
             Deciding::of(&candidate, &shown(&candidate, sought, weights), sought, weights);
-        Self { text, is_clear, candidate, read_on: 0 }
+        let picked = candidate.unit.range.clone();
+        Self { text, is_clear, candidate, picked }
     }
 }
 
@@ -204,7 +208,7 @@ pub(crate) fn pick(
         let candidate = &own.candidate;
         let document = &candidate.reading.document;
         let shown = shown(candidate, &sought, &weights);
-        let said = shown.last().map_or(0, |last| last.len().saturating_sub(own.read_on));
+        let picked = shown.last().map_or(0..0, |last| within(last, &own.picked));
         let quote = |range| {
             number += 1;
             let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.features.fit());
@@ -214,7 +218,7 @@ pub(crate) fn pick(
         let quotes = shown.into_iter().map(quote).collect();
         let says_most = match sought.asked {
             AnswerKind::Overview => weights.keys().all(|stem| candidate.about.contains(stem)),
-            AnswerKind::Definition if candidate.is_opening && candidate.features.has_form() => true,
+            AnswerKind::Definition if candidate.is_definition(&sought) => true,
             _ => weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST,
         };
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
@@ -228,7 +232,7 @@ pub(crate) fn pick(
             text: own.text,
             is_clear,
             quotes,
-            own: said,
+            own: picked,
             document: document.clone(),
             says_most,
             is_decisive,
@@ -288,6 +292,7 @@ fn answering<'a>(
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
     let is_said = says_all(&candidates, sought, weights);
+    let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
     let procedure = if sought.asked == AnswerKind::Steps { take_procedure(&mut candidates, sought) } else { None };
     let mut best = best(candidates, is_said);
     if let Some(procedure) = procedure {
@@ -318,18 +323,40 @@ fn answering<'a>(
     if asks_for_steps {
         in_order_of_steps(&mut kept);
     }
+    for own in &mut kept {
+        own.picked = own.candidate.unit.range.clone();
+    }
+    // A list that is shown in part would be shown whole.
+    let is_cut =
+        kept.first().is_some_and(|own| shown(&own.candidate, sought, weights) != [own.candidate.unit.range.clone()]);
     match Remedy::of(sought.question) {
-        Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, true),
-        None if !is_said && !asks_for_steps => read_on(&mut kept, false),
-        Some(_) | None => {}
+        _ if is_cut => {}
+        Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
+        None if is_complete => {}
+        None if is_said => read_on(&mut kept, sought, ReadOn::After),
+        None => read_on(&mut kept, sought, ReadOn::Around),
+        Some(_) => {}
     }
     for own in &mut kept {
-        let end = own.candidate.unit.range.end;
         add_announced(&mut own.candidate);
-        own.read_on += own.candidate.unit.range.end - end;
         cut_loose_end(&mut own.candidate);
     }
     kept
+}
+
+/// Returns whether the best unit is read without the text around it: it has exactly the requested value, a sentence that
+/// says yes or no, or the requested list.
+fn is_complete(best: &UnitCandidate<'_>, is_said: bool, sought: &Sought<'_>) -> bool {
+    let is_list = matches!(best.unit.kind, UnitKind::List { .. } | UnitKind::Table);
+    best.has_exact(sought)
+        || (is_said && is_open_yes_or_no(sought.question))
+        || (sought.asked == AnswerKind::List && is_list && best.features.has_form())
+}
+
+/// Returns the part of a range that is in `part`, relative to its start.
+fn within(range: &Range<usize>, part: &Range<usize>) -> Range<usize> {
+    let at = |byte: usize| byte.clamp(range.start, range.end) - range.start;
+    at(part.start)..at(part.end)
 }
 
 /// Puts the units of each section in its order, in which steps are followed. The best section stays first.
@@ -379,18 +406,29 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
         })
     };
     // A value in another unit, in another row or in code belongs to something else.
-    let says = |wanted: Wanted, own: &Picked| wanted.is_in(&own.row().unwrap_or_else(|| own.text.clone()));
+    // "How many requests …" is not answered by the number of something else.
+    let sought = Sought::of(question.as_str(), &splitter);
+    let is_of_counted = |text: &str| {
+        let said = sought.words_in(text);
+        counted_words(question.as_str()).is_none_or(|words| words.iter().any(|word| said.contains(&splitter.stem(word))))
+    };
+    let says = |wanted: Wanted, own: &Picked| {
+        let text = own.row().unwrap_or_else(|| own.text.clone());
+        wanted.is_in(&text) && (wanted != Wanted::Number || is_of_counted(&text))
+    };
     // Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually
     // counts something else.
     let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
     let has_any = || picked.first().is_some_and(|own| own.said().any(|(_, quote)| names_any(quote)));
     let lacks_length =
         asks_for_length(question.as_str()) && !has_any() && !said().any(|(_, quote)| names_length(quote));
+    let texts = || said().map(|(source, quote)| format!("{} {quote}\n", source.names())).collect::<String>();
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
     first.is_some_and(|own| !asks_where && only_points(&own.text))
         || wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
         || lacks_length
+        || lacks_named(question.as_str(), &texts())
         || counted_words(question.as_str()).is_some_and(|words| !is_counted(&words))
         || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))
@@ -423,11 +461,14 @@ pub(super) fn is_definition(question: &Question) -> bool {
     AnswerKind::of(question.as_str()) == AnswerKind::Definition && Wanted::of(question.as_str()).is_none() && !asks_who
 }
 
-/// Returns the titles that name the subject of a question, and little else.
-pub(super) fn titles_on<'a>(question: &Question, titles: impl Iterator<Item = &'a str>) -> HashSet<&'a str> {
+/// Returns which passages are about the term that a question asks to define: in a note with little more than its name
+/// as the title, or with a sentence that defines it.
+pub(super) fn on_term<'a>(question: &Question, passages: &[&'a Passage]) -> Vec<&'a Passage> {
     let splitter = WordSplitter::default();
     let sought = Sought::of(question.as_str(), &splitter);
-    titles.filter(|title| names_subject(title, &sought)).collect()
+    let defines = |text: &str| units(text).iter().any(|unit| sought.defining(unit).is_some());
+    let is_on = |own: &&&Passage| names_subject(own.place.title(), &sought) || defines(&own.text);
+    passages.iter().filter(is_on).copied().collect()
 }
 
 /// Returns whether a question asks for an overview.
@@ -437,7 +478,11 @@ pub(super) fn is_overview(question: &Question) -> bool {
 
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.
 pub(super) fn asks_whether(question: &Question) -> bool {
-    let lower = question.as_str().to_lowercase();
+    is_open_yes_or_no(question.as_str())
+}
+
+fn is_open_yes_or_no(question: &str) -> bool {
+    let lower = question.to_lowercase();
     let mut words = lower.split_whitespace();
     words.next().is_some_and(|first| OPEN_YES_OR_NO.contains(&first)) && words.next() != Some("you")
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::definition::{OPENING, defines};
 use super::features::{Weights, share};
 use crate::base::word::{WordSplitter, has_key_word};
 use crate::research::unit::{Unit, UnitKind, compared_by};
@@ -178,23 +179,6 @@ const CLAUSES: &str = "who|whom|whose|what|which|when|where|why|how|whether|if";
 /// Minimum share of the question's words in the opening of a paragraph that defines its subject.
 const LEAST_DEFINED: f32 = 0.7;
 
-/// Length of the opening of a text in letters, and words after "is" in a definition: "A scan is a way of …".
-const OPENING: usize = 80;
-const DEFINING: &str = "a|an|the|one|any|how|what|when|where|part|another|used";
-const ARTICLES: &str = "a|an|the";
-
-/// Nouns that say of which kind a thing is, and may stand after its name: "A `Scan` operation reads …".
-const KINDS: &str = "action|api|attribute|block|class|clause|cmdlet|command|component|crate|event|expression|feature|field|\
-    file|function|instruction|interface|key|keyword|macro|method|module|object|operation|operator|option|package|parameter|\
-    process|property|request|resource|service|statement|tool|trait|type|value";
-
-/// Maximum number of words of the name of a maker before that of a product.
-const MAX_MAKER_WORDS: usize = 2;
-
-/// Verbs that say what something is or does.
-const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provides|provide|extends|helps|help|enables|enable|\
-    holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
-
 /// Minimum share of the question's words above a list, table or code block for it to be the requested one.
 const LEAST_MEANT: f32 = 0.34;
 
@@ -309,6 +293,28 @@ pub(super) fn asks_for_length(question: &str) -> bool {
     has_phrase(question, &ASKS_FOR_LENGTH)
 }
 
+/// Words for what holds if nothing is said, openings of questions for a place on disk, and openings of those for a limit.
+const DEFAULTS: &str = "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
+const ASKS_FOR_PATH: [&str; 8] = [
+    "which folder", "what folder", "which directory", "what directory", "which path", "what path", "what is the path",
+    "what's the path",
+];
+const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
+
+/// Returns whether texts lack what a question asks for by name: a default, a path, or the value of a limit.
+pub(super) fn lacks_named(question: &str, texts: &str) -> bool {
+    let (lower, text) = (question.to_lowercase(), texts.to_lowercase());
+    let lacks_default = || {
+        has_word(&lower, "default|defaults")
+            && !has_word(&text, DEFAULTS)
+            && !has_phrase(&text, &["don't specify", "not specif", "not set", "isn't set", "isn't specif"])
+    };
+    let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
+    let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
+    let lacks_limit = || asks_for_limit() && !has_measure(&text) && !has_word(&text, ENDLESS);
+    lacks_default() || lacks_path() || lacks_limit()
+}
+
 /// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027".
 pub(super) fn names_length(text: &str) -> bool {
     let text = without_markers(&text.to_lowercase());
@@ -328,50 +334,6 @@ pub(super) fn names_length(text: &str) -> bool {
         || text.contains("as long as")
         || (is_row && words.iter().any(|word| is_unit(word)) && words.iter().any(|word| is_number(word)))
         || ["for the rest of", "for the whole of", "most of"].iter().any(|phrase| text.contains(phrase))
-}
-
-/// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …". The
-/// name of its maker may stand before it: "The Acme Scan".
-fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
-    let opening: String = text.chars().take(OPENING).collect();
-    let words = words(&opening).filter(|word| !word.is_empty());
-    let words: Vec<_> = words.skip_while(|word| has_word(&word.to_lowercase(), ARTICLES)).collect();
-    let names = words.iter().take(MAX_MAKER_WORDS).take_while(|word| word.starts_with(char::is_uppercase)).count();
-    let is_subject = |from: &usize| {
-        let own = words.get(*from..from + subject.len()).unwrap_or_default();
-        let own: HashSet<_> = own.iter().map(|word| splitter.stem(&word.to_lowercase())).collect();
-        !subject.is_empty() && subject.keys().all(|stem| own.contains(stem))
-    };
-    // "Time to first byte (TTFB) is …".
-    let is_in_brackets =
-        |at: &usize| subject.len() == 1 && is_subject(at) && text.contains(&format!("({})", words[*at]));
-    let at = (0..=names).find(is_subject).or_else(|| (0..words.len()).find(is_in_brackets))?;
-    Some(words[at + subject.len()..].iter().map(|word| word.to_lowercase()).collect())
-}
-
-/// Returns whether a text opens with a definition of the subject of a question.
-fn defines(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
-    let after = after_subject(text, subject, splitter).unwrap_or_default();
-    match after.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["is" | "are" | "was" | "were", next, ..] => has_word(next, DEFINING),
-        [verb, ..] => has_word(verb, VERBS),
-        [] => false,
-    }
-}
-
-/// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …", "A scan
-/// reads …" and "Scans are fast reads …" do, "Scan owners must …" and "A scan optimizer is …" do not.
-pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
-    let first = words(text).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
-    let after = after_subject(text, subject, splitter).unwrap_or_default();
-    let is_kind = after.first().is_some_and(|next| has_word(next, KINDS));
-    let after: Vec<_> = after.iter().skip(usize::from(is_kind)).map(String::as_str).collect();
-    // A verb, by its ending: "reads".
-    let is_verb = |word: &&str| word.len() > 3 && word.ends_with('s') && !word.ends_with("ss");
-    let says = matches!(after.as_slice(), ["is" | "are" | "can" | "in" | "of" | "for" | "that" | "which", ..]);
-    let has_article = has_word(&first, ARTICLES) && (is_kind || says || after.first().is_some_and(is_verb));
-    let is_plural = first.ends_with('s') && after.first() == Some(&"are");
-    has_article || is_plural || defines(text, subject, splitter)
 }
 
 /// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number
@@ -477,12 +439,12 @@ fn has_digit(word: &str) -> bool {
     word.contains(|letter: char| letter.is_ascii_digit())
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric())
 }
 
 /// Returns whether a text in lower case has one of some words, which are divided by `|`.
-fn has_word(text: &str, wanted: &str) -> bool {
+pub(super) fn has_word(text: &str, wanted: &str) -> bool {
     words(text).any(|word| !word.is_empty() && wanted.split('|').any(|wanted| wanted == word))
 }
 

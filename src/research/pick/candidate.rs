@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::{AnswerKind, asks_for_changes, opens_with};
+use super::asked::{AnswerKind, asks_for_changes};
+use super::definition::opens_with;
 use super::code_word::CodeWord;
 use super::features::{Features, Weights, share};
 use super::nearness::{Nearness, can_open};
@@ -75,6 +76,8 @@ pub(super) struct UnitCandidate<'a> {
     /// How close it is to the subject of an overview or a definition, and whether it opens a note or section on it.
     pub(super) nearness: Nearness,
     pub(super) is_opening: bool,
+    /// The first sentence that defines the requested term.
+    pub(super) defining: Option<usize>,
 }
 
 impl UnitCandidate<'_> {
@@ -111,6 +114,17 @@ impl UnitCandidate<'_> {
             Value::Exact if self.is_of_example(at) => Value::Any,
             value => value,
         }
+    }
+
+    /// Returns whether it has the requested definition: in a sentence, or as the opening of a note on the term.
+    pub(super) fn is_definition(&self, sought: &Sought<'_>) -> bool {
+        sought.asked == AnswerKind::Definition
+            && (self.defining.is_some() || (self.is_opening && self.features.has_form()))
+    }
+
+    /// Returns whether a sentence has exactly the requested value.
+    pub(super) fn has_exact(&self, sought: &Sought<'_>) -> bool {
+        (0..self.unit.sentences.len()).any(|at| self.value_in(at, sought) == Value::Exact)
     }
 
     /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph or list.
@@ -153,9 +167,10 @@ pub(super) fn candidates<'a>(
                 _ => Nearness::default(),
             };
             let is_opening = nearness.is_on_subject() && can_open(&unit, text) && opened.insert(nearness);
+            let defining = sought.defining(&unit);
             let wanted = match asked {
                 // It defines the subject, whatever its rank in the search.
-                AnswerKind::Definition => is_opening.then_some(best),
+                AnswerKind::Definition => is_opening.then_some(best).or(defining.map(|_| least)),
                 _ => nearness.is_on_subject().then_some(least),
             };
             let of_section = sections.get(&unit.section).copied().into_iter().chain(wanted).reduce(f32::max);
@@ -177,6 +192,7 @@ pub(super) fn candidates<'a>(
                 lead: None,
                 nearness,
                 is_opening,
+                defining,
             });
         }
     }
@@ -198,8 +214,8 @@ pub(super) fn candidates<'a>(
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
         let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
         let suits = suits && !opens_example(own);
-        let is_defined =
-            candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
+        let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
+        let is_defined = opens || candidate.defining.is_some();
         let opposes = opposes(candidate, sought, &weights);
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out || is_defined;
         candidate.features = Features::of(unit, own, words, (suits, has_form && !opposes), candidate.hit);
@@ -430,6 +446,22 @@ pub(super) fn lines_of(candidate: &UnitCandidate<'_>, paragraph: usize) -> usize
 /// Estimates the lines of a text on a screen.
 pub(super) fn lines_in(text: &str) -> usize {
     text.lines().filter(|line| !line.trim().is_empty()).map(rows).sum()
+}
+
+/// Estimates the lines of Markdown on a screen, with the blank ones. The lines of a paragraph are joined.
+pub(super) fn screen_lines(text: &str) -> usize {
+    let (mut lines, mut open, mut is_code) = (0, 0, false);
+    for line in text.lines() {
+        let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
+        is_code ^= is_fence;
+        let begins = is_code || is_fence || line.trim_start().starts_with(['-', '*', '+', '|']) || line.starts_with(|letter: char| letter.is_ascii_digit());
+        if line.trim().is_empty() || begins {
+            lines += open / 90 + usize::from(open > 0) + usize::from(line.trim().is_empty());
+            open = 0;
+        }
+        open += line.len() + usize::from(!line.is_empty());
+    }
+    lines + open / 90 + usize::from(open > 0)
 }
 
 /// Estimates the rows of a line on a screen.

@@ -2,7 +2,7 @@
 
 use super::candidate::{SAME_WORDS, UnitCandidate, common, lines_of, overlap};
 use super::features::{Weights, points};
-use super::sought::{Sought, Value};
+use super::sought::Sought;
 use super::{LONG_PARAGRAPH, MAX_LINES};
 use crate::research::sentence::Sentence;
 
@@ -22,11 +22,10 @@ pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, we
         let words = sought.words_in(&sentence.plain);
         !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
     };
-    let says = |best: &UnitCandidate<'_>, at: usize| {
-        let has_all = sought.asks_for_one() && weights.len() > 1 && has_all(&best.unit.sentences[at]);
-        has_all || best.value_in(at, sought) == Value::Exact
+    let says = |best: &UnitCandidate<'_>| {
+        (sought.asks_for_one() && weights.len() > 1 && best.unit.sentences.iter().any(has_all)) || best.has_exact(sought)
     };
-    candidates.first().is_some_and(|best| (0..best.unit.sentences.len()).any(|at| says(best, at)))
+    candidates.first().is_some_and(says)
 }
 
 /// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. If the best is usually

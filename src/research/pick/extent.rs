@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::asked::{names_cause, names_remedy};
-use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, rows, units_in};
+use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, screen_lines, units_in};
 use super::features::lists_links;
 use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
+use crate::base::line::is_field;
 use crate::research::sentence::{is_label, place_of};
 use crate::research::unit::{Unit, UnitKind, ends_open};
 
@@ -155,42 +156,31 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
     });
 }
 
-/// Extends the best unit by the text after it below its heading, and below the next heading if that announces a
+/// The text that is shown with the best unit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadOn {
+    /// The rest of its section, if that is short.
+    After,
+    /// The whole section, if that is short.
+    Around,
+    /// The text up to the remedy for a failure.
+    ToRemedy,
+}
+
+/// Extends the best unit by the text around it below its heading, and below the next heading if that announces a
 /// remedy and one is requested. Drops the other units if they no longer fit on the screen. A user who reports a
 /// failure knows the message; the remedy comes after it.
-pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
-    // A list that is shown in part would be shown whole.
-    let is_whole = |candidate: &UnitCandidate<'_>| candidate.unit.pieces.len() <= MAX_PIECES;
-    let Some(first) = kept.first_mut().filter(|best| is_whole(&best.candidate)) else { return };
+pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>, how: ReadOn) {
+    let Some(first) = kept.first_mut() else { return };
     let best = &mut first.candidate;
-    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
-    let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
-    let (mut last, mut read_to) = (best.unit.clone(), end);
-    for next in units_in(&best.reading.document).into_iter().filter(|unit| unit.range.start >= end) {
-        // Below one more heading, and below a second if the first names the cause.
-        let names_remedy = || next.headings.last().is_some_and(|heading| names_remedy(heading));
-        let names_cause = || last.headings.last().is_some_and(|heading| names_cause(heading));
-        let is_remedy = || to_remedy && (last.section == best.unit.section || names_cause()) && names_remedy();
-        let mut between = text.get(last.range.end..next.range.start).unwrap_or_default().lines();
-        let is_joined = between.all(|line| line.trim().is_empty() || line.starts_with('#'));
-        // Blank lines count: they are shown.
-        let lines: usize = text[start..next.range.end].lines().map(rows).sum();
-        let own = text[next.range.clone()].trim();
-        let is_other = next.section != last.section && !is_remedy();
-        // A table of contents leads away from the text.
-        if !is_joined || is_other || lines > most || lists_links(own) {
-            break;
-        }
-        // Included only with the text that it leads to.
-        let is_loose = next.kind == UnitKind::Paragraph && (ends_open(own) || is_label(own));
-        read_to = if is_loose { read_to } else { next.range.end };
-        last = next;
-    }
-    if read_to == end {
+    let units = units_in(&best.reading.document);
+    let end = read_on_to(best, &units, sought, how == ReadOn::ToRemedy);
+    let start =
+        if how == ReadOn::Around { read_from(best, &units, sought, end) } else { best.unit.range.start };
+    if (start..end) == best.unit.range {
         return;
     }
-    first.read_on = read_to - end;
-    best.unit.range.end = read_to;
+    best.unit.range = start..end;
     best.unit.pieces.clear();
     let (reading, whole) = (best.reading, best.unit.range.clone());
     let mut lines = 0;
@@ -202,6 +192,49 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, to_remedy: bool) {
         lines += if is_kept { own } else { 0 };
         is_kept
     });
+}
+
+/// Returns the end of the text to read on to after a unit.
+fn read_on_to(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, to_remedy: bool) -> usize {
+    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
+    let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
+    let (mut last, mut read_to) = (&best.unit, end);
+    for next in units.iter().filter(|unit| unit.range.start >= end) {
+        // Below one more heading, and below a second if the first names the cause.
+        let names_remedy = || next.headings.last().is_some_and(|heading| names_remedy(heading));
+        let names_cause = || last.headings.last().is_some_and(|heading| names_cause(heading));
+        let is_remedy = || to_remedy && (last.section == best.unit.section || names_cause()) && names_remedy();
+        let mut between = text.get(last.range.end..next.range.start).unwrap_or_default().lines();
+        let is_joined = between.all(|line| line.trim().is_empty() || line.starts_with('#'));
+        let lines = screen_lines(&text[start..next.range.end]);
+        let is_other = next.section != last.section && !is_remedy();
+        if !is_joined || is_other || lines > most || leads_away(next, text, sought) {
+            break;
+        }
+        // Included only with the text that it leads to.
+        let own = text[next.range.clone()].trim();
+        let is_loose = next.kind == UnitKind::Paragraph && (ends_open(own) || (is_label(own) && !is_field(own)));
+        read_to = if is_loose { read_to } else { next.range.end };
+        last = next;
+    }
+    read_to
+}
+
+/// Returns the start of a unit's section if that ends with the text up to `end` and is short, otherwise that of the unit.
+fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, end: usize) -> usize {
+    let (text, start) = (&best.reading.document.text, best.unit.range.start);
+    let section = || units.iter().filter(|unit| unit.section == best.unit.section);
+    let is_whole = section().all(|unit| unit.range.end <= end);
+    let mut before = section().take_while(|unit| unit.range.start < start).peekable();
+    let first = before.peek().map_or(start, |first| first.range.start);
+    let is_short = screen_lines(&text[first..end]) <= READ_ON_TO;
+    if is_whole && is_short && !before.any(|unit| leads_away(unit, text, sought)) { first } else { start }
+}
+
+/// Returns whether a unit is a table of contents or a list of steps that undo the task in question.
+fn leads_away(unit: &Unit, text: &str, sought: &Sought<'_>) -> bool {
+    lists_links(text[unit.range.clone()].trim())
+        || (!unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]))
 }
 
 /// Returns whether a text begins with the number of a step other than the first.

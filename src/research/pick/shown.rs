@@ -15,6 +15,9 @@ use crate::research::unit::{UnitKind, is_code, items};
 const VALUE_LINES: usize = 10;
 const VALUE_ROWS: usize = 5;
 
+/// Number of lines above which a table is cut to its relevant rows, however few it has.
+const MAX_TABLE_LINES: usize = 24;
+
 /// Number of lines above which a requested list is cut as well.
 const MAX_LIST_LINES: usize = 40;
 
@@ -36,6 +39,9 @@ const LEADING: [&str; 9] = [
     "Sign in to ", "Log in to ", "Open the ", "In the navigation ", "Navigate to ", "Go to the ",
     "The following example", "For an example", "For more examples",
 ];
+
+/// Openings of a sentence that names what the one before describes.
+const POINTING_BACK: [&str; 6] = ["Such ", "This ", "These ", "That ", "Those ", "It "];
 
 /// Weight of a sentence's match with the question, relative to its share of the question's words.
 const MEANING: f32 = 3.0;
@@ -71,10 +77,13 @@ impl Deciding {
             return Self { text: lead.plain.clone(), is_clear: false };
         }
         // A unit that opens a note on the term being defined begins with the definition.
-        let is_defined =
-            candidate.is_opening && sought.asked == AnswerKind::Definition && candidate.features.has_form();
-        if let Some(first) = candidate.unit.sentences.first().filter(|_| is_defined) {
-            return Self { text: first.plain.clone(), is_clear: true };
+        let (at, sentences) = (candidate.defining.unwrap_or_default(), &candidate.unit.sentences);
+        if let Some(defining) = sentences.get(at).filter(|_| candidate.is_definition(sought)) {
+            // "Such machines are called pumps."
+            let refers = POINTING_BACK.iter().any(|opening| defining.plain.starts_with(opening));
+            let before = sentences[..at].last().filter(|_| refers);
+            let text = before.into_iter().chain([defining]).map(|own| own.plain.as_str()).collect::<Vec<_>>().join(" ");
+            return Self { text, is_clear: true };
         }
         best_sentence(candidate, shown, sought, weights)
     }
@@ -221,7 +230,19 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         if sought.asks_for_value() { (VALUE_LINES, VALUE_ROWS) } else { (MAX_LINES, MAX_PIECES) };
     let is_whole = answers_whole(candidate, sought);
     let is_nested = is_list && !is_whole && lines_in(candidate.text()) > most_lines;
-    let most = if unit.kind == UnitKind::Table { most_rows } else { MAX_PIECES };
+    let is_table = unit.kind == UnitKind::Table;
+    // Of rows with long cells, few fit on a screen.
+    let is_requested = sought.asked == AnswerKind::List && candidate.features.has_form();
+    let is_long = is_table && !is_requested && unit.pieces.len() > 2 && lines_in(candidate.text()) > MAX_TABLE_LINES;
+    // In a glossary, the item of the term.
+    let defining = candidate.defining.and_then(|at| unit.sentences.get(at));
+    let is_defining = |piece: &Range<usize>| defining.is_some_and(|defining| overlap(piece, &defining.range));
+    let has_one = is_list && unit.pieces.iter().any(is_defining);
+    let most = match () {
+        () if is_long || has_one => 1,
+        () if is_table => most_rows,
+        () => MAX_PIECES,
+    };
     if unit.pieces.len() <= most && !is_nested {
         return vec![unit.range.clone()];
     }
@@ -247,13 +268,13 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         let unescaped = unescaped(&text[piece.clone()]);
         // The row of `db.t2.small` and not those of its family.
         let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, words));
-        share(weights, words, &none) + meant(piece) + f32::from(u8::from(named))
+        share(weights, words, &none) + meant(piece) + f32::from(u8::from(named) + u8::from(is_defining(piece)))
     };
     let scores = pieces.iter().zip(&words).map(|((_, piece), words)| bears(piece, words));
     let mut best: Vec<_> = scores.zip(0..).collect();
     best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     // `MaxSim` is high even for unrelated texts.
-    let part = if is_nested { 0.85 } else { 0.6 };
+    let part = if is_nested || has_one { 0.85 } else { 0.6 };
     let least = best.first().map_or(0.0, |(score, _)| score * part);
     let mut kept: Vec<usize> =
         best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, at)| at).collect();

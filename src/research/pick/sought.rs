@@ -7,11 +7,12 @@ use super::asked::{
     names_length, overview_of,
 };
 use super::code_word::CodeWord;
+use super::definition::Term;
 use super::features::{Weights, share};
 use crate::base::thesaurus::{Directions, Related};
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
-use crate::research::unit::Unit;
+use crate::research::unit::{Unit, UnitKind};
 
 /// Minimum share of the question's words in a sentence that denies what the question asks for.
 const LEAST_DENIED: f32 = 0.5;
@@ -46,6 +47,8 @@ pub(super) struct Sought<'a> {
     /// Abbreviations whose meaning is requested.
     abbreviations: Vec<String>,
     pub(super) code_words: Vec<CodeWord>,
+    /// The term whose definition is requested.
+    term: Option<Term>,
 }
 
 impl<'a> Sought<'a> {
@@ -81,7 +84,16 @@ impl<'a> Sought<'a> {
             counted,
             abbreviations,
             code_words,
+            term: Some(asked).filter(|asked| *asked == AnswerKind::Definition).and(Term::of(question, splitter)),
         }
+    }
+
+    /// Returns the index of the first sentence of a unit that defines the requested term.
+    pub(super) fn defining(&self, unit: &Unit) -> Option<usize> {
+        let term = self.term.as_ref().filter(|_| unit.kind != UnitKind::Code)?;
+        let said: Vec<_> = unit.sentences.iter().map(|sentence| sentence.plain.as_str()).collect();
+        let is_below_label = |at: usize| at > 0 && term.is_named_by(said[at - 1], self.splitter);
+        (0..said.len()).find(|at| is_below_label(*at) || term.is_defined_by(said[*at], self.splitter))
     }
 
     /// Returns whether a number, a date or the like is requested.

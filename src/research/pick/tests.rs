@@ -336,12 +336,14 @@ fn step_is_shown_with_those_around_it_and_not_with_those_for_another_case() {
 }
 
 #[test]
-fn text_is_read_on_below_its_heading_unless_one_sentence_says_all_that_is_asked() {
+fn short_section_is_shown_whole_unless_one_sentence_says_yes_or_no() {
     let document = "# Garden\n\n## Gate\n\nThe gate of the garden is shared with the mill by a list of names.\n\nWho \
                     is not on it asks the watchman.\n\n## Oak\n\nOak lasts.\n";
     let quote = |question: &str| quotes(&picked(document, question)[0])[0].to_owned();
     let read_on = quote("How is the garden gate shared with strangers?");
     assert!(read_on.ends_with("asks the watchman."), "{read_on}");
+    let whole = quote("Whom do strangers outside the list ask?");
+    assert!(whole.starts_with("The gate of") && whole.ends_with("asks the watchman."), "{whole}");
     let alone = quote("Is the gate shared with the mill?");
     assert!(alone.ends_with("list of names."), "{alone}");
 }
@@ -394,10 +396,15 @@ fn unit_that_points_elsewhere_comes_after_one_that_says() {
 }
 
 #[test]
-fn note_is_called_what_is_asked_for_if_its_title_has_little_else() {
-    let is_titled = |title: &str| titles_on(&"What is a scan?".parse().unwrap(), [title].into_iter()).contains(title);
-    assert!(is_titled("Scans") && is_titled("Working with Scans in Mills"));
-    assert!(!is_titled("Working with Mills") && !is_titled("Scan costs") && !is_titled("Query and Scan the Data"));
+fn passage_is_on_a_term_if_the_title_of_its_note_has_little_else_or_a_sentence_defines_it() {
+    let is_on = |title: &str, text: &str| {
+        let DocumentHits { document, .. } = reading(title, text);
+        !on_term(&"What is a scan?".parse().unwrap(), &[&document]).is_empty()
+    };
+    assert!(is_on("Scans", "a") && is_on("Working with Scans in Mills", "a"));
+    assert!(!is_on("Working with Mills", "a") && !is_on("Scan costs", "a") && !is_on("Query and Scan the Data", "a"));
+    assert!(is_on("Mills", "It is fast. A scan is a way to read.") && !is_on("Mills", "A scan is running."));
+    assert!(is_on("Mills", "**Scan**  \nA way to read.") && is_on("Mills", "| Term | Is |\n|---|---|\n| Scan | A way |"));
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! Recognises sentences that define the term of a question: "A scan is a way of …", "… is known as scanning".
+
+use std::collections::HashSet;
+
+use super::asked::{has_word, words};
+use super::features::Weights;
+use crate::base::word::WordSplitter;
+
+/// Length of the opening of a text in letters, and words after "is" in a definition: "A scan is a way of …".
+pub(super) const OPENING: usize = 80;
+const DEFINING: &str = "a|an|the|one|any|how|what|when|where|part|another|used";
+const ARTICLES: &str = "a|an|the";
+
+/// Nouns that say of which kind a thing is, and may stand after its name: "A `Scan` operation reads …".
+const KINDS: &str = "action|api|attribute|block|class|clause|cmdlet|command|component|crate|event|expression|feature|field|\
+    file|function|instruction|interface|key|keyword|macro|method|module|object|operation|operator|option|package|parameter|\
+    process|property|request|resource|service|statement|tool|trait|type|value";
+
+/// Maximum number of words of the name of a maker before that of a product.
+const MAX_MAKER_WORDS: usize = 2;
+
+/// Verbs that say what something is or does.
+const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provides|provide|extends|helps|help|enables|enable|\
+    holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
+
+/// Openings of a question for a definition, and words behind the term.
+const ASKS: [&str; 9] = [
+    "what is meant by ", "what do you mean by ", "what does ", "what is ", "what's ", "what are ", "what was ", "define ",
+    "explain ",
+];
+const BEHIND: [&str; 8] = [" mean", " stand for", " in ", " on ", " for ", " used", " exactly", " called"];
+
+/// Words after "is" or "are" in a sentence that defines, wherever that stands, and those that say something else of a
+/// plural: "Scans are not …".
+const STATING: &str = "a|an|the|any|one|another";
+const NOT_STATING: &str = "not|also|always|only|now|then|available|both|all|still|no|never|usually|often|more|less|the|on|in|at|by";
+
+/// Words before a term that they introduce: "… is known as scanning".
+const NAMING: [&str; 6] = ["called", "known as", "termed", "referred to as", "we call", "named"];
+
+/// Words that may follow such a term; another noun would be part of it.
+const AFTER_NAME: &str = "that|which|and|or|to|in|on|for|by|where|when|with|because|so|is|are|if";
+
+/// A term whose definition is requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Term {
+    stems: Vec<String>,
+}
+
+impl Term {
+    /// Returns the term of a question for a definition: "What is a scan in a mill?" asks for "scan".
+    pub(super) fn of(question: &str, splitter: &WordSplitter) -> Option<Self> {
+        let lower = question.to_lowercase();
+        let asked = ASKS.iter().filter_map(|opening| Some((*opening, lower.split_once(opening)?.1)));
+        let (_, rest) = asked.max_by_key(|(opening, _)| opening.len())?;
+        let end = BEHIND.iter().filter_map(|behind| rest.find(behind)).min().unwrap_or(rest.len());
+        let term = rest[..end].split(['?', ',', '.', ';']).next().unwrap_or_default();
+        let words = words(term).filter(|word| !word.is_empty()).skip_while(|word| has_word(word, ARTICLES));
+        let stems: Vec<_> = words.map(|word| splitter.stem(word)).collect();
+        (!stems.is_empty()).then_some(Self { stems })
+    }
+
+    /// Returns whether a sentence defines the term, wherever it stands.
+    pub(super) fn is_defined_by(&self, sentence: &str, splitter: &WordSplitter) -> bool {
+        let tokens: Vec<_> = sentence.split_whitespace().collect();
+        let is_article = |at: &usize| tokens.get(*at).is_some_and(|word| has_word(&word.to_lowercase(), ARTICLES));
+        let from = usize::from(is_article(&0));
+        let opens = self.end_at(&tokens, from, splitter).is_some_and(|end| says_what(&tokens, end));
+        let lower = sentence.to_lowercase();
+        let is_named = |naming: &&str| {
+            let Some(at) = lower.find(&format!("{naming} ")) else { return false };
+            let after: Vec<_> = lower[at + naming.len()..].split_whitespace().collect();
+            let from = after.iter().take_while(|word| has_word(word, ARTICLES)).count();
+            self.end_at(&after, from, splitter).is_some_and(|end| ends_name(&after, end))
+        };
+        opens || NAMING.iter().any(is_named) || self.is_explained(&tokens, splitter)
+    }
+
+    /// Returns whether a clause behind the term defines it: "… with a scan, which is a way of …".
+    fn is_explained(&self, tokens: &[&str], splitter: &WordSplitter) -> bool {
+        let ends_at = |from: usize| self.end_at(tokens, from, splitter).filter(|end| tokens[end - 1].ends_with(','));
+        (0..tokens.len())
+            .filter_map(ends_at)
+            .any(|end| tokens.get(end) == Some(&"which") && says_what(tokens, end + 1))
+    }
+
+    /// Returns whether a sentence is nothing but the term, as a label above its definition is.
+    pub(super) fn is_named_by(&self, label: &str, splitter: &WordSplitter) -> bool {
+        let tokens: Vec<_> = label.split_whitespace().collect();
+        self.end_at(&tokens, 0, splitter) == Some(tokens.len())
+    }
+
+    /// Returns the index after the term if it stands at `from`.
+    fn end_at(&self, tokens: &[&str], from: usize, splitter: &WordSplitter) -> Option<usize> {
+        let (mut at, mut stems) = (from, self.stems.iter().peekable());
+        while stems.peek().is_some() {
+            for word in words(tokens.get(at)?).filter(|word| !word.is_empty()) {
+                if splitter.stem(&word.to_lowercase()) != *stems.next()? {
+                    return None;
+                }
+            }
+            at += 1;
+        }
+        Some(at)
+    }
+}
+
+/// Returns whether the words at an index say what the term before them is.
+fn says_what(tokens: &[&str], at: usize) -> bool {
+    // The term may have an abbreviation behind it, or a noun for its kind: "A `Scan` operation is …".
+    let is_beside = |word: &&&str| word.starts_with('(') || has_word(&word.to_lowercase(), KINDS);
+    let at = at + tokens[at..].iter().take(2).take_while(is_beside).count();
+    let word = |at: usize| tokens.get(at).map(|word| word.to_lowercase()).unwrap_or_default();
+    let (verb, next) = (word(at), word(at + 1));
+    let is_label = || tokens[..at].last().is_some_and(|word| word.ends_with([':', '—', '–'])) && !next.is_empty();
+    match verb.as_str() {
+        "is" | "was" => has_word(&next, STATING),
+        "are" | "were" => has_word(&next, STATING) || !(next.ends_with("ed") || has_word(&next, NOT_STATING)),
+        "refers" | "refer" => next == "to",
+        "means" | "mean" | "represents" | "represent" | "describes" => true,
+        "—" | "–" | "-" => !next.is_empty(),
+        _ => is_label(),
+    }
+}
+
+/// Returns whether a name ends at an index, and not with a further noun.
+fn ends_name(tokens: &[&str], at: usize) -> bool {
+    let ends = |word: &str| word.ends_with(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '*' | '_' | '`'));
+    let is_last = tokens.get(at).is_none_or(|next| has_word(next, AFTER_NAME) || next.starts_with('('));
+    is_last || tokens[..at].last().is_some_and(|word| ends(word))
+}
+
+/// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …". The
+/// name of its maker may stand before it: "The Acme Scan".
+fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
+    let opening: String = text.chars().take(OPENING).collect();
+    let words = words(&opening).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.skip_while(|word| has_word(&word.to_lowercase(), ARTICLES)).collect();
+    let names = words.iter().take(MAX_MAKER_WORDS).take_while(|word| word.starts_with(char::is_uppercase)).count();
+    let is_subject = |from: &usize| {
+        let own = words.get(*from..from + subject.len()).unwrap_or_default();
+        let own: HashSet<_> = own.iter().map(|word| splitter.stem(&word.to_lowercase())).collect();
+        !subject.is_empty() && subject.keys().all(|stem| own.contains(stem))
+    };
+    // "Time to first byte (TTFB) is …".
+    let is_in_brackets =
+        |at: &usize| subject.len() == 1 && is_subject(at) && text.contains(&format!("({})", words[*at]));
+    let at = (0..=names).find(is_subject).or_else(|| (0..words.len()).find(is_in_brackets))?;
+    Some(words[at + subject.len()..].iter().map(|word| word.to_lowercase()).collect())
+}
+
+/// Returns whether a text opens with a definition of the subject of a question.
+pub(super) fn defines(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
+    let after = after_subject(text, subject, splitter).unwrap_or_default();
+    match after.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["is" | "are" | "was" | "were", next, ..] => has_word(next, DEFINING),
+        [verb, ..] => has_word(verb, VERBS),
+        [] => false,
+    }
+}
+
+/// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …", "A scan
+/// reads …" and "Scans are fast reads …" do, "Scan owners must …" and "A scan optimizer is …" do not.
+pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
+    let first = words(text).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
+    let after = after_subject(text, subject, splitter).unwrap_or_default();
+    let is_kind = after.first().is_some_and(|next| has_word(next, KINDS));
+    let after: Vec<_> = after.iter().skip(usize::from(is_kind)).map(String::as_str).collect();
+    // A verb, by its ending: "reads".
+    let is_verb = |word: &&str| word.len() > 3 && word.ends_with('s') && !word.ends_with("ss");
+    let says = matches!(after.as_slice(), ["is" | "are" | "can" | "in" | "of" | "for" | "that" | "which", ..]);
+    let has_article = has_word(&first, ARTICLES) && (is_kind || says || after.first().is_some_and(is_verb));
+    let is_plural = first.ends_with('s') && after.first() == Some(&"are");
+    has_article || is_plural || defines(text, subject, splitter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentence_that_defines_a_term_is_told_from_others_about_it() {
+        let splitter = WordSplitter::default();
+        let defines = |question: &str, sentence: &str| {
+            Term::of(question, &splitter).is_some_and(|term| term.is_defined_by(sentence, &splitter))
+        };
+        for (question, sentence) in [
+            ("What is a pump?", "A pump is a machine that moves water."),
+            ("What is a hand pump in a mill?", "Hand pumps are small machines."),
+            ("What does scanning mean?", "Reading all rows is called *scanning*."),
+            ("what is a shadow", "A shadow (SHD) is the last state of a lamp."),
+            ("Define local resource.", "*Local resources* refer to the parts of a mill."),
+            ("What is a join-key?", "The `join-key` field is a name."),
+            ("What's a composite pump?", "Such machines are also known as composite pumps."),
+            ("What is a valve?", "Valve: a part that lets water through."),
+            ("What is a valve?", "Each pump has a valve, which is a part that lets water through."),
+        ] {
+            assert!(defines(question, sentence), "{question} {sentence}");
+        }
+        for (question, sentence) in [
+            ("What is a pump?", "These pumps provide the following parts."),
+            ("What is a pump?", "A pump is oiled daily."),
+            ("What is a pump?", "Pumps are oiled daily."),
+            ("What is a pump?", "A pump owner is a miller."),
+            ("What is a pump?", "In this step you create a part called a pump handle."),
+            ("What is the pump?", "Open the pump."),
+        ] {
+            assert!(!defines(question, sentence), "{question} {sentence}");
+        }
+    }
+}
