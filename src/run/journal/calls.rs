@@ -14,9 +14,6 @@ use crate::llm::message::{Reply, Role, Usage};
 use crate::run::budget::{CallCost, Purpose};
 use crate::source::Label;
 
-/// Last part of the key of a call that starts a background job.
-pub(crate) const JOB_STEP: &str = "research";
-
 /// A call before it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Call {
