@@ -329,7 +329,7 @@ impl Jobs {
     async fn reattach(&self, call: CallRow, started: StartedJob) -> Result<i64, CallError> {
         let (moved, model) = (self.research.moved(&started), call.model.clone());
         let job = Job { id: started.id, state: JobState::Queued, raw: String::new() };
-        self.follow(self.ledger.reopen(call), &model, job, moved.as_ref()).await
+        self.follow(self.ledger.reopen(call).await?, &model, job, moved.as_ref()).await
     }
 
     /// Starts a job and polls it to its end. Without permission for reasoning summaries, it is started without them.
