@@ -267,7 +267,11 @@ impl CallRow {
     pub(crate) fn usage(&self) -> Option<Usage> {
         match self.outcome {
             StoredOutcome::Replied { usage, .. } | StoredOutcome::Damaged { usage, .. } => usage,
-            _ => None,
+            // Their tokens count at the worst case, if they count.
+            StoredOutcome::Sent
+            | StoredOutcome::Failed { .. }
+            | StoredOutcome::Unknown { .. }
+            | StoredOutcome::Lost { .. } => None,
         }
     }
 
