@@ -251,7 +251,7 @@ impl Paths {
         ModelStore::of_user(&self.data, self.models.clone())
     }
 
-    /// Returns the folder of what is kept of indexes on object stores. It can be deleted at any time.
+    /// Returns the cache folder for indexes on object stores. It can be deleted at any time.
     pub(crate) fn stores(&self) -> PathBuf {
         self.models.with_file_name("stores")
     }

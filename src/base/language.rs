@@ -63,8 +63,8 @@ const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
 /// Vietnamese, whose words may differ in nothing but tone, which is written as an accent.
 const VIETNAMESE: &str = "vi";
 
-/// Letters of languages in Latin script that English lacks. Function words alone do not tell Turkish, which says with
-/// suffixes what others say with such words, and short questions have few of them in any language.
+/// Letters of languages in Latin script that English lacks. Function words alone do not tell Turkish, which uses
+/// suffixes where other languages use function words, and short questions have few of them in any language.
 const LETTERS: &[(&str, &str)] = &[
     ("cs", "áčďéěíňóřšťúůýž"),
     ("da", "æøåé"),

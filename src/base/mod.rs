@@ -1,6 +1,7 @@
 //! Ids, time, text, tokens, HTTP and locks: the bottom layer, which depends on no other module of the crate.
 
 pub mod id;
+pub(crate) mod step;
 pub mod outbound;
 pub(crate) mod hex;
 pub mod clock;

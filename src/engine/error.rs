@@ -138,7 +138,7 @@ pub enum EngineError {
 /// The kind of a failure, from which a surface derives an exit code or a status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The request or a setting is invalid, whatever is stored. What it names and does not exist is a failure.
+    /// The request or a setting is invalid. A run, file or collection that does not exist is [`Self::Failed`].
     Usage,
     /// The user stopped it.
     Cancelled,

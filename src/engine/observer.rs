@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::line::{counted, cut, one_line};
+use crate::base::step::{KeyPart, Step};
 use crate::llm::call::CallKey;
 use crate::research::node::Tree;
 use crate::research::report::Section;
 use crate::run::budget::{BudgetLimits, Spent};
 use crate::run::event::{Event, Record};
-use crate::run::journal::JOB_STEP;
 use crate::run::ledger::CallNotice;
 use crate::run::orchestrator::{RunListener, RunNotice};
 
@@ -89,29 +89,50 @@ impl RunEvent {
 }
 
 impl Doing {
-    /// Says what a call is for, by its step. A step that is not known says it itself.
+    /// Says what a call is for, by its step. An unknown step is shown as it is.
     fn of_call(key: &CallKey) -> Self {
-        let (node, step) = (key.node().map(ToString::to_string), key.step());
-        // Of a node on the web; it works on its steps like any other.
-        let mut parts = step.strip_prefix("web/").unwrap_or(step).split('/');
-        let (name, number) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let text = match (node.is_some(), name) {
-            (_, "output") => "converting the answer to the schema".to_owned(),
-            (true, "step") => format!("choosing what to search and read, step {number}"),
-            (true, "page") => "reading a page".to_owned(),
-            (true, "rerank") => "ordering what a search found".to_owned(),
-            (true, JOB_STEP) => "waiting for Deep Research".to_owned(),
-            (true, "report") => "summing up what was found".to_owned(),
-            (false, "clarify" | "brief" | "outward") => "working out what the answer must cover".to_owned(),
-            (false, "plan") => format!("planning round {number}"),
-            (false, "skim") => "skimming the knowledge base".to_owned(),
-            (false, "fold" | "group") => "summing up finished sub-questions".to_owned(),
-            (false, "draft" | "write") => "writing the answer".to_owned(),
-            (false, "judge") => format!("judging the answer of round {number}"),
-            _ => format!("calling a model: {step}"),
+        // A node on the web works in the same steps as any other.
+        let mut parts = key.parts().skip_while(|part| *part == KeyPart::Step(Step::Web));
+        let (step, number) = (parts.next(), parts.next());
+        let number = match number {
+            Some(KeyPart::Id(number)) => number,
+            Some(KeyPart::Step(_) | KeyPart::Other(_)) | None => "",
         };
-        Self { text, node }
+        let text = match step {
+            Some(KeyPart::Step(step)) => text_of(step, number),
+            Some(KeyPart::Id(_) | KeyPart::Other(_)) | None => None,
+        };
+        let text = text.unwrap_or_else(|| format!("calling a model: {}", key.step()));
+        Self { text, node: key.node().map(ToString::to_string) }
     }
+}
+
+/// Says what a step is for; `None` if it is only ever part of another step.
+fn text_of(step: Step, number: &str) -> Option<String> {
+    let text = match step {
+        Step::Output => "converting the answer to the schema",
+        Step::Work => return Some(format!("choosing what to search and read, step {number}")),
+        Step::Page => "reading a page",
+        Step::Rerank => "ordering what a search found",
+        Step::Research => "waiting for Deep Research",
+        Step::Report => "summing up what was found",
+        Step::Clarify | Step::Brief => "working out what the answer must cover",
+        Step::Plan => return Some(format!("planning round {number}")),
+        Step::Skim => "skimming the knowledge base",
+        Step::Fold | Step::Group => "summing up finished sub-questions",
+        Step::Draft => "writing the answer",
+        Step::Judge => return Some(format!("judging the answer of round {number}")),
+        Step::Outward
+        | Step::Shorter
+        | Step::Public
+        | Step::Outline
+        | Step::Section
+        | Step::Answer
+        | Step::Repair
+        | Step::Small
+        | Step::Web => return None,
+    };
+    Some(text.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

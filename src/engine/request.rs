@@ -197,7 +197,7 @@ pub(super) fn check_query(query: &str) -> Result<(), RequestError> {
 ///
 /// # Errors
 ///
-/// Returns an error for a day that is none, an empty range of days, or a pattern that is not a glob.
+/// Returns an error for an invalid date, an empty range of days, or a pattern that is not a glob.
 pub(super) fn check_scope(scope: &Scope) -> Result<SearchOptions, RequestError> {
     for day in scope.since.iter().chain(&scope.until) {
         // Only as it is stored: days are compared as text.

@@ -77,7 +77,7 @@ pub enum RerankSettingsError {
     Key(#[from] KeyError),
     #[error("no `base_url`, and no `model` of this machine")]
     NoAddress,
-    #[error("`{model}` is not asked at a server, and `base_url` names one")]
+    #[error("`{model}` runs on this machine, but `base_url` names a server")]
     Both { model: String },
     #[error(transparent)]
     Unknown(#[from] UnknownCrossEncoder),

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Prompt, Reply, Role};
 use super::model::ModelError;
-use crate::base::id::{NodeId, as_word};
+use crate::base::id::{ContentHash, NodeId, as_word};
 use crate::base::retry::{Again, Failure};
+use crate::base::step::{HASH_DIGITS, KeyPart, Step};
 
 /// Identifies a call within its run, independent of the order of calls: `n3/step/2`, `plan/1`, `fold/1/n3`.
 ///
@@ -23,8 +24,8 @@ pub struct CallKey {
 
 impl CallKey {
     /// Returns the key of a step of the whole run.
-    pub(crate) fn of_run(step: impl Into<String>) -> Self {
-        Self { node: None, text: step.into() }
+    pub(crate) fn of_run(step: Step) -> Self {
+        Self { node: None, text: step.to_string() }
     }
 
     /// Returns the common prefix of the keys of all calls on a node.
@@ -45,9 +46,25 @@ impl CallKey {
         Self { node, text }
     }
 
-    /// Returns the key of a follow-up call, for example a repair.
+    /// Returns the key of a step below this one, for example a repair.
     #[must_use]
-    pub(crate) fn then(&self, part: &str) -> Self {
+    pub(crate) fn then(&self, step: Step) -> Self {
+        self.followed_by(step)
+    }
+
+    /// Returns the key with the number of its step, or with the node that its step is about.
+    #[must_use]
+    pub(crate) fn at(&self, id: impl fmt::Display) -> Self {
+        self.followed_by(id)
+    }
+
+    /// Returns the key with the start of a hash of the text that its step is about.
+    #[must_use]
+    pub(crate) fn about(&self, text: &str) -> Self {
+        self.followed_by(&ContentHash::of(text.as_bytes()).as_str()[..HASH_DIGITS])
+    }
+
+    fn followed_by(&self, part: impl fmt::Display) -> Self {
         Self { node: self.node.clone(), text: format!("{}/{part}", self.text) }
     }
 
@@ -64,6 +81,11 @@ impl CallKey {
     /// Returns the part after the node; of a step of the whole run, all of it.
     pub(crate) fn step(&self) -> &str {
         self.text.split_once('/').filter(|_| self.node.is_some()).map_or(&self.text, |(_, step)| step)
+    }
+
+    /// Returns the parts of [`Self::step`].
+    pub(crate) fn parts(&self) -> impl Iterator<Item = KeyPart<'_>> {
+        self.step().split('/').map(KeyPart::of)
     }
 
     pub(crate) fn as_str(&self) -> &str {

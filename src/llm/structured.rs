@@ -23,6 +23,7 @@ use super::lenient;
 use super::message::{Message, Prompt, Reply, Speaker};
 use super::schema;
 use crate::base::bounded::within_async;
+use crate::base::step::Step;
 
 /// Schema violations reported to the model at once.
 const MAX_COMPLAINTS: usize = 5;
@@ -110,7 +111,7 @@ async fn climb<T>(
         Err(complaint) => complaint,
     };
     let repair = repair(caller, &first, &reply, &complaint);
-    let reply = caller.call(&key.then("repair"), &repair).await?;
+    let reply = caller.call(&key.then(Step::Repair), &repair).await?;
     if let Ok(value) = form.read(&reply).await.and_then(&accept) {
         return Ok(value);
     }
@@ -120,7 +121,7 @@ async fn climb<T>(
         // sample.
         small.sample = 1;
     }
-    let reply = caller.call(&key.then("small"), &small).await?;
+    let reply = caller.call(&key.then(Step::Small), &small).await?;
     form.read(&reply).await.and_then(&accept).map_err(|complaint| StructuredError::Invalid { complaint })
 }
 

@@ -39,7 +39,6 @@ use std::str::FromStr;
 
 use crate::research::report::Report;
 
-/// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFormat {
     /// Markdown for reading.

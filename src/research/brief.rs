@@ -9,6 +9,7 @@ use super::question::{Aspect, Brief, MAX_ASPECTS, MAX_TASK_CHARACTERS, Mode, Que
 use super::rules::brief_by_rules;
 use crate::base::line::one_line;
 use crate::base::outbound::Outbound;
+use crate::base::step::Step;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::structured::{StructuredError, structured, structured_checked};
 
@@ -67,7 +68,7 @@ enum ModeDraft {
 /// Returns an error if the model gives no usable reply. Callers then continue without asking.
 pub(crate) async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
     let prompt = Template::Clarify.prompt(caller, json!({"question": question}));
-    let found: Clarification = structured(caller, &CallKey::of_run("clarify"), &prompt, "clarification").await?;
+    let found: Clarification = structured(caller, &CallKey::of_run(Step::Clarify), &prompt, "clarification").await?;
     let question = one_line(&found.question);
     // Without a question there is nothing to ask the user.
     Ok(Clarification {

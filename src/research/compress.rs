@@ -17,6 +17,7 @@ use super::report::strike;
 use super::task::Task;
 use super::worker::{Gathered, PromptEntry, conclusions};
 use crate::base::line::one_line;
+use crate::base::step::Step;
 use crate::llm::call::{CallError, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::structured::{structured_checked, structured_value};
@@ -159,7 +160,7 @@ async fn asked(
         }
         () => Ok(()),
     };
-    let key = task.key.then("report");
+    let key = task.key.then(Step::Report);
     structured_checked(caller, &key, &prompt(caller, task, notes), "branch_report", check).await.map_err(failure)
 }
 
@@ -256,7 +257,7 @@ async fn output(
     schema: &Value,
 ) -> Result<Value, CallError> {
     let prompt = output_prompt(caller, task.question, branch_text(report), schema);
-    let key = task.key.then("output");
+    let key = task.key.then(Step::Output);
     structured_value(caller, &key, &prompt, "result", schema).await.map_err(failure)
 }
 

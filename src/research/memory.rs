@@ -417,7 +417,7 @@ impl GroupSummary<'_> {
         while texts.len() > 1 {
             let calls = self.batches(&texts).into_iter().enumerate().map(|(number, batch)| {
                 // Keyed by the first node: a node is in one group only, while the name of a group may be any text.
-                let key = key.then(&format!("{}/{level}/{number}", texts[0].0));
+                let key = key.at(&texts[0].0).at(level).at(number);
                 async move { Ok((batch[0].0.clone(), self.of_batch(&key, batch).await?)) }
             });
             let next = join_all(calls).await.into_iter().collect::<Result<Vec<_>, CallError>>()?;

@@ -17,6 +17,7 @@ use super::node::NodeId;
 use super::pick::{Picked, searched};
 use super::prompt::{Template, ends_run, failure, fitted, room};
 use super::question::{AspectId, Brief, Question};
+use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
@@ -90,7 +91,7 @@ pub(crate) async fn skim(
         return Ok(None);
     }
     let (prompt, shown) = prompt(caller, brief, units);
-    match structured::<SkimDraft>(caller, &CallKey::of_run("skim"), &prompt, "skim").await.map_err(failure) {
+    match structured::<SkimDraft>(caller, &CallKey::of_run(Step::Skim), &prompt, "skim").await.map_err(failure) {
         Ok(draft) => Ok(Some(checked(&draft, brief, &shown))),
         Err(error) if ends_run(&error) => Err(error),
         Err(error) => {

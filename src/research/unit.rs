@@ -44,7 +44,6 @@ const LEAST_MESSAGE: usize = 3;
 /// Maximum number of words of a cell that names the subject of its row. A longer one is a statement.
 const MAX_NAME_WORDS: usize = 4;
 
-/// Kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitKind {
     Paragraph,

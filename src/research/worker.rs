@@ -18,6 +18,7 @@ use super::node::Tool;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Aspect, AspectId};
 use super::task::{Conclusion, Conversation, Task, TaskAspect};
+use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
@@ -378,7 +379,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
                         break shorter;
                     }
                 };
-                self.ask_once(&key.then("shorter"), &shorter).await
+                self.ask_once(&key.then(Step::Shorter), &shorter).await
             }
             asked => asked,
         }
@@ -403,7 +404,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     }
 
     fn key(&self, step: u32) -> CallKey {
-        self.task.key.then(&format!("step/{step}"))
+        self.task.key.then(Step::Work).at(step)
     }
 
     fn received(&self, draft: &CallingDraft) -> u64 {

@@ -29,6 +29,7 @@ use super::question::{Brief, Mode};
 use super::report::{Draft, Section, marks, quotes_of, strike};
 use super::verdict::Verdict;
 use crate::base::line::{counted, one_line};
+use crate::base::step::Step;
 use crate::base::word::{WordSplitter, count_words, find_words};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -245,16 +246,19 @@ impl<'a> Writer<'a> {
         let all: u64 = sizes.values().sum();
         let of = |nodes: &[&Node]| nodes.iter().filter_map(|node| sizes.get(&node.id)).sum::<u64>();
         let (first, mut prompts): (_, Vec<u64>) = match outline {
-            Some(outline) => ("section/1", outline.iter().map(|(_, nodes)| SECTION_RULES + of(nodes)).collect()),
+            Some(outline) => (
+                self.key.then(Step::Section).at(1),
+                outline.iter().map(|(_, nodes)| SECTION_RULES + of(nodes)).collect(),
+            ),
             // The outline is estimated: it sees summaries.
             None => {
                 let sections = sizes.values().map(|size| SECTION_RULES + size);
-                ("outline", sections.chain([SECTION_RULES + all / 4]).collect())
+                (self.key.then(Step::Outline), sections.chain([SECTION_RULES + all / 4]).collect())
             }
         };
         // Estimated as well: the summary sees the sections and their quotes instead of the findings.
         prompts.push(SECTION_RULES + all);
-        self.caller.can_pay(&self.key.then(first), Role::Writer, &prompts)
+        self.caller.can_pay(&first, Role::Writer, &prompts)
     }
 
     /// Writes outline, sections and summary. In the last draft, finished parts are kept if the limits do not pay for
@@ -358,7 +362,7 @@ impl<'a> Writer<'a> {
             1..=MAX_SECTIONS => Ok(()),
             number => Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
         };
-        let draft = structured_checked(self.caller, &self.key.then("outline"), &prompt, "outline", check)
+        let draft = structured_checked(self.caller, &self.key.then(Step::Outline), &prompt, "outline", check)
             .await
             .map_err(failure)?;
         Ok(headings(&draft, &found))
@@ -399,7 +403,7 @@ impl<'a> Writer<'a> {
         }
         let prompt = self.fitted(room, &mut view, render);
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
-        let key = self.key.then(&format!("section/{}", at + 1));
+        let key = self.key.then(Step::Section).at(at + 1);
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
     }
@@ -417,7 +421,7 @@ impl<'a> Writer<'a> {
         let mut view = self.view(&sections);
         let render = |view: &WriterParts| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
-        let key = self.key.then("answer");
+        let key = self.key.then(Step::Answer);
         let substance = |said: &SummaryDraft| self.substance(std::iter::once(said.answer.as_str()));
         if sections.is_empty() {
             let check = |draft: &WriteDraft| substance(&draft.said);

@@ -171,13 +171,27 @@ impl Ledger {
 
     /// Reopens a call whose job is polled again: its charge becomes a reservation. That is its worst case if an earlier
     /// process left it in flight, and its cost if only its reply is lost.
-    pub(crate) fn reopen(&self, call: CallRow) -> Ticket {
-        // Tokens of jobs are not limited, see `charged_tokens`.
+    ///
+    /// A row can be read, and so reopened, more than once. The journal accepts the end of one ticket only: that of
+    /// another finds a state it does not leave.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the journal fails; nothing is reserved then.
+    pub(crate) async fn reopen(&self, call: CallRow) -> Result<Ticket, JournalError> {
+        let state = match call.state() {
+            // Its reply cannot be read. As `Replied`, it could be ended by any number of tickets.
+            CallState::Replied => {
+                self.run.lose_reply(call.id).await?;
+                CallState::Damaged
+            }
+            state => state,
+        };
+        // As the row was charged when it was read. Tokens of jobs are not limited, see `charged_tokens`.
         let worst = CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(&call) };
         let reservation = self.budget.take_back(worst, call.purpose);
-        let state = call.state();
         let Call { key, kind, .. } = call.call;
-        self.ticket(call.id, state, key, kind, reservation)
+        Ok(self.ticket(call.id, state, key, kind, reservation))
     }
 
     fn ticket(&self, id: i64, state: CallState, key: CallKey, kind: CallKind, reservation: Reservation) -> Ticket {

@@ -7,6 +7,7 @@ use super::desk::{Desk, Outward};
 use super::node_source::Outside;
 use super::outward::OutwardWork;
 use crate::base::outbound::Outbound;
+use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey};
 use crate::research::branch::Branch;
 use crate::research::compress::{compress, conclude};
@@ -100,7 +101,7 @@ pub(super) async fn gathered(
 ) -> Result<Gathered, WorkError> {
     let question = task.question();
     // The worker inside has the plain key of the node.
-    let shown = shown(node, CallKey::of_node(&node.id).then("web"), work, task, &question);
+    let shown = shown(node, CallKey::of_node(&node.id).then(Step::Web), work, task, &question);
     let gathered = gather(desk, &Conversation::outside(&shown, outside)).await?;
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
 }

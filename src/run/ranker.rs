@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::event::Listwise;
 use super::journal::JournalError;
 use crate::base::breaker::{Breaker, Guarded, Health, Open};
-use crate::base::id::{ContentHash, RunId};
+use crate::base::id::RunId;
+use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::research::node::NodeId;
 use crate::research::prompt::ends_run;
@@ -113,8 +114,7 @@ impl HitRanker {
     async fn order(&self, node: &NodeId, query: &str, found: &Found, candidates: usize) -> Result<Vec<usize>, NoOrder> {
         let passages = &found.passages[..candidates];
         let ids = passages.iter().flat_map(|passage| ["\n", passage.id.as_str()]).collect::<String>();
-        let hash = ContentHash::of(format!("{query}{ids}").as_bytes());
-        let key = CallKey::of_node(node).then(&format!("rerank/{}", &hash.as_str()[..12]));
+        let key = CallKey::of_node(node).then(Step::Rerank).about(&format!("{query}{ids}"));
         // What is left is worth more in steps of the workers.
         if self.caller.is_tight(&key) {
             return Err(NoOrder::Tight);

@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
+use crate::base::step::Step;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::research::digest::{Digest, digest};
@@ -70,9 +70,8 @@ impl PageReader {
         ranked: &[Range<usize>],
     ) -> Result<Option<Digest>, CallError> {
         let Some(caller) = &self.caller else { return Ok(None) };
-        let hash = ContentHash::of(page.as_bytes());
         // By the text, so that a page that has changed is read again.
-        let key = CallKey::of_node(node).then(&format!("page/{}", &hash.as_str()[..12]));
+        let key = CallKey::of_node(node).then(Step::Page).about(page);
         match digest(caller.as_ref(), &key, question, page, ranked).await {
             // Any other failure costs the digest only: the excerpts are shown instead.
             Err(error) if ends_run(&error) => Err(error),

@@ -3,7 +3,9 @@
 //!
 //! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
 //! confidence. A [`RecallQuery`] filters by run, node and kind, and ranks by similarity to a text, such as the question,
-//! an aspect or the title of a section. Everything else about an entry is read from the journal, by its id.
+//! an aspect or the title of a section. Everything else about an entry is read from the journal, by its id: the other
+//! tags and the text are not read back. They make a row readable to other programs, and a filter by them would need no
+//! new embedding of what older runs found.
 //!
 //! There is one LanceDB table per embedder beside the journal. It can be rebuilt from the journal at any time, so nothing
 //! depends on it being complete. Adding entries of a run again replaces them.

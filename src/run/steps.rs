@@ -18,6 +18,7 @@ use super::recall::{Recall, RecallQuery, entries};
 use super::sources::RunSources;
 use super::tree::{Clarified, RunState};
 use crate::base::id::RunId;
+use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::structured::StructuredError;
@@ -174,7 +175,7 @@ impl Steps {
         let today = state.started_at().date();
         let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
         let request = brief_request(state, more.as_deref(), today.as_deref());
-        Ok(written(caller, &CallKey::of_run("brief"), request).await?)
+        Ok(written(caller, &CallKey::of_run(Step::Brief), request).await?)
     }
 
     /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it.
@@ -191,7 +192,7 @@ impl Steps {
         let desk = self.desk.as_deref().map(Outward);
         let caller = desk.as_ref().map(|desk| desk as &dyn Caller);
         let request = brief_request(state, Some(&more), today.as_deref());
-        let key = CallKey::of_run("brief/outward");
+        let key = CallKey::of_run(Step::Brief).then(Step::Outward);
         let step = debug_span!("step", name = "brief");
         Ok(Some(PublicBrief::write(caller, &key, request).instrument(step).await?))
     }
@@ -225,7 +226,7 @@ impl Steps {
             // The root alone; its wording selects the source.
             return Ok(Plan { reasoning: String::new(), ..by_rules() });
         }
-        let key = CallKey::of_run("plan/1");
+        let key = CallKey::of_run(Step::Plan).at(1);
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         match planner::plan(desk, &key, brief, &state.tree, self.plan_bounds(state), &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
@@ -255,7 +256,7 @@ impl Steps {
         let check = |draft: &PlanDraft| checked(draft, state, brief, round, &|hint| directed_to(hint, source));
         let by_rules = || replan_by_rules(brief, &state.tree, &verdict.missing_aspects).passing(&check);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
-        let key = CallKey::of_run(format!("plan/{round}"));
+        let key = CallKey::of_run(Step::Plan).at(round);
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         let bounds = self.plan_bounds(state);
         let memory = &state.folded.memory;
@@ -283,7 +284,7 @@ impl Steps {
         let mut draft = match state.draft_that_stands() {
             Some(draft) => draft.clone(),
             None => {
-                let key = CallKey::of_run(format!("draft/{}", rounds.number));
+                let key = CallKey::of_run(Step::Draft).at(rounds.number);
                 self.written(desk, &key, state, rounds, &memory).await?
             }
         };
@@ -291,7 +292,7 @@ impl Steps {
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
-            let key = CallKey::of_run(format!("judge/{}", rounds.number));
+            let key = CallKey::of_run(Step::Judge).at(rounds.number);
             let quotes = judged_quotes(state, &draft, self.recalled(brief, state, MAX_JUDGED).await);
             let step = debug_span!("step", name = "judge");
             match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).instrument(step).await {
@@ -319,11 +320,11 @@ impl Steps {
         // In the order of the tree and not of their ends: prompts must not depend on timing.
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
-            let key = CallKey::of_run(format!("fold/{number}/{}", node.id));
+            let key = CallKey::of_run(Step::Fold).at(number).at(&node.id);
             if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id) {
                 let (task, question) = (outward_brief(state, briefs), outward_task(state, briefs, node).question());
                 let told = Told { task: &task, id: &node.id, question: &question };
-                let (public, key) = (&memory.global_public, key.then("public"));
+                let (public, key) = (&memory.global_public, key.then(Step::Public));
                 memory.global_public = fold_public(outward, &key, told, public, &found, r).await?;
             }
             // As long as everything is public, one summary serves all.
@@ -344,7 +345,7 @@ impl Steps {
             }
             Some(desk) => {
                 // The key is the same in every round, so that the summary of an unchanged group is not bought again.
-                let key = CallKey::of_run("group");
+                let key = CallKey::of_run(Step::Group);
                 group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
             }
             None => group_summaries_by_rules(&state.tree, &state.branches, GROUP_TOKENS, &estimate),
@@ -378,7 +379,7 @@ impl Steps {
                         self.remember(state).await;
                         let memory = folded_by_rules(state);
                         // Under the key of the round, whose draft may have been begun: what it paid for is on record.
-                        let key = CallKey::of_run(format!("draft/{}", rounds.number));
+                        let key = CallKey::of_run(Step::Draft).at(rounds.number);
                         self.written(desk, &key, state, rounds, &memory).await?
                     }
                     (_, None) | (None, Some(_)) => by_rules(brief),
@@ -393,7 +394,7 @@ impl Steps {
             draft.limitations.push("the requested schema cannot be filled without a model".to_owned());
         }
         if let (Some(desk), Some(schema)) = (self.desk.as_deref(), schema) {
-            let key = CallKey::of_run("output");
+            let key = CallKey::of_run(Step::Output);
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
                 // The end of the run could not be stored either.

@@ -357,8 +357,8 @@ impl<'a> HeadingChunks<'a> {
         Self { rows: &rows[place - before..place + after] }
     }
 
-    /// Finds what is read after a chunk was shown: its section or, if it is all of that, what follows it below the
-    /// heading above.
+    /// Returns what to open for a chunk that was shown: its section or, if the chunk is the whole section, the chunk and
+    /// what follows it under the parent heading.
     fn to_read(rows: &'a [ChunkRow], chunk: &ChunkRow) -> Self {
         let section = Self::around(rows, chunk);
         let place = rows.iter().position(|row| row.id == chunk.id).unwrap_or(0);

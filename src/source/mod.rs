@@ -159,9 +159,8 @@ pub enum Lack {
     /// It has all words, or others in their place.
     #[default]
     None,
-    /// A word.
     Word,
-    /// A proper name: what is said of others does not answer.
+    /// A proper name. A passage about another entity does not answer the question.
     Name,
 }
 

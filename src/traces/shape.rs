@@ -10,6 +10,8 @@ use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry::{KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
+use crate::base::step::KeyPart;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueForm {
     /// A whole number.
@@ -197,12 +199,6 @@ const SPANS: [SpanShape; 9] = [
     },
 ];
 
-/// Parts of the keys of calls that are the same in every run. Others are numbers, nodes and hashes.
-const KEY_PARTS: [&str; 24] = [
-    "clarify", "brief", "outward", "plan", "skim", "step", "shorter", "report", "output", "page", "rerank", "research",
-    "fold", "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small", "web",
-];
-
 /// Maximum number of letters in a word.
 const MAX_WORD: usize = 100;
 
@@ -279,10 +275,7 @@ fn model_of(text: &str) -> Option<String> {
 }
 
 fn key_of(text: &str) -> Option<String> {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let is_hash = |part: &str| part.len() == 12 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_node = |part: &str| part.strip_prefix('n').is_some_and(is_number);
-    let is_ours = |part: &&str| KEY_PARTS.contains(part) || is_number(part) || is_hash(part) || is_node(part);
+    let is_ours = |part: &&str| !matches!(KeyPart::of(part), KeyPart::Other(_));
     let parts: Vec<_> = text.split('/').take_while(is_ours).collect();
     (!parts.is_empty()).then(|| parts.join("/"))
 }
@@ -430,14 +423,5 @@ mod tests {
             assert!(SPANS.iter().any(is_listed), "{}: {name}", path.display());
         });
         assert!(seen > 20, "{seen} were looked at");
-    }
-
-    /// An unknown part ends the key, so steps of different workers would share one.
-    #[test]
-    fn every_part_that_is_appended_to_a_key_is_known() {
-        let seen = look_through(&["run", "research"], r#"\.then\("(\w+)"\)"#, |part, path| {
-            assert!(KEY_PARTS.contains(&part), "{}: {part}", path.display());
-        });
-        assert!(seen > 5, "{seen} were looked at");
     }
 }

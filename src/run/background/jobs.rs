@@ -25,6 +25,7 @@ use crate::base::id::{ContentHash, RunId};
 use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy};
+use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey, Limit};
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId};
@@ -34,7 +35,7 @@ use crate::run::budget::{CallCost, Purpose};
 use crate::run::cache::{Cache, normalised};
 use crate::run::egress::{Egress, Leaving};
 use crate::run::journal::{
-    Call, CallKind, CallOutcome, CallRow, CallState, EgressKind, EgressRow, JOB_STEP, JournalError, LockedRun, Lookup,
+    Call, CallKind, CallOutcome, CallRow, CallState, EgressKind, EgressRow, JournalError, LockedRun, Lookup,
     LookupTool, StartedJob,
 };
 use crate::run::ledger::{Ledger, Reserving, Ticket};
@@ -328,7 +329,7 @@ impl Jobs {
     async fn reattach(&self, call: CallRow, started: StartedJob) -> Result<i64, CallError> {
         let (moved, model) = (self.research.moved(&started), call.model.clone());
         let job = Job { id: started.id, state: JobState::Queued, raw: String::new() };
-        self.follow(self.ledger.reopen(call), &model, job, moved.as_ref()).await
+        self.follow(self.ledger.reopen(call).await?, &model, job, moved.as_ref()).await
     }
 
     /// Starts a job and polls it to its end. Without permission for reasoning summaries, it is started without them.
@@ -460,7 +461,7 @@ fn day_of(now: Moment) -> jiff::civil::Date {
 }
 
 fn key_of(node: &NodeId) -> CallKey {
-    CallKey::of_node(node).then(JOB_STEP)
+    CallKey::of_node(node).then(Step::Research)
 }
 
 /// Returns the settled nodes whose job can be retried: a job in flight is polled again, and one with an unknown start

@@ -21,7 +21,7 @@ pub(crate) struct JobReport {
     pub(crate) web_searches: Option<u64>,
     /// The limit that stopped the job early.
     pub(crate) incomplete: Option<String>,
-    /// Whether the job could call a tool server of the user's, so that what it says need not be from the web.
+    /// Whether the job could call one of the user's tool servers, so its claims may come from other sources than the web.
     pub(crate) had_server: bool,
     /// The model's refusal to answer.
     pub(crate) refusal: Option<String>,

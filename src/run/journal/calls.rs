@@ -14,9 +14,6 @@ use crate::llm::message::{Reply, Role, Usage};
 use crate::run::budget::{CallCost, Purpose};
 use crate::source::Label;
 
-/// Last part of the key of a call that starts a background job.
-pub(crate) const JOB_STEP: &str = "research";
-
 /// A call before it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Call {
@@ -270,7 +267,11 @@ impl CallRow {
     pub(crate) fn usage(&self) -> Option<Usage> {
         match self.outcome {
             StoredOutcome::Replied { usage, .. } | StoredOutcome::Damaged { usage, .. } => usage,
-            _ => None,
+            // Their tokens count at the worst case, if they count.
+            StoredOutcome::Sent
+            | StoredOutcome::Failed { .. }
+            | StoredOutcome::Unknown { .. }
+            | StoredOutcome::Lost { .. } => None,
         }
     }
 
@@ -290,8 +291,8 @@ impl CallRow {
         matches!(self.state(), CallState::Sent | CallState::Unknown)
     }
 
-    /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its
-    /// reply: its report can be fetched from the provider again.
+    /// Returns the background job that this call has started, if it is in flight or its reply is lost: its report can
+    /// be fetched from the provider again.
     pub(crate) fn job_to_poll(&self) -> Option<&StartedJob> {
         self.job.as_ref().filter(|_| matches!(self.state(), CallState::Sent | CallState::Damaged))
     }
@@ -329,8 +330,8 @@ impl LockedRun {
         .await
     }
 
-    /// Stores how a call of this run ended. `from` is the state it leaves: [`CallState::Sent`], unless its job was
-    /// polled again for a reply that was lost.
+    /// Stores how a call of this run ended. `from` is the state it leaves: [`CallState::Sent`], or
+    /// [`CallState::Damaged`] if its job was polled again for a lost reply.
     ///
     /// # Errors
     ///
@@ -342,6 +343,10 @@ impl LockedRun {
         outcome: &CallOutcome,
         at: Moment,
     ) -> Result<(), JournalError> {
+        if !matches!(from, CallState::Sent | CallState::Damaged) {
+            // An end in one of the others would pass the condition below a second time.
+            return Err(JournalError::Ended { call: id });
+        }
         let (state, reply, error, cost) = match outcome.clone() {
             CallOutcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
             CallOutcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
@@ -366,6 +371,29 @@ impl LockedRun {
                     ":cost": Plain(cost),
                 },
             )
+        });
+        if write.await? == 1 { Ok(()) } else { Err(JournalError::Ended { call: id }) }
+    }
+
+    /// Stores that a call has a reply that cannot be read, so that it can end once more.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`JournalError::Ended`] if its reply can be read, or if it ended in another way.
+    pub(crate) async fn lose_reply(&self, id: i64) -> Result<(), JournalError> {
+        let write = self.write(move |connection, run| {
+            let sql = "SELECT reply FROM calls WHERE id = ?1 AND run = ?2 AND outcome = ?3";
+            let values = (id, run.as_str(), Plain(CallState::Replied));
+            let reply = connection.query_row(sql, values, |row| optional_json::<Reply>(row, "reply"));
+            // Read here and not by the caller, whose row may be from before the job was polled again.
+            match reply.optional() {
+                Ok(None | Some(Some(_))) => Ok(0),
+                // If it is the database that fails, so does this.
+                Ok(Some(None)) | Err(_) => {
+                    let sql = "UPDATE calls SET outcome = ?2 WHERE id = ?1";
+                    connection.execute(sql, (id, Plain(CallState::Damaged)))
+                }
+            }
         });
         if write.await? == 1 { Ok(()) } else { Err(JournalError::Ended { call: id }) }
     }

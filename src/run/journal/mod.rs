@@ -35,8 +35,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use calls::{
-    Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind, StartedJob,
-    StoredOutcome,
+    Call, CallKind, CallOutcome, CallRow, CallState, JobEndpoint, PromptCall, ProviderKind, StartedJob, StoredOutcome,
 };
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};

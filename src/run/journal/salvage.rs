@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::calls::{CallKind, CallState, JOB_STEP, JobEndpoint, ProviderKind, role};
+use super::calls::{CallKind, CallState, JobEndpoint, ProviderKind, role};
 use super::lookups::{BROKEN_JOB, LookupTool};
 use super::{
     Journal, JournalError, MIGRATIONS, Plain, copy_with_log, during, lock_file, migrate, optional_json, plain,
@@ -32,6 +32,7 @@ use crate::base::file::unless_missing;
 use crate::base::folder::{open_private, write_private};
 use crate::base::id::{JobId, NodeId, RunId};
 use crate::base::lock::FileLock;
+use crate::base::step::Step;
 use crate::llm::message::{Reply, Role, Usage};
 use crate::run::budget::Purpose;
 use crate::run::event::{Event, Record};
@@ -78,7 +79,7 @@ fn mends() -> [Mend; 16] {
             ) WHERE amount >= 0"
         )
     };
-    let is_job = format!("key = node || '/{JOB_STEP}'");
+    let is_job = format!("key = node || '/{}'", Step::Research);
     let value = |sql: &str| sql.to_owned();
     [
         ("node", is_plain::<Option<NodeId>>, value(owner)),

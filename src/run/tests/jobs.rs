@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use super::super::budget::Purpose;
-use super::super::journal::{self, CallKind, CallRow, CallState, JOB_STEP, JobEndpoint, PromptCall, ProviderKind};
+use super::super::journal::{self, CallKind, CallRow, CallState, JobEndpoint, PromptCall, ProviderKind};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
 use super::*;
 use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
+use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
@@ -98,8 +99,9 @@ async fn job_that_an_older_version_started_for_a_node_that_only_concludes_is_set
     world.ask().await.unwrap();
     let concludes = NodeId::numbered(3);
     let sql = format!(
-        "UPDATE calls SET key = '{concludes}/{JOB_STEP}', node = '{concludes}', outcome = 'sent', ended_at = NULL, \
-         reply = NULL, usage = NULL, cost = NULL WHERE job IS NOT NULL"
+        "UPDATE calls SET key = '{concludes}/{}', node = '{concludes}', outcome = 'sent', ended_at = NULL, \
+         reply = NULL, usage = NULL, cost = NULL WHERE job IS NOT NULL",
+        Step::Research
     );
     world.store.journal().damage(&sql).await;
     let job =
@@ -191,7 +193,7 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     let outside = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) };
     let ledger = ledger(&World { limits: LIMITS, ..World::new(TWO_ROUNDS) }).await;
     let call = journal::Call {
-        key: CallKey::of_node(node).then(JOB_STEP),
+        key: CallKey::of_node(node).then(Step::Research),
         kind: CallKind::Job,
         model: "fixture".into(),
         request_hash: ContentHash::of(b"Find out about costs and speed."),

@@ -147,6 +147,39 @@ proptest! {
 }
 
 #[tokio::test]
+async fn call_that_is_reopened_twice_ends_once() {
+    for reply_is_lost in [false, true] {
+        let world = World::new(TWO_ROUNDS);
+        let ledger = ledger(&world).await;
+        let (journal, run) = (world.store.journal(), World::run());
+        let cost = CallCost { cost_nanos: Some(7), tokens: 0 };
+        let job = Call { kind: CallKind::Job, ..call(1, 60) };
+        let ticket = ledger.open(&job, Reserving::IfItFits, ready(())).await.unwrap();
+        if reply_is_lost {
+            ticket.replied(reply(), cost).await.unwrap();
+            journal.damage("UPDATE calls SET reply = substr(reply, 1, 4)").await;
+        } else {
+            drop(ticket);
+        }
+        let row = || async { journal.calls_in_short(&run).await.unwrap().remove(0) };
+        let stale = row().await;
+        let first = ledger.reopen(row().await).await.unwrap();
+        let second = ledger.reopen(row().await).await.unwrap();
+        first.replied(Reply { text: "first".into(), ..reply() }, cost).await.unwrap();
+        let ended = second.replied(Reply { text: "second".into(), ..reply() }, cost).await;
+        assert!(matches!(ended, Err(JournalError::Ended { .. })), "{ended:?}");
+        // By the row as it was before.
+        let ended = match ledger.reopen(stale).await {
+            Ok(third) => third.lost("third".into(), None).await,
+            Err(error) => Err(error),
+        };
+        assert!(matches!(ended, Err(JournalError::Ended { .. })), "{ended:?}");
+        let stored = journal.calls(&run).await.unwrap().remove(0);
+        assert_eq!(stored.reply().map(|reply| reply.text.as_str()), Some("first"));
+    }
+}
+
+#[tokio::test]
 async fn ticket_whose_end_cannot_be_stored_stays_charged() {
     for how in 0..5 {
         let mut world = World::new(TWO_ROUNDS);

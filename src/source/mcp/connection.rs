@@ -334,8 +334,7 @@ fn kill(group: nix::unistd::Pid) {
     let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
 }
 
-/// Kills the programs of all servers, and starts none any more: this process exits, and what it has not dropped by then
-/// is not dropped.
+/// Kills all server processes and refuses to start more. Called before the process exits, which runs no destructors.
 pub(crate) fn kill_programs() {
     #[cfg(unix)]
     for group in locked(&GROUPS).take().into_iter().flatten() {
