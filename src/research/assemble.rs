@@ -327,10 +327,17 @@ fn of_unit(unit: &str, finding: &Finding) -> String {
     let readable = readable(&shown);
     let shown = with_marks(&readable, finding);
     match finding.evidence.len() {
+        0 | 1 if ends_in_code(unit) => format!("{shown} *(the rest is left out)*"),
         0 | 1 => shown,
         _ if has_table(&readable) && !has_items(&readable) => format!("{shown} *(other rows are left out)*"),
         _ => format!("{shown} *(other items are left out)*"),
     }
+}
+
+/// Returns whether a text ends within a block of code: a long one was cut.
+fn ends_in_code(text: &str) -> bool {
+    let mut fence = CodeFence::default();
+    text.lines().fold(false, |_, line| fence.takes(line)) && !text.trim_end().ends_with(['`', '~'])
 }
 
 fn with_marks(text: &str, finding: &Finding) -> String {

@@ -292,6 +292,7 @@ fn answering<'a>(
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
     let is_said = says_all(&candidates, sought, weights);
+    let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
     let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
     let procedure = if sought.asked == AnswerKind::Steps { take_procedure(&mut candidates, sought) } else { None };
     let mut best = best(candidates, is_said);
@@ -304,6 +305,10 @@ fn answering<'a>(
     if best.iter().any(has_value) {
         let mut is_first = true;
         best.retain(|own| std::mem::take(&mut is_first) || has_value(own));
+    }
+    // Beside a definition, text about the term is irrelevant.
+    if best.first().is_some_and(|own| own.is_definition(sought)) {
+        best.retain(|own| own.is_definition(sought));
     }
     // Among units with similar scores, one that names a length comes first.
     if sought.asked == AnswerKind::Length {
@@ -332,7 +337,8 @@ fn answering<'a>(
     match Remedy::of(sought.question) {
         _ if is_cut => {}
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
-        None if is_complete => {}
+        // What else a section says of a task may be for another case.
+        None if is_complete || (asks_for_steps && is_step) => {}
         None if is_said => read_on(&mut kept, sought, ReadOn::After),
         None => read_on(&mut kept, sought, ReadOn::Around),
         Some(_) => {}

@@ -211,6 +211,7 @@ impl Wanted {
         let written = text;
         // "Cost-effective" does not name a cost, and "at least one" does not say how many.
         let text = without_markers(&text.to_lowercase()).replace("cost-effective", "").replace("at least one ", "");
+        let text = ["one per ", "one of ", "one or more "].iter().fold(text, |text, vague| text.replace(vague, ""));
         let is_ordinal = |word: &str| {
             let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
             figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
@@ -218,7 +219,9 @@ impl Wanted {
         let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
         let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
         let mut pairs = words(&text).zip(words(&text).skip(1));
-        let has_number = || words(&text).any(has_digit) || has_word(&text, NUMBERS);
+        // "S3" is no number.
+        let is_number = |word: &str| word.starts_with(|letter: char| letter.is_ascii_digit());
+        let has_number = || words(&text).any(is_number) || has_word(&text, NUMBERS);
         match self {
             Self::Number => has_number(),
             Self::Version => names_version(written),
@@ -256,10 +259,17 @@ pub(super) fn asks_for_what_is_not(question: &str) -> bool {
         }
         _ => false,
     };
+    // "What is a pump not good for?"
+    let is_apart = match words.as_slice() {
+        ["what", "is" | "are", rest @ ..] => {
+            rest.iter().take_while(|word| !has_word(word, CLAUSES)).any(|word| *word == "not")
+        }
+        _ => false,
+    };
     let asks = matches!(words.first(), Some(&"which" | &"what"));
     let has_noun = words.get(1).is_some_and(|word| !has_word(word, AUXILIARIES) && *word != "happens");
     let pairs = words.get(1..).unwrap_or_default().windows(2);
-    asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
+    is_apart || asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
 }
 
 /// Returns whether a text denies something.

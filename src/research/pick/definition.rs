@@ -33,7 +33,9 @@ const BEHIND: [&str; 8] = [" mean", " stand for", " in ", " on ", " for ", " use
 /// Words after "is" or "are" in a sentence that defines, wherever that stands, and those that say something else of a
 /// plural: "Scans are not …".
 const STATING: &str = "a|an|the|any|one|another";
-const NOT_STATING: &str = "not|also|always|only|now|then|available|both|all|still|no|never|usually|often|more|less|the|on|in|at|by";
+const NOT_STATING: &str = "not|also|always|only|now|then|both|all|still|no|never|usually|often|typically|generally|more|less|the|\
+    on|in|at|by|to|available|useful|similar|best|good|great|important|necessary|ideal|possible|different|subject|free|able|\
+    unable|easy|hard|likely|due|ready|identical|unique|visible|safe|optional|common|rare";
 
 /// Words before a term that they introduce: "… is known as scanning".
 const NAMING: [&str; 6] = ["called", "known as", "termed", "referred to as", "we call", "named"];
@@ -201,6 +203,7 @@ mod tests {
             ("What is a pump?", "These pumps provide the following parts."),
             ("What is a pump?", "A pump is oiled daily."),
             ("What is a pump?", "Pumps are oiled daily."),
+            ("What is a pump?", "Pumps are useful in dry years."),
             ("What is a pump?", "A pump owner is a miller."),
             ("What is a pump?", "In this step you create a part called a pump handle."),
             ("What is the pump?", "Open the pump."),

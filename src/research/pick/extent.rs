@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::asked::{names_cause, names_remedy};
 use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, screen_lines, units_in};
-use super::features::lists_links;
+use super::features::{lists_links, points};
 use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::base::line::is_field;
@@ -231,9 +231,12 @@ fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, end:
     if is_whole && is_short && !before.any(|unit| leads_away(unit, text, sought)) { first } else { start }
 }
 
-/// Returns whether a unit is a table of contents or a list of steps that undo the task in question.
+/// Returns whether a unit is a table of contents, a paragraph that points elsewhere, or a list of steps that undo the task
+/// in question.
 fn leads_away(unit: &Unit, text: &str, sought: &Sought<'_>) -> bool {
-    lists_links(text[unit.range.clone()].trim())
+    let is_pointer = unit.kind == UnitKind::Paragraph && unit.sentences.iter().all(|own| points(&own.plain));
+    is_pointer
+        || lists_links(text[unit.range.clone()].trim())
         || (!unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]))
 }
 

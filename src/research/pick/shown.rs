@@ -18,6 +18,9 @@ const VALUE_ROWS: usize = 5;
 /// Number of lines above which a table is cut to its relevant rows, however few it has.
 const MAX_TABLE_LINES: usize = 24;
 
+/// Number of lines above which code is cut.
+const MAX_CODE_LINES: usize = 60;
+
 /// Number of lines above which a requested list is cut as well.
 const MAX_LIST_LINES: usize = 40;
 
@@ -103,7 +106,7 @@ fn best_sentence(
         .filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)))
         .collect();
     let words: Vec<_> = candidate.unit.sentences.iter().map(|own| sought.words_in(&own.plain)).collect();
-    let (asked, weights) = (weights, &rarer(weights, &words));
+    let (asked, weights) = (weights, &rarer(&sought.without_events(weights), &words));
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few sentences")]
     let score = |(part, sentence): (usize, &Sentence)| {
         let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
@@ -244,7 +247,10 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         () => MAX_PIECES,
     };
     if unit.pieces.len() <= most && !is_nested {
-        return vec![unit.range.clone()];
+        let start = unit.range.start;
+        let is_long = unit.kind == UnitKind::Code && text[unit.range.clone()].lines().count() > MAX_CODE_LINES;
+        let cut = || text[start..].split_inclusive('\n').take(MAX_CODE_LINES).map(str::len).sum::<usize>();
+        return vec![if is_long { start..start + cut() } else { unit.range.clone() }];
     }
     if is_list && is_whole {
         return first_screen(candidate);
@@ -254,7 +260,8 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let none = HashSet::new();
     let words: Vec<_> = pieces.iter().map(|(_, piece)| sought.words_in(&text[piece.clone()])).collect();
     // A question for alternatives wants the rows of each, also of the most frequent one.
-    let weights = &if sought.names_several() { weights.clone() } else { rarer(weights, &words) };
+    let weights = sought.without_events(weights);
+    let weights = &if sought.names_several() { weights } else { rarer(&weights, &words) };
     // Part 0 of the matches is the headings.
     let meant = |piece: &Range<usize>| {
         let Some(matches) = candidate.matches.as_ref().filter(|_| is_nested) else { return 0.0 };

@@ -17,6 +17,9 @@ use crate::research::unit::{Unit, UnitKind};
 /// Minimum share of the question's words in a sentence that denies what the question asks for.
 const LEAST_DENIED: f32 = 0.5;
 
+/// Words for what happens to a thing that is listed in a history.
+const EVENTS: &str = "released|introduced|added|launched|published|announced|available|supported|came|come|out";
+
 /// Whether a sentence has the requested value.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Value {
@@ -109,6 +112,15 @@ impl<'a> Sought<'a> {
     /// Returns whether a remedy or a reason is requested.
     pub(super) fn asks_why(&self) -> bool {
         Remedy::of(self.question).is_some() || self.question.trim_start().to_lowercase().starts_with("why")
+    }
+
+    /// Returns the weights without those of events, if the question asks when one was: every row of a history has one, in
+    /// words of its own.
+    pub(super) fn without_events(&self, weights: &Weights) -> Weights {
+        let asks_when = self.wanted == Some(Wanted::Day) || self.asked == AnswerKind::Time;
+        let is_event = |stem: &String| EVENTS.split('|').any(|event| self.splitter.stem(event) == *stem);
+        let is_left = |stem: &String| !asks_when || !is_event(stem) || weights.keys().all(is_event);
+        weights.iter().filter(|(stem, _)| is_left(stem)).map(|(stem, weight)| (stem.clone(), *weight)).collect()
     }
 
     /// Returns whether the question names alternatives: "in Berlin or Paris".

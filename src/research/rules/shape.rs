@@ -46,7 +46,7 @@ const OTHER_ARTICLES: &str = "el |la |los |las |un |una |le |les |une |der |die 
 
 /// Beginnings of a clause after the entities of a comparison.
 const CLAUSES: &str =
-    "; |? |. | — | – | - |, which |, and which | and when | and how | and what | and why |: what|: how";
+    "; |? |. | — | – | - |, what|, how |, which |, and which | and when | and how | and what | and why |: what|: how";
 
 /// Words that introduce the criteria of a comparison.
 const TOPICS: &str = " for | in terms of | regarding | with respect to | when | in | on | as to ";
@@ -75,6 +75,10 @@ impl Shape {
         let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
         let compared = comparison(parts[0]).filter(|_| is_one);
         let is_comparison = compared.is_some();
+        // "What are its states and what does each mean?" asks for one list.
+        if !is_comparison && parts[1..].iter().any(|part| part.words().any(|word| word == "each")) {
+            return Self::default();
+        }
         let parts = compared.unwrap_or_else(|| with_topic(&parts, splitter));
         if (2..=MAX_PARTS).contains(&parts.len()) { Self { parts, is_comparison } } else { Self::default() }
     }
