@@ -187,7 +187,8 @@ fn without_links_in(text: &str) -> String {
             Some((text, length)) if is_image => {
                 shown.extend(text.chars().filter(|letter| *letter == HELD));
                 rest = &after[length..];
-                let is_cell = shown.trim_end_matches(' ').ends_with('|') && rest.trim_start_matches(' ').starts_with('|');
+                let is_cell =
+                    shown.trim_end_matches(' ').ends_with('|') && rest.trim_start_matches(' ').starts_with('|');
                 shown.push_str(if is_cell { image_name(text, &after[..length]) } else { "" });
                 // Bold marks around an image alone.
                 if shown.ends_with("**")

@@ -16,6 +16,7 @@ mod nearness;
 mod overview;
 mod shown;
 mod sought;
+mod wording;
 #[cfg(test)]
 mod tests;
 
@@ -416,7 +417,8 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     let sought = Sought::of(question.as_str(), &splitter);
     let is_of_counted = |text: &str| {
         let said = sought.words_in(text);
-        counted_words(question.as_str()).is_none_or(|words| words.iter().any(|word| said.contains(&splitter.stem(word))))
+        counted_words(question.as_str())
+            .is_none_or(|words| words.iter().any(|word| said.contains(&splitter.stem(word))))
     };
     let says = |wanted: Wanted, own: &Picked| {
         let text = own.row().unwrap_or_else(|| own.text.clone());

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::definition::{OPENING, defines};
 use super::features::{Weights, share};
+use super::wording::{has_digit, has_phrase, has_word, words};
 use crate::base::word::{WordSplitter, has_key_word};
 use crate::research::unit::{Unit, UnitKind, compared_by};
 
@@ -304,7 +305,8 @@ pub(super) fn asks_for_length(question: &str) -> bool {
 }
 
 /// Words for what holds if nothing is said, openings of questions for a place on disk, and openings of those for a limit.
-const DEFAULTS: &str = "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
+const DEFAULTS: &str =
+    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
 const ASKS_FOR_PATH: [&str; 8] = [
     "which folder", "what folder", "which directory", "what directory", "which path", "what path", "what is the path",
     "what's the path",
@@ -443,26 +445,6 @@ fn without_markers(text: &str) -> String {
 
 fn is_year(word: &str) -> bool {
     word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year))
-}
-
-fn has_digit(word: &str) -> bool {
-    word.contains(|letter: char| letter.is_ascii_digit())
-}
-
-pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter: char| !letter.is_alphanumeric())
-}
-
-/// Returns whether a text in lower case has one of some words, which are divided by `|`.
-pub(super) fn has_word(text: &str, wanted: &str) -> bool {
-    words(text).any(|word| !word.is_empty() && wanted.split('|').any(|wanted| wanted == word))
-}
-
-/// Returns whether a text has one of some phrases, each in lower case, at the start of a word.
-fn has_phrase(text: &str, phrases: &[&str]) -> bool {
-    let text = text.to_lowercase();
-    let is_start = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
-    phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
 }
 
 /// The way in which a question asks for the remedy for a failure.

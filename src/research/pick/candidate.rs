@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::asked::{AnswerKind, asks_for_changes};
-use super::definition::opens_with;
 use super::code_word::CodeWord;
+use super::definition::opens_with;
 use super::features::{Features, Weights, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
@@ -454,7 +454,10 @@ pub(super) fn screen_lines(text: &str) -> usize {
     for line in text.lines() {
         let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
         is_code ^= is_fence;
-        let begins = is_code || is_fence || line.trim_start().starts_with(['-', '*', '+', '|']) || line.starts_with(|letter: char| letter.is_ascii_digit());
+        let begins = is_code
+            || is_fence
+            || line.trim_start().starts_with(['-', '*', '+', '|'])
+            || line.starts_with(|letter: char| letter.is_ascii_digit());
         if line.trim().is_empty() || begins {
             lines += open / 90 + usize::from(open > 0) + usize::from(line.trim().is_empty());
             open = 0;

@@ -23,7 +23,8 @@ pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, we
         !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
     };
     let says = |best: &UnitCandidate<'_>| {
-        (sought.asks_for_one() && weights.len() > 1 && best.unit.sentences.iter().any(has_all)) || best.has_exact(sought)
+        (sought.asks_for_one() && weights.len() > 1 && best.unit.sentences.iter().any(has_all))
+            || best.has_exact(sought)
     };
     candidates.first().is_some_and(says)
 }

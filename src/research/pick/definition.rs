@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::asked::{has_word, words};
 use super::features::Weights;
+use super::wording::{has_word, words};
 use crate::base::word::WordSplitter;
 
 /// Length of the opening of a text in letters, and words after "is" in a definition: "A scan is a way of …".
@@ -25,8 +25,8 @@ const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provid
 
 /// Openings of a question for a definition, and words behind the term.
 const ASKS: [&str; 9] = [
-    "what is meant by ", "what do you mean by ", "what does ", "what is ", "what's ", "what are ", "what was ", "define ",
-    "explain ",
+    "what is meant by ", "what do you mean by ", "what does ", "what is ", "what's ", "what are ", "what was ",
+    "define ", "explain ",
 ];
 const BEHIND: [&str; 8] = [" mean", " stand for", " in ", " on ", " for ", " used", " exactly", " called"];
 
@@ -81,9 +81,7 @@ impl Term {
     /// Returns whether a clause behind the term defines it: "… with a scan, which is a way of …".
     fn is_explained(&self, tokens: &[&str], splitter: &WordSplitter) -> bool {
         let ends_at = |from: usize| self.end_at(tokens, from, splitter).filter(|end| tokens[end - 1].ends_with(','));
-        (0..tokens.len())
-            .filter_map(ends_at)
-            .any(|end| tokens.get(end) == Some(&"which") && says_what(tokens, end + 1))
+        (0..tokens.len()).filter_map(ends_at).any(|end| tokens.get(end) == Some(&"which") && says_what(tokens, end + 1))
     }
 
     /// Returns whether a sentence is nothing but the term, as a label above its definition is.
@@ -127,7 +125,8 @@ fn says_what(tokens: &[&str], at: usize) -> bool {
 
 /// Returns whether a name ends at an index, and not with a further noun.
 fn ends_name(tokens: &[&str], at: usize) -> bool {
-    let ends = |word: &str| word.ends_with(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '*' | '_' | '`'));
+    let ends =
+        |word: &str| word.ends_with(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '*' | '_' | '`'));
     let is_last = tokens.get(at).is_none_or(|next| has_word(next, AFTER_NAME) || next.starts_with('('));
     is_last || tokens[..at].last().is_some_and(|word| ends(word))
 }

@@ -175,8 +175,7 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>, how: ReadOn
     let best = &mut first.candidate;
     let units = units_in(&best.reading.document);
     let end = read_on_to(best, &units, sought, how == ReadOn::ToRemedy);
-    let start =
-        if how == ReadOn::Around { read_from(best, &units, sought, end) } else { best.unit.range.start };
+    let start = if how == ReadOn::Around { read_from(best, &units, sought, end) } else { best.unit.range.start };
     if (start..end) == best.unit.range {
         return;
     }

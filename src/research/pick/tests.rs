@@ -299,7 +299,9 @@ fn sentence_with_the_value_that_is_asked_for_decides_and_of_a_list_that_is_asked
 fn unit_whose_sentence_has_all_that_is_asked_is_the_answer_without_poorer_ones_unless_several_things_are_asked_for() {
     let document = "# Brass\n\nThe garden closes its brass valves at night because of frost that comes in March.\n\n# Dusk\n\nAt \
                     dusk the garden closes its brass valves, says the watchman, who walks round with a lamp and a dog.\n";
-    let shown = |question: &str| picked(document, question).iter().any(|own| own.text.contains("says the watchman"));
+    let shown = |question: &str| {
+        picked(document, question).iter().flat_map(quotes).any(|quote| quote.contains("says the watchman"))
+    };
     assert!(!shown("Why does the garden close its brass valves at night?"));
     assert!(shown("Which brass valves close at night in the garden?"));
 }
@@ -404,7 +406,9 @@ fn passage_is_on_a_term_if_the_title_of_its_note_has_little_else_or_a_sentence_d
     assert!(is_on("Scans", "a") && is_on("Working with Scans in Mills", "a"));
     assert!(!is_on("Working with Mills", "a") && !is_on("Scan costs", "a") && !is_on("Query and Scan the Data", "a"));
     assert!(is_on("Mills", "It is fast. A scan is a way to read.") && !is_on("Mills", "A scan is running."));
-    assert!(is_on("Mills", "**Scan**  \nA way to read.") && is_on("Mills", "| Term | Is |\n|---|---|\n| Scan | A way |"));
+    assert!(
+        is_on("Mills", "**Scan**  \nA way to read.") && is_on("Mills", "| Term | Is |\n|---|---|\n| Scan | A way |")
+    );
 }
 
 #[test]
@@ -427,7 +431,8 @@ fn term_is_defined_by_a_sentence_of_any_note() {
     let found = picked(note, "What is a hopper?");
     assert_eq!(found[0].text, "A hopper is the box above the stones, which is made of oak.");
     assert!(found[0].says_most && found[0].is_clear);
-    let note = "# Words\n\n- **Hopper**: the box above the stones.\n- **Wheel**: it turns.\n- **Sack**: it holds flour.\n";
+    let note =
+        "# Words\n\n- **Hopper**: the box above the stones.\n- **Wheel**: it turns.\n- **Sack**: it holds flour.\n";
     let found = picked(note, "What is a wheel?");
     assert_eq!(quotes(&found[0]), ["- **Wheel**: it turns."], "the item of a glossary");
     let note = "# Mills\n\nSome wheels lie flat in the water. Such wheels are known as tub wheels.\n";
@@ -442,12 +447,24 @@ fn question_for_a_default_a_path_a_limit_or_a_count_is_not_answered_without_one(
     let lacks =
         |document: &str, question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));
     for (question, lacking, answer) in [
-        ("What is the default speed of the mill wheel?", "The mill wheel has a speed of 4.", "The mill wheel has a speed \
-            of 4 unless you set one."),
-        ("In which folder does the mill keep its books?", "The mill keeps its books for all.", "The mill keeps its \
-            books in `~/mill/books`."),
-        ("What is the maximum load of the mill cart?", "The mill cart has a load that you choose.", "The mill cart has \
-            a load of 9 sacks."),
+        (
+            "What is the default speed of the mill wheel?",
+            "The mill wheel has a speed of 4.",
+            "The mill wheel has a speed \
+            of 4 unless you set one.",
+        ),
+        (
+            "In which folder does the mill keep its books?",
+            "The mill keeps its books for all.",
+            "The mill keeps its \
+            books in `~/mill/books`.",
+        ),
+        (
+            "What is the maximum load of the mill cart?",
+            "The mill cart has a load that you choose.",
+            "The mill cart has \
+            a load of 9 sacks.",
+        ),
         ("How many grain sacks does the mill take?", "The mill takes 4 carts in a day.", "The mill takes 9 sacks."),
         ("How many days does the mill rest?", "The mill rests in bay S3.", "The mill rests 3 days."),
     ] {
@@ -467,7 +484,8 @@ fn table_of_long_cells_is_cut_to_the_row_that_answers() {
 #[test]
 fn long_code_is_cut_and_the_row_of_a_history_is_told_by_its_subject() {
     let words: String = (0..500).map(|number| format!("WORD{number}\n")).collect();
-    let found = picked(&format!("# Words\n\nThe mill reserves these words:\n\n```\n{words}```\n"), "Which words are reserved?");
+    let found =
+        picked(&format!("# Words\n\nThe mill reserves these words:\n\n```\n{words}```\n"), "Which words are reserved?");
     let quote = quotes(&found[0])[0];
     assert!(quote.lines().count() == 60 && quote.starts_with("The mill reserves"), "{}", quote.len());
     let row = |change: &str, day: u8| format!("| {change} | It was made. | May {day}, 2020 |\n");

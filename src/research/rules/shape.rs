@@ -75,10 +75,6 @@ impl Shape {
         let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
         let compared = comparison(parts[0]).filter(|_| is_one);
         let is_comparison = compared.is_some();
-        // "What are its states and what does each mean?" asks for one list.
-        if !is_comparison && parts[1..].iter().any(|part| part.words().any(|word| word == "each")) {
-            return Self::default();
-        }
         let parts = compared.unwrap_or_else(|| with_topic(&parts, splitter));
         if (2..=MAX_PARTS).contains(&parts.len()) { Self { parts, is_comparison } } else { Self::default() }
     }

@@ -141,7 +141,6 @@ fn plain_question_stays_whole() {
         "When should I pick threads and when async?",
         "What is the research and development budget?",
         "What does `a and b` mean?",
-        "What are the possible values of Mode and what does each one do?",
         "What are the pros and cons of async?",
         "Which services depend on Redis, and which of them?",
         "We have tenants that grow; how are quotas enforced?",
