@@ -323,7 +323,7 @@ fn key(quotes: &[&Evidence]) -> String {
 
 /// Returns a unit with its citation, and the answering sentence emphasised. One of several quotes was cut.
 fn of_unit(unit: &str, finding: &Finding) -> String {
-    let shown = if finding.is_emphasised { emphasised(unit, &finding.text) } else { unit.to_owned() };
+    let shown = emphasised(unit, Some(finding.text.as_str()).filter(|_| finding.is_emphasised));
     let readable = readable(&shown);
     let shown = with_marks(&readable, finding);
     match finding.evidence.len() {
@@ -367,20 +367,23 @@ fn is_from(claim: &str, unit: &str) -> bool {
 }
 
 /// Emphasises a sentence of a unit, unless the unit is that sentence or contains marks that the emphasis would break.
-fn emphasised(unit: &str, sentence: &str) -> String {
+/// Nothing else stays bold within a line, so that bold always means the answer.
+fn emphasised(unit: &str, sentence: Option<&str>) -> String {
+    let shown = sentence.and_then(|sentence| with_emphasis(unit, sentence));
+    shown.unwrap_or_else(|| without_bold(unit, 0..0).concat())
+}
+
+fn with_emphasis(unit: &str, sentence: &str) -> Option<String> {
     let sentences = sentences_of(unit);
     let found = place_of(&sentences, sentence).map(RangeInclusive::into_inner);
     let is_part = |(first, last): &(usize, usize)| last - first + 1 < sentences.len();
-    let Some((first, last)) = found.filter(is_part) else { return unit.to_owned() };
+    let (first, last) = found.filter(is_part)?;
     let range = sentences[first].range.start..sentences[last].range.end;
     let text = within_quotes(past_mark(unit[range.clone()].trim_end()));
     let start = range.start + unit[range.clone()].find(text).unwrap_or_default();
     let [before, text, after] = without_bold(unit, start..start + text.len());
     let is_inside = before.ends_with(['*', '_']) || after.starts_with(['*', '_']);
-    match bold(&text).filter(|_| !is_inside) {
-        Some(bold) => format!("{before}{bold}{after}"),
-        None => unit.to_owned(),
-    }
+    bold(&text).filter(|_| !is_inside).map(|bold| format!("{before}{bold}{after}"))
 }
 
 /// Removes the author's bold marks from a unit, except around whole lines, which are headings: a reader would take them
@@ -720,7 +723,7 @@ mod tests {
     fn mark_of_a_callout_is_not_emphasised_with_its_first_sentence() {
         let unit = "> [!NOTE]\n> Valves are closed at night. Ask first.";
         let first = sentences_of(unit).into_iter().next().unwrap().plain;
-        assert_eq!(emphasised(unit, &first), "> [!NOTE]\n> **Valves are closed at night.** Ask first.");
+        assert_eq!(emphasised(unit, Some(&first)), "> [!NOTE]\n> **Valves are closed at night.** Ask first.");
     }
 
     #[test]
@@ -786,8 +789,10 @@ mod tests {
             ("One <b>is. Two.", "One is.", "One <b>is. Two."),
             ("It waits < 4 hrs. So.", "It waits < 4 hrs.", "**It waits < 4 hrs.** So."),
         ] {
-            assert_eq!(emphasised(unit, sentence), shown);
+            assert_eq!(emphasised(unit, Some(sentence)), shown);
         }
+        let steps = "**To close it**\n\n1. Choose **Close**. It is **not** lost.";
+        assert_eq!(emphasised(steps, None), "**To close it**\n\n1. Choose Close. It is not lost.");
     }
 
     #[test]

@@ -9,7 +9,10 @@ use crate::base::word::{WordSplitter, has_key_word};
 use crate::research::unit::{Unit, UnitKind, compared_by};
 
 /// Openings of questions that only a number answers, in digits or in words.
-const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "what share "];
+const ASKS_FOR_NUMBER: [&str; 8] = [
+    "how many ", "how old ", "what percent", "what share ", "how much memory", "how much storage", "how much disk",
+    "how much ram ",
+];
 
 /// Nouns for which the answer is a number, up to [`NUMBERED_WITHIN`] words after "what" or "which": "which TCP
 /// ports".
