@@ -10,6 +10,7 @@ use super::features::{Features, Weights, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
+use crate::base::line::CodeFence;
 use crate::base::word::WordSplitter;
 use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::research::question::Question;
@@ -55,6 +56,9 @@ pub(super) const REFERRING: [&str; 23] = [
 /// are:" refers to what follows.
 pub(super) const REFERRING_LEAD_INS: [&str; 5] =
     ["For example", "For instance", "In this case", "Instead", "Otherwise"];
+
+/// Assumed width of a screen, in bytes.
+const COLUMNS: usize = 90;
 
 /// A unit with its features.
 pub(super) struct UnitCandidate<'a> {
@@ -435,8 +439,8 @@ pub(super) fn compared(unit: &Unit) -> &[Sentence] {
 pub(super) fn lines_of(candidate: &UnitCandidate<'_>, paragraph: usize) -> usize {
     let text = candidate.text();
     match candidate.unit.kind {
-        UnitKind::Paragraph => (text.len() / 90 + 1).min(paragraph) + 1,
-        UnitKind::Callout => text.len() / 90 + 2,
+        UnitKind::Paragraph => (text.len() / COLUMNS + 1).min(paragraph) + 1,
+        UnitKind::Callout => text.len() / COLUMNS + 2,
         UnitKind::List { .. } => lines_in(text).min(MAX_LINES) + 2,
         UnitKind::Table => candidate.unit.pieces.len().min(MAX_PIECES) + 3,
         UnitKind::Code => text.lines().count() + 1,
@@ -450,24 +454,24 @@ pub(super) fn lines_in(text: &str) -> usize {
 
 /// Estimates the lines of Markdown on a screen, with the blank ones. The lines of a paragraph are joined.
 pub(super) fn screen_lines(text: &str) -> usize {
-    let (mut lines, mut open, mut is_code) = (0, 0, false);
+    let starts_item = |line: &str| line.trim_start().starts_with(['-', '*', '+', '|']);
+    let (mut lines, mut open, mut fence) = (0, 0_usize, CodeFence::default());
     for line in text.lines() {
-        let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
-        is_code ^= is_fence;
-        let begins = is_code
-            || is_fence
-            || line.trim_start().starts_with(['-', '*', '+', '|'])
-            || line.starts_with(|letter: char| letter.is_ascii_digit());
-        if line.trim().is_empty() || begins {
-            lines += open / 90 + usize::from(open > 0) + usize::from(line.trim().is_empty());
+        let is_blank = line.trim().is_empty();
+        if fence.takes(line)
+            || is_blank
+            || starts_item(line)
+            || line.starts_with(|letter: char| letter.is_ascii_digit())
+        {
+            lines += open.div_ceil(COLUMNS) + usize::from(is_blank);
             open = 0;
         }
         open += line.len() + usize::from(!line.is_empty());
     }
-    lines + open / 90 + usize::from(open > 0)
+    lines + open.div_ceil(COLUMNS)
 }
 
 /// Estimates the rows of a line on a screen.
 pub(super) fn rows(line: &str) -> usize {
-    line.len() / 90 + 1
+    line.len() / COLUMNS + 1
 }

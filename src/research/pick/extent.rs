@@ -17,9 +17,9 @@ pub(super) const SHORT_SECTION: usize = 12;
 /// Maximum length, in lines, of a procedure, which makes sense only as a whole.
 pub(super) const MAX_STEP_LINES: usize = 32;
 
-/// Lines up to which the best unit is extended below its heading, and if it is about a failure: messages are long,
-/// and the remedy comes last. With 16 lines, 105 of 130 questions on five folders get their full answer, with a
-/// twentieth more words; without any, 99 do.
+/// Lines on a screen up to which the best unit is extended below its heading, and if it is about a failure: messages are
+/// long, and the remedy comes last. With 16 lines, 147 of 198 questions on nine folders get their full answer; with 26,
+/// 148 do, with 7 % more text. If a unit with all words of the question is not extended, 144 do, with 4 % less.
 pub(super) const READ_ON_TO: usize = 16;
 
 pub(super) const READ_ON_AFTER_FAILURE_TO: usize = 38;
