@@ -14,6 +14,7 @@ use super::report::{Draft, Section};
 use super::sentence::{every_sentence, place_of};
 use super::unit::{compared_by, sentences_of};
 use super::verdict::by_coverage;
+use crate::base::html::without_html;
 use crate::base::line::{CodeFence, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
@@ -392,7 +393,7 @@ fn without_bold(unit: &str, sentence: Range<usize>) -> [String; 3] {
     let is_heading = |bold: &Range<usize>| {
         let before = unit[..bold.start].rsplit('\n').next().unwrap_or_default();
         let after = unit[bold.end..].split('\n').next().unwrap_or_default();
-        before.trim().is_empty() && after.trim_matches([':', ' ', '\r']).is_empty()
+        before.trim().is_empty() && without_html(after).trim_matches([':', ' ', '\r']).is_empty()
     };
     let strong = Parser::new_ext(unit, Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS).into_offset_iter();
     let strong = strong.filter_map(|(event, range)| matches!(event, Event::Start(Tag::Strong)).then_some(range));
@@ -791,6 +792,7 @@ mod tests {
         ] {
             assert_eq!(emphasised(unit, Some(sentence)), shown);
         }
+        assert_eq!(emphasised("**Close**<a name=\"c\"></a>  \nIt.", None), "**Close**<a name=\"c\"></a>  \nIt.");
         let steps = "**To close it**\n\n1. Choose **Close**. It is **not** lost.";
         assert_eq!(emphasised(steps, None), "**To close it**\n\n1. Choose Close. It is not lost.");
     }

@@ -86,7 +86,9 @@ impl Term {
 
     /// Returns whether a sentence is nothing but the term, as a label above its definition is.
     pub(super) fn is_named_by(&self, label: &str, splitter: &WordSplitter) -> bool {
-        let tokens: Vec<_> = label.split_whitespace().collect();
+        // Marks may be left of bold that has spaces inside them: "** Scan **".
+        let is_word = |token: &&str| token.contains(char::is_alphanumeric);
+        let tokens: Vec<_> = label.split_whitespace().filter(is_word).collect();
         self.end_at(&tokens, 0, splitter) == Some(tokens.len())
     }
 
@@ -178,6 +180,13 @@ pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn label_that_is_the_term_names_it() {
+        let splitter = WordSplitter::default();
+        let term = Term::of("What is a hand pump?", &splitter).unwrap();
+        assert!(term.is_named_by("** Hand pump **", &splitter) && !term.is_named_by("Hand pump parts", &splitter));
+    }
 
     #[test]
     fn sentence_that_defines_a_term_is_told_from_others_about_it() {
