@@ -40,7 +40,7 @@ fn quote_of_an_earlier_run_is_found_with_its_run_and_marked_once_its_file_has_ch
     let day = best["asked_on"].as_str().unwrap();
     let shown = |mark: &str| {
         let run = world.dr(["recall", "-n", "1", "what is the description of topic 3"]).succeeded();
-        assert!(run.stdout.starts_with("topic-3.md:1\n  Topic 3 is described here in full"), "{run}");
+        assert!(run.stdout.starts_with("topic-3.md:1-3\n  Topic 3 is described here in full"), "{run}");
         let origin = format!("\n  found by run {first} on {day}: {ABOUT_ONE}\n{mark}");
         assert!(run.stdout.ends_with(&origin), "{run}");
     };
