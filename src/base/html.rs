@@ -40,7 +40,7 @@ pub(crate) fn without_html(text: &str) -> String {
     shown + rest
 }
 
-/// Returns whether a text ends within a cell of a Markdown table, and not with a mark that divides.
+/// Returns whether a text ends within a cell of a Markdown table, without punctuation at its end.
 fn ends_in_cell(text: &str) -> bool {
     let is_row = text.rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('|'));
     is_row && text.ends_with(|letter: char| letter.is_alphanumeric() || matches!(letter, ')' | '"' | '`' | '*' | '%'))

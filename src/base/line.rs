@@ -191,6 +191,11 @@ impl<'a> CodeFence<'a> {
         }
         true
     }
+
+    /// Returns whether the next line would be in a code block.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
 }
 
 #[cfg(test)]

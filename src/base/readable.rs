@@ -216,8 +216,8 @@ fn without_links_in(text: &str) -> String {
     shown + rest
 }
 
-/// Returns the text of an image that is all of a table cell, such as a check mark: its description, otherwise the name
-/// of its file.
+/// Returns the text for an image that fills a table cell, such as a check mark: its description, otherwise the name of
+/// its file.
 fn image_name<'a>(description: &'a str, link: &'a str) -> &'a str {
     let says = description.contains(char::is_alphanumeric) && !description.to_lowercase().contains("not found");
     let file = link.rsplit(['/', '(']).next().unwrap_or_default();

@@ -338,7 +338,10 @@ fn of_unit(unit: &str, finding: &Finding) -> String {
 /// Returns whether a text ends within a block of code: a long one was cut.
 fn ends_in_code(text: &str) -> bool {
     let mut fence = CodeFence::default();
-    text.lines().fold(false, |_, line| fence.takes(line)) && !text.trim_end().ends_with(['`', '~'])
+    for line in text.lines() {
+        fence.takes(line);
+    }
+    fence.is_open()
 }
 
 fn with_marks(text: &str, finding: &Finding) -> String {
@@ -481,17 +484,15 @@ fn sections(
             continue;
         }
         let is_doubtful = is_supported && is_weak;
-        let mut text = if is_doubtful && findings.first().is_some_and(|first| writer.has_said(first)) {
-            DOUBTFUL_ABOVE.to_owned()
-        } else {
-            writer.text(findings, if is_weak { 1 } else { most })
-        };
+        let is_above = is_doubtful && findings.first().is_some_and(|first| writer.has_said(first));
+        let most = if is_weak { 1 } else { most };
+        let mut text = if is_above { DOUBTFUL_ABOVE.to_owned() } else { writer.text(findings, most) };
         // A note with the same title as the section.
         let own_title = format!("### {}\n\n", escaped(&title));
         if text.starts_with(&own_title) {
             text.drain(..own_title.len());
         }
-        if is_doubtful && !text.is_empty() && text != DOUBTFUL_ABOVE {
+        if is_doubtful && !is_above && !text.is_empty() {
             text.insert_str(0, DOUBTFUL);
         }
         match known {

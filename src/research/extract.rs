@@ -130,7 +130,9 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                 _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
                 _ if found.lacks == Lack::Name && !found.is_reranked => Support::Weak,
                 // Notes that lack a word of a yes-or-no question would answer a different question.
-                _ if found.lacks == Lack::Word && !found.is_reranked && asks_whether(question) => Support::Weak,
+                _ if found.lacks == Lack::Word && !found.is_reranked && asks_whether(question.as_str()) => {
+                    Support::Weak
+                }
                 // Support was judged by the first passages; the unit may be in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,

@@ -26,7 +26,7 @@ use std::ops::Range;
 use asked::{
     AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, lacks_named, names_length, overview_of,
 };
-use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, unescaped};
+use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, unescaped, units_in};
 use choice::{MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
 use extent::{ReadOn, add_announced, cut_loose_end, join, read_on, shorten, widen};
@@ -41,7 +41,7 @@ pub(super) use features::only_points;
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
 use super::question::Question;
-use super::unit::{Unit, UnitKind, units};
+use super::unit::{Unit, UnitKind};
 use crate::base::id::DocumentId;
 use crate::base::language::Language;
 use crate::base::word::{WordSplitter, language_of};
@@ -104,7 +104,7 @@ pub struct Picked {
     pub(crate) is_clear: bool,
     /// Consecutive quotes, not yet checked; one unless the unit was cut.
     pub(crate) quotes: Vec<Evidence>,
-    /// The part of the last quote that was picked, without the text around it, in bytes.
+    /// Byte range of the picked part in the last quote; the rest is context.
     pub(crate) own: Range<usize>,
     /// The document they are from.
     pub(crate) document: Passage,
@@ -338,7 +338,7 @@ fn answering<'a>(
     match Remedy::of(sought.question) {
         _ if is_cut => {}
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
-        // What else a section says of a task may be for another case.
+        // The rest of a section on a task may be about another case.
         None if is_complete || (asks_for_steps && is_step) => {}
         None if is_said => read_on(&mut kept, sought, ReadOn::After),
         None => read_on(&mut kept, sought, ReadOn::Around),
@@ -351,12 +351,12 @@ fn answering<'a>(
     kept
 }
 
-/// Returns whether the best unit is read without the text around it: it has exactly the requested value, a sentence that
-/// says yes or no, or the requested list.
+/// Returns whether the best unit needs no text around it: it has the exact value, a sentence that answers yes or no, or
+/// the requested list.
 fn is_complete(best: &UnitCandidate<'_>, is_said: bool, sought: &Sought<'_>) -> bool {
     let is_list = matches!(best.unit.kind, UnitKind::List { .. } | UnitKind::Table);
     best.has_exact(sought)
-        || (is_said && is_open_yes_or_no(sought.question))
+        || (is_said && asks_whether(sought.question))
         || (sought.asked == AnswerKind::List && is_list && best.features.has_form())
 }
 
@@ -394,8 +394,9 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
 pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
     // Without the text appended for context, which was not picked for the question.
     let said = || picked.iter().flat_map(Picked::said);
-    let wanted = Wanted::of(question.as_str());
     let splitter = WordSplitter::default();
+    let sought = Sought::of(question.as_str(), &splitter);
+    let counted = counted_words(question.as_str());
     let has_word = |word: &CodeWord| {
         said().any(|(source, quote)| {
             let text = unescaped(&format!("{} {} {quote}", source.for_people(), source.names()));
@@ -412,17 +413,15 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
             words.iter().any(|word| stems.contains(&splitter.stem(word)))
         })
     };
-    // A value in another unit, in another row or in code belongs to something else.
-    // "How many requests …" is not answered by the number of something else.
-    let sought = Sought::of(question.as_str(), &splitter);
-    let is_of_counted = |text: &str| {
-        let said = sought.words_in(text);
-        counted_words(question.as_str())
-            .is_none_or(|words| words.iter().any(|word| said.contains(&splitter.stem(word))))
-    };
+    // A value in another unit, in another row or in code belongs to something else, and so does the number of another
+    // thing.
     let says = |wanted: Wanted, own: &Picked| {
         let text = own.row().unwrap_or_else(|| own.text.clone());
-        wanted.is_in(&text) && (wanted != Wanted::Number || is_of_counted(&text))
+        let has_any = |words: &Vec<String>| {
+            let said = sought.words_in(&text);
+            words.iter().any(|word| said.contains(&splitter.stem(word)))
+        };
+        wanted.is_in(&text) && (wanted != Wanted::Number || counted.as_ref().is_none_or(has_any))
     };
     // Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually
     // counts something else.
@@ -434,11 +433,11 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
     first.is_some_and(|own| !asks_where && only_points(&own.text))
-        || wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
+        || sought.wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
         || lacks_length
         || lacks_named(question.as_str(), &texts())
-        || counted_words(question.as_str()).is_some_and(|words| !is_counted(&words))
-        || CodeWord::all(question.as_str(), &splitter).iter().any(|word| word.has_sign && !has_word(word))
+        || counted.as_ref().is_some_and(|words| !is_counted(words))
+        || sought.code_words.iter().any(|word| word.has_sign && !has_word(word))
         || (!names.is_empty() && !names.iter().any(mentions))
 }
 
@@ -474,8 +473,8 @@ pub(super) fn is_definition(question: &Question) -> bool {
 pub(super) fn on_term<'a>(question: &Question, passages: &[&'a Passage]) -> Vec<&'a Passage> {
     let splitter = WordSplitter::default();
     let sought = Sought::of(question.as_str(), &splitter);
-    let defines = |text: &str| units(text).iter().any(|unit| sought.defining(unit).is_some());
-    let is_on = |own: &&&Passage| names_subject(own.place.title(), &sought) || defines(&own.text);
+    let defines = |own: &Passage| units_in(own).iter().any(|unit| sought.defining(unit).is_some());
+    let is_on = |own: &&&Passage| names_subject(own.place.title(), &sought) || defines(own);
     passages.iter().filter(is_on).copied().collect()
 }
 
@@ -485,11 +484,7 @@ pub(super) fn is_overview(question: &Question) -> bool {
 }
 
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.
-pub(super) fn asks_whether(question: &Question) -> bool {
-    is_open_yes_or_no(question.as_str())
-}
-
-fn is_open_yes_or_no(question: &str) -> bool {
+pub(super) fn asks_whether(question: &str) -> bool {
     let lower = question.to_lowercase();
     let mut words = lower.split_whitespace();
     words.next().is_some_and(|first| OPEN_YES_OR_NO.contains(&first)) && words.next() != Some("you")

@@ -214,8 +214,8 @@ impl Wanted {
     pub(super) fn is_in(self, text: &str) -> bool {
         let written = text;
         // "Cost-effective" does not name a cost, and "at least one" does not say how many.
-        let text = without_markers(&text.to_lowercase()).replace("cost-effective", "").replace("at least one ", "");
-        let text = ["one per ", "one of ", "one or more "].iter().fold(text, |text, vague| text.replace(vague, ""));
+        let other = ["cost-effective", "at least one ", "one per ", "one of ", "one or more "];
+        let text = other.iter().fold(without_markers(&text.to_lowercase()), |text, other| text.replace(other, ""));
         let is_ordinal = |word: &str| {
             let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
             figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
@@ -223,7 +223,7 @@ impl Wanted {
         let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
         let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
         let mut pairs = words(&text).zip(words(&text).skip(1));
-        // "S3" is no number.
+        // "S3" is not a number.
         let is_number = |word: &str| word.starts_with(|letter: char| letter.is_ascii_digit());
         let has_number = || words(&text).any(is_number) || has_word(&text, NUMBERS);
         match self {
@@ -307,7 +307,7 @@ pub(super) fn asks_for_length(question: &str) -> bool {
     has_phrase(question, &ASKS_FOR_LENGTH)
 }
 
-/// Words for what holds if nothing is said, openings of questions for a place on disk, and openings of those for a limit.
+/// Words that a text on a default has, openings of questions for a path, and openings of questions for a limit.
 const DEFAULTS: &str =
     "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
 const ASKS_FOR_PATH: [&str; 8] = [
@@ -316,7 +316,7 @@ const ASKS_FOR_PATH: [&str; 8] = [
 ];
 const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
 
-/// Returns whether texts lack what a question asks for by name: a default, a path, or the value of a limit.
+/// Returns whether a question asks for a default, a path or a limit and the texts have none.
 pub(super) fn lacks_named(question: &str, texts: &str) -> bool {
     let (lower, text) = (question.to_lowercase(), texts.to_lowercase());
     let lacks_default = || {

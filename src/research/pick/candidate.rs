@@ -472,6 +472,6 @@ pub(super) fn screen_lines(text: &str) -> usize {
 }
 
 /// Estimates the rows of a line on a screen.
-pub(super) fn rows(line: &str) -> usize {
+fn rows(line: &str) -> usize {
     line.len() / COLUMNS + 1
 }

@@ -30,8 +30,7 @@ const ASKS: [&str; 9] = [
 ];
 const BEHIND: [&str; 8] = [" mean", " stand for", " in ", " on ", " for ", " used", " exactly", " called"];
 
-/// Words after "is" or "are" in a sentence that defines, wherever that stands, and those that say something else of a
-/// plural: "Scans are not …".
+/// Words after "is" or "are" in a definition, and words after "are" in a sentence that is not one: "Scans are not …".
 const STATING: &str = "a|an|the|any|one|another";
 const NOT_STATING: &str = "not|also|always|only|now|then|both|all|still|no|never|usually|often|typically|generally|more|less|the|\
     on|in|at|by|to|available|useful|similar|best|good|great|important|necessary|ideal|possible|different|subject|free|able|\

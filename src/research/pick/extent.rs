@@ -219,7 +219,8 @@ fn read_on_to(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, to_
     read_to
 }
 
-/// Returns the start of a unit's section if that ends with the text up to `end` and is short, otherwise that of the unit.
+/// Returns the start of the unit's section if the whole section is shown up to `end` and short, otherwise the start of
+/// the unit.
 fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, end: usize) -> usize {
     let (text, start) = (&best.reading.document.text, best.unit.range.start);
     let section = || units.iter().filter(|unit| unit.section == best.unit.section);

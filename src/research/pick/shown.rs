@@ -192,6 +192,12 @@ fn first_screen(candidate: &UnitCandidate<'_>) -> Vec<Range<usize>> {
     [head, shown].into_iter().filter(|range| !text[range.clone()].trim().is_empty()).collect()
 }
 
+/// Returns the first lines of a block of code with the sentence above it; all of them if they fit.
+fn first_lines(candidate: &UnitCandidate<'_>) -> Range<usize> {
+    let (text, start) = (candidate.text(), candidate.unit.range.start);
+    start..start + text.split_inclusive('\n').take(MAX_CODE_LINES).map(str::len).sum::<usize>()
+}
+
 /// How well a sentence answers: whether it is a statement, is in a matching row or contains the negation that is asked
 /// for, has the requested value; then its score.
 type Rank = (bool, bool, Value, f32);
@@ -247,10 +253,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         () => MAX_PIECES,
     };
     if unit.pieces.len() <= most && !is_nested {
-        let start = unit.range.start;
-        let is_long = unit.kind == UnitKind::Code && text[unit.range.clone()].lines().count() > MAX_CODE_LINES;
-        let cut = || text[start..].split_inclusive('\n').take(MAX_CODE_LINES).map(str::len).sum::<usize>();
-        return vec![if is_long { start..start + cut() } else { unit.range.clone() }];
+        return vec![if unit.kind == UnitKind::Code { first_lines(candidate) } else { unit.range.clone() }];
     }
     if is_list && is_whole {
         return first_screen(candidate);

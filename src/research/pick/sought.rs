@@ -17,7 +17,7 @@ use crate::research::unit::{Unit, UnitKind};
 /// Minimum share of the question's words in a sentence that denies what the question asks for.
 const LEAST_DENIED: f32 = 0.5;
 
-/// Words for what happens to a thing that is listed in a history.
+/// Words for the events that a history lists.
 const EVENTS: &str = "released|introduced|added|launched|published|announced|available|supported|came|come|out";
 
 /// Whether a sentence has the requested value.
@@ -114,8 +114,8 @@ impl<'a> Sought<'a> {
         Remedy::of(self.question).is_some() || self.question.trim_start().to_lowercase().starts_with("why")
     }
 
-    /// Returns the weights without those of events, if the question asks when one was: every row of a history has one, in
-    /// words of its own.
+    /// Returns the weights without those of event words such as "released", if the question asks when something
+    /// happened: each row of a history describes an event in its own words.
     pub(super) fn without_events(&self, weights: &Weights) -> Weights {
         let asks_when = self.wanted == Some(Wanted::Day) || self.asked == AnswerKind::Time;
         let is_event = |stem: &String| EVENTS.split('|').any(|event| self.splitter.stem(event) == *stem);

@@ -5,7 +5,6 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric())
 }
 
-/// Returns whether a word has a digit.
 pub(super) fn has_digit(word: &str) -> bool {
     word.contains(|letter: char| letter.is_ascii_digit())
 }
