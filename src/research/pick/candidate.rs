@@ -171,7 +171,9 @@ pub(super) fn candidates<'a>(
                 _ => Nearness::default(),
             };
             let is_opening = nearness.is_on_subject() && can_open(&unit, text) && opened.insert(nearness);
-            let defining = sought.defining(&unit);
+            let example = unit.sentences.iter().position(|own| opens_example(&own.plain));
+            // What an example says of a thing does not define it.
+            let defining = sought.defining(&unit).filter(|at| example.is_none_or(|first| *at < first));
             let wanted = match asked {
                 // It defines the subject, whatever its rank in the search.
                 AnswerKind::Definition => is_opening.then_some(best).or(defining.map(|_| least)),
@@ -182,7 +184,6 @@ pub(super) fn candidates<'a>(
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
             let words = sought.words_in(&text[unit.range.clone()]);
-            let example = unit.sentences.iter().position(|own| opens_example(&own.plain));
             candidates.push(UnitCandidate {
                 reading,
                 rank,

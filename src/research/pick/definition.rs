@@ -115,10 +115,10 @@ fn says_what(tokens: &[&str], at: usize) -> bool {
     let (verb, next) = (word(at), word(at + 1));
     let is_label = || tokens[..at].last().is_some_and(|word| word.ends_with([':', '—', '–'])) && !next.is_empty();
     match verb.as_str() {
-        "is" | "was" => has_word(&next, STATING),
+        "is" | "was" | "represents" | "represent" | "describes" => has_word(&next, STATING),
         "are" | "were" => has_word(&next, STATING) || !(next.ends_with("ed") || has_word(&next, NOT_STATING)),
         "refers" | "refer" => next == "to",
-        "means" | "mean" | "represents" | "represent" | "describes" => true,
+        "means" | "mean" => true,
         "—" | "–" | "-" => !next.is_empty(),
         _ => is_label(),
     }
@@ -212,6 +212,7 @@ mod tests {
             ("What is a pump?", "Pumps are oiled daily."),
             ("What is a pump?", "Pumps are useful in dry years."),
             ("What is a pump?", "A pump owner is a miller."),
+            ("What is the pump?", "The pump represents Ann's first try."),
             ("What is a pump?", "In this step you create a part called a pump handle."),
             ("What is the pump?", "Open the pump."),
         ] {

@@ -438,6 +438,9 @@ fn term_is_defined_by_a_sentence_of_any_note() {
         "# Words\n\n- **Hopper**: the box above the stones.\n- **Wheel**: it turns.\n- **Sack**: it holds flour.\n";
     let found = picked(note, "What is a wheel?");
     assert_eq!(quotes(&found[0]), ["- **Wheel**: it turns."], "the item of a glossary");
+    let note =
+        "# Keys\n\nFew gates need a key of their own.\n\nFor example, take two gates. The key is a date of May.\n";
+    assert!(!picked(note, "What is a key?")[0].says_most, "an example is no definition");
     let note = "# Mills\n\nSome wheels lie flat in the water. Such wheels are known as tub wheels.\n";
     assert_eq!(
         picked(note, "What is a tub wheel?")[0].text,
