@@ -44,8 +44,8 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let verdict = by_coverage(brief, tree, branches);
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let missing: Vec<_> = missing.collect();
-    // The question of a part repeats its aspect, followed by the topic in parentheses.
-    let is_named = |question: &&String| missing.iter().any(|aspect| question.starts_with(aspect.as_str()));
+    // The question of a part repeats its aspect: with the topic in parentheses, or as "What is a scan?".
+    let is_named = |question: &&String| missing.iter().any(|aspect| question.contains(aspect.as_str()));
     let open = branches.values().flat_map(|branch| &branch.report.open_questions);
     let open: Vec<_> = open.filter(|question| !is_named(question)).cloned().collect();
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());

@@ -128,7 +128,10 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             found.support = match is_said(&picked, question, &found) {
                 // On topic, but without the requested value: shown as the closest passages.
                 _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
-                _ if found.lacks == Lack::Name && !found.is_reranked => Support::Weak,
+                // Few words of the question occur, and the name that it is about does not.
+                said if found.lacks == Lack::Name && !found.is_reranked => {
+                    if said != Some(true) && found.support == Support::Weak { Support::None } else { Support::Weak }
+                }
                 // Notes that lack a word of a yes-or-no question would answer a different question.
                 _ if found.lacks == Lack::Word && !found.is_reranked && asks_whether(question.as_str()) => {
                     Support::Weak
@@ -138,7 +141,12 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                 Some(false) => Support::Weak,
                 None => found.support,
             };
-            Picks { units: if found.support == Support::Strong { picked } else { closest(picked) }, others }
+            let units = match found.support {
+                Support::None => Vec::new(),
+                Support::Weak => closest(picked),
+                Support::Strong => picked,
+            };
+            Picks { units, others }
         }
     };
     Ok((found, picked))
@@ -386,6 +394,9 @@ mod tests {
         assert_eq!(judged("Was öffnet das Ventil?", Lack::Word).await, Support::Strong);
         assert_eq!(judged("When does the valve open by steam?", Lack::Word).await, Support::Strong);
         assert_eq!(judged("When does the valve open in Leeds?", Lack::Name).await, Support::Weak);
+        let found = Found { lacks: Lack::Name, ..Found::default() };
+        let refused = support("The valve opens at six.", found, "What is red in Leeds?", Whole::default()).await;
+        assert_eq!(refused, Support::None, "nothing but the search finds it near");
     }
 
     #[tokio::test]

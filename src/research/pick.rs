@@ -24,12 +24,13 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use asked::{
-    AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, lacks_named, names_length, overview_of,
+    AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, lacks_named, names_length, object_of_task,
+    overview_of,
 };
 use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, unescaped, units_in};
-use choice::{MAX_TEXTS, best, says_all};
+use choice::{MARGIN, MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
-use extent::{ReadOn, add_announced, cut_loose_end, join, read_on, shorten, widen};
+use extent::{GAP, ReadOn, add_announced, add_counterpart, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
@@ -325,7 +326,8 @@ fn answering<'a>(
             shorten(&mut own.candidate, LONG_PARAGRAPH, PARAGRAPH_LINES, Some(&own.text));
         }
     }
-    join(&mut kept);
+    // What stands between steps may be those of another task.
+    join(&mut kept, if asks_for_steps { 0 } else { GAP });
     if asks_for_steps {
         in_order_of_steps(&mut kept);
     }
@@ -337,6 +339,7 @@ fn answering<'a>(
         kept.first().is_some_and(|own| shown(&own.candidate, sought, weights) != [own.candidate.unit.range.clone()]);
     match Remedy::of(sought.question) {
         _ if is_cut => {}
+        _ if !asks_for_steps && add_counterpart(&mut kept, sought) => {}
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
         // The rest of a section on a task may be about another case.
         None if is_complete || (asks_for_steps && is_step) => {}
@@ -374,7 +377,7 @@ fn in_order_of_steps(kept: &mut [Kept<'_>]) {
 }
 
 /// Removes and returns the best numbered list in the section of the best unit, unless that is one itself: the text about
-/// a task stands above its steps.
+/// a task stands above its steps. They may also be in another section of the document, if they match almost as well.
 fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'_>) -> Option<UnitCandidate<'a>> {
     let is_prose = |kind| matches!(kind, UnitKind::Paragraph | UnitKind::List { is_ordered: false });
     let best = candidates.first().filter(|best| is_prose(best.unit.kind))?;
@@ -384,8 +387,11 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
         let is_numbered = own.rank == rank && own.unit.kind == UnitKind::List { is_ordered: true };
         is_numbered && !sought.is_undone_by(&text[own.unit.head()])
     };
-    let is_here = |own: &UnitCandidate<'_>| own.rank == rank && own.unit.section == section;
-    let at = candidates.iter().position(|own| is_procedure(own) && is_here(own))?;
+    let is_here = |own: &UnitCandidate<'_>| own.unit.section == section;
+    let least = best.features.score() - 2.0 * MARGIN;
+    let is_near = |own: &UnitCandidate<'_>| own.features.has_form() && own.features.score() >= least;
+    let here = candidates.iter().position(|own| is_procedure(own) && is_here(own));
+    let at = here.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_near(own)))?;
     Some(candidates.remove(at))
 }
 
@@ -430,11 +436,20 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     let lacks_length =
         asks_for_length(question.as_str()) && !has_any() && !said().any(|(_, quote)| names_length(quote));
     let texts = || said().map(|(source, quote)| format!("{} {quote}\n", source.names())).collect::<String>();
+    // The best steps are of a task on something else.
+    let object = object_of_task(question.as_str());
+    let best = || picked.iter().take(1).flat_map(Picked::said);
+    let lacks_object = || {
+        let said =
+            sought.words_in(&best().map(|(source, quote)| format!("{} {quote}\n", source.names())).collect::<String>());
+        !object.is_empty() && !object.iter().any(|word| said.contains(&splitter.stem(word)))
+    };
     let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
     let first = picked.first();
     first.is_some_and(|own| !asks_where && only_points(&own.text))
         || sought.wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
         || lacks_length
+        || lacks_object()
         || lacks_named(question.as_str(), &texts())
         || counted.as_ref().is_some_and(|words| !is_counted(words))
         || sought.code_words.iter().any(|word| word.has_sign && !has_word(word))

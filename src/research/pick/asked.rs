@@ -6,6 +6,7 @@ use super::definition::{OPENING, defines};
 use super::features::{Weights, share};
 use super::wording::{has_digit, has_phrase, has_word, words};
 use crate::base::word::{WordSplitter, has_key_word};
+use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind, compared_by};
 
 /// Openings of questions that only a number answers, in digits or in words.
@@ -145,6 +146,14 @@ const TELLS_APART: [&str; 13] = [
     "versus ", "different from ", "what separates ", "what distinguishes ", "distinguish between ", "tell apart ",
 ];
 
+/// Words that contrast two things in a sentence. A semicolon does as well.
+const CONTRASTS: &str = "whereas|while|whilst|unlike|but|however|rather|than|versus|vs|differ|differs|contrast";
+
+/// Returns whether a sentence contrasts things.
+fn contrasts(sentence: &str) -> bool {
+    !sentence.ends_with('?') && (sentence.contains(';') || has_word(&sentence.to_lowercase(), CONTRASTS))
+}
+
 /// Openings that precede the subject of an overview.
 const OVERVIEWS: [&str; 12] = [
     "tell me about ",
@@ -214,7 +223,9 @@ impl Wanted {
     pub(super) fn is_in(self, text: &str) -> bool {
         let written = text;
         // "Cost-effective" does not name a cost, and "at least one" does not say how many.
-        let other = ["cost-effective", "at least one ", "one per ", "one of ", "one or more "];
+        let other = [
+            "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "in one ", "from one ", "to one ",
+        ];
         let text = other.iter().fold(without_markers(&text.to_lowercase()), |text, other| text.replace(other, ""));
         let is_ordinal = |word: &str| {
             let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
@@ -254,7 +265,8 @@ impl Wanted {
 /// happens if something is not done is asked for otherwise.
 pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     let lower = question.to_lowercase();
-    let words: Vec<_> = words(&lower).filter(|word| !word.is_empty()).take(MAX_COUNTED_WORDS + 3).collect();
+    let all: Vec<_> = words(&lower).filter(|word| !word.is_empty()).collect();
+    let words = &all[..all.len().min(MAX_COUNTED_WORDS + 3)];
     // "Can't" is two words here. A noun stands before the verb.
     let denies = |pair: &[&str]| match pair {
         ["cannot", _] | [_, "cannot"] => true,
@@ -263,14 +275,11 @@ pub(super) fn asks_for_what_is_not(question: &str) -> bool {
         }
         _ => false,
     };
-    // "What is a pump not good for?"
-    let is_apart = match words.as_slice() {
-        ["what", "is" | "are", rest @ ..] => {
-            rest.iter().take_while(|word| !has_word(word, CLAUSES)).any(|word| *word == "not")
-        }
-        _ => false,
-    };
     let asks = matches!(words.first(), Some(&"which" | &"what"));
+    // "What is a pump not good for?", "What kinds of work is a pump not good for?"
+    let is_clause = |word: &&&str| has_word(word, CLAUSES) || **word == "happens";
+    let mut rest = all.iter().skip(1).take_while(|word| !is_clause(word));
+    let is_apart = asks && rest.any(|word| matches!(*word, "is" | "are")) && rest.any(|word| *word == "not");
     let has_noun = words.get(1).is_some_and(|word| !has_word(word, AUXILIARIES) && *word != "happens");
     let pairs = words.get(1..).unwrap_or_default().windows(2);
     is_apart || asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
@@ -328,6 +337,55 @@ pub(super) fn lacks_named(question: &str, texts: &str) -> bool {
     let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
     let lacks_limit = || asks_for_limit() && !has_measure(&text) && !has_word(&text, ENDLESS);
     lacks_default() || lacks_path() || lacks_limit()
+}
+
+/// Openings of a question for the steps of a task, particles of its verb, words that end the object of the verb, and words
+/// in an object that name nothing.
+const ASKS_HOW: [&str; 9] = [
+    "how do i ", "how do you ", "how do we ", "how can i ", "how can you ", "how can we ", "how should i ",
+    "how would i ", "how to ",
+];
+const PARTICLES: &str = "on|off|up|out|down|in|away|back|over";
+const ENDS_OBJECT: &str = "for|in|on|to|with|from|of|by|at|into|onto|using|without|through|via|between|under|during|across|\
+    about|against|when|if|after|before|while|so|and|or|as|that|which|who|where|how|again|instead|only|is|are|than";
+const NAMELESS: &str = "the|a|an|my|our|your|its|their|it|them|this|these|those|all|any|one|more|new|own|another|other|\
+    multiple|several|certain|specific|what|whether";
+
+/// Returns the words of what a task is done to: "appliance mode" of "How do I turn on appliance mode for a VPC?". Empty if
+/// the question asks for no task.
+pub(super) fn object_of_task(question: &str) -> Vec<String> {
+    let lower = question.to_lowercase();
+    let asked = ASKS_HOW.iter().find_map(|opening| lower.trim_start().strip_prefix(opening));
+    let mut rest = words(asked.unwrap_or_default()).filter(|word| !word.is_empty()).skip(1).peekable();
+    rest.next_if(|word| has_word(word, PARTICLES));
+    let object = rest.take_while(|word| !has_word(word, ENDS_OBJECT));
+    object.filter(|word| !has_word(word, NAMELESS) && !has_word(word, PEOPLE)).map(str::to_owned).collect()
+}
+
+/// Words for people and groups of them.
+const PEOPLE: &str = "admin|admins|administrator|administrators|anybody|anyone|approver|approvers|author|authors|board|boss|\
+    captain|chair|chairs|client|clients|collaborator|collaborators|committee|committer|committers|contractor|contractors|\
+    contributor|contributors|customer|customers|developer|developers|director|directors|editor|editors|employee|employees|\
+    engineer|engineers|everybody|everyone|expert|experts|founder|founders|group|groups|guest|guests|head|heads|lead|leads|\
+    leader|leaders|maintainer|maintainers|manager|managers|member|members|moderator|moderators|nobody|officer|officers|\
+    operator|operators|organizer|organizers|owner|owners|participant|participants|partner|partners|people|person|\
+    president|principal|principals|recipient|recipients|releaser|releasers|representative|representatives|reviewer|\
+    reviewers|role|roles|staff|supervisor|team|teams|user|users|vendor|vendors|volunteer|volunteers";
+
+/// Words of a sentence that says who may do something.
+const MAY: &str = "can|may|must|allowed|permission|permissions|permitted|authorized|responsible|only";
+
+/// Returns whether a text names a person or a group of people.
+pub(super) fn names_person(text: &str) -> bool {
+    // Two words with a capital that do not begin a sentence, and a name on a site.
+    let words: Vec<_> = text.split_whitespace().collect();
+    let is_capital = |word: &str| word.starts_with(char::is_uppercase) && word.chars().skip(1).any(char::is_lowercase);
+    let is_name = |at: usize| {
+        !words[at - 1].ends_with(['.', ':', '?', '!']) && is_capital(words[at]) && is_capital(words[at + 1])
+    };
+    has_word(&text.to_lowercase(), PEOPLE)
+        || (1..words.len().saturating_sub(1)).any(is_name)
+        || words.iter().any(|word| word.trim_start_matches(['(', '[']).starts_with('@'))
 }
 
 /// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027".
@@ -572,6 +630,8 @@ pub(super) enum AnswerKind {
     List,
     Comparison,
     Definition,
+    /// Who does or may do something.
+    Person,
     Other,
 }
 
@@ -610,6 +670,7 @@ impl AnswerKind {
             {
                 Self::Definition
             }
+            () if starts("who ") => Self::Person,
             () => Self::Other,
         }
     }
@@ -625,12 +686,21 @@ impl AnswerKind {
         match self {
             Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
             Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant(),
-            // The table that names all compared entities.
+            // The table that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {
-                let words = splitter.stems(&compared_by(own));
-                unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
+                let names_all = |text: &str| {
+                    let words = splitter.stems(text);
+                    weights.keys().all(|stem| words.contains(stem))
+                };
+                let contrasts = |said: &Sentence| contrasts(&said.plain) && names_all(&said.plain);
+                unit.kind == UnitKind::Table && names_all(&compared_by(own)) || unit.sentences.iter().any(contrasts)
             }
             Self::Definition => unit.kind == UnitKind::Paragraph && defines(own, weights, splitter),
+            // "Only owners can open it."
+            Self::Person => unit.sentences.iter().any(|said| {
+                let words = || share(weights, &splitter.stems(&said.plain), &HashSet::new());
+                names_person(&said.plain) && has_word(&said.plain.to_lowercase(), MAY) && words() >= LEAST_MEANT
+            }),
             Self::Overview | Self::Number | Self::Length | Self::Time | Self::Pace | Self::Other => false,
         }
     }
@@ -643,6 +713,7 @@ impl AnswerKind {
             Self::Length => names_length(own),
             Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own),
             Self::Pace => has_word(&own.to_lowercase(), PACE),
+            Self::Person => names_person(own),
             // The paragraph that begins with the term being defined.
             Self::Definition => {
                 let opening: String = own.chars().take(OPENING).collect();
@@ -685,10 +756,8 @@ mod tests {
                 AnswerKind::Definition,
                 ["What does it mean when a lamp blinks?", "Who is Ada Lovelace?", "What do you mean by a red lamp?"],
             ),
-            (
-                AnswerKind::Other,
-                ["Which lamp does a guard get?", "Who is allowed to ring?", "Which process keeps the lock?"],
-            ),
+            (AnswerKind::Other, ["Which lamp does a guard get?", "May a guard ring?", "Which process keeps the lock?"]),
+            (AnswerKind::Person, ["Who is allowed to ring?", "Who rings?", "Who may the guard call?"]),
         ] {
             for question in questions {
                 assert_eq!(AnswerKind::of(question), asked, "{question}");

@@ -99,17 +99,19 @@ impl UnitCandidate<'_> {
         names.join(". ")
     }
 
-    /// Returns whether another unit is directly before or after this one. A unit shown in part does not count.
+    /// Returns whether another unit is directly before or after this one.
     pub(super) fn touches(&self, other: &Self) -> bool {
+        self.between(other).is_some_and(|between| between.trim().is_empty())
+    }
+
+    /// Returns the text between this unit and another one of its section. `None` for a unit shown in part.
+    pub(super) fn between(&self, other: &Self) -> Option<&str> {
         let is_short = |own: &Self| own.unit.pieces.len() <= MAX_PIECES && lines_in(own.text()) <= MAX_LINES;
         let (a, b) = (&self.unit.range, &other.unit.range);
         let between = if a.start < b.start { a.end..b.start } else { b.end..a.start };
-        let is_blank = |text: &str| text.trim().is_empty();
-        std::ptr::eq(self.reading, other.reading)
-            && self.unit.section == other.unit.section
-            && is_short(self)
-            && is_short(other)
-            && self.reading.document.text.get(between).is_some_and(is_blank)
+        let is_one = std::ptr::eq(self.reading, other.reading) && self.unit.section == other.unit.section;
+        let text = self.reading.document.text.get(between).filter(|_| is_one);
+        text.filter(|_| is_short(self) && is_short(other))
     }
 
     /// Returns whether a sentence has the requested value. One of an example is one of many.

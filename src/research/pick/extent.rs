@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::asked::{names_cause, names_remedy};
-use super::candidate::{UnitCandidate, lines_in, lines_of, overlap, screen_lines, units_in};
+use super::candidate::{UnitCandidate, common, lines_in, lines_of, overlap, screen_lines, units_in};
 use super::features::{lists_links, points};
 use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
@@ -24,9 +24,29 @@ pub(super) const READ_ON_TO: usize = 16;
 
 pub(super) const READ_ON_AFTER_FAILURE_TO: usize = 38;
 
+/// Lines on a screen up to which the best unit is extended by the one before it in a longer section.
+const READ_BACK_TO: usize = 12;
+
+/// Lines on a screen between two units of a section up to which they are shown as one text.
+pub(super) const GAP: usize = 5;
+
 /// Phrases of a sentence that announces the text after it.
 const ANNOUNCEMENTS: [&str; 4] =
     ["the following command", "the following commands", "as follows", "the following example"];
+
+/// Minimum number of words of a lead-in, and minimum share of the words of the shorter one that two lead-ins have in common,
+/// for their lists to be counterparts.
+const LEAST_LEAD_IN: usize = 5;
+const SAME_LEAD_IN: f32 = 0.7;
+
+/// Openings of a text that explains the code above it.
+const EXPLAINING: [&str; 9] = [
+    "In this ", "In the preceding ", "In the above ", "The preceding ", "The above ", "This command", "This query",
+    "This example", "This code",
+];
+
+/// Maximum length, in lines, of the text that is shown above the steps of a procedure: often what is needed first.
+const TEXT_ABOVE_STEPS: usize = 6;
 
 /// Openings of a later step of a procedure.
 pub(super) const CONTINUING: [&str; 16] = [
@@ -60,11 +80,15 @@ pub(super) fn shorten(candidate: &mut UnitCandidate<'_>, long: usize, most: usiz
     candidate.unit.sentences = kept;
 }
 
-/// Joins units that follow each other in a document, which are read as one text. The sentence of the better one stays.
-pub(super) fn join(kept: &mut Vec<Kept<'_>>) {
+/// Joins units that follow each other in a document, at most `gap` lines apart, which are read as one text. The sentence
+/// of the better one stays.
+pub(super) fn join(kept: &mut Vec<Kept<'_>>, gap: usize) {
     let mut at = 0;
     while at < kept.len() {
-        let touches = |next: &usize| kept[at].candidate.touches(&kept[*next].candidate);
+        let touches = |next: &usize| {
+            let between = kept[at].candidate.between(&kept[*next].candidate);
+            between.is_some_and(|between| screen_lines(between.trim()) <= gap)
+        };
         let Some(next) = (at + 1..kept.len()).find(touches) else {
             at += 1;
             continue;
@@ -168,20 +192,51 @@ pub(super) enum ReadOn {
 }
 
 /// Extends the best unit by the text around it below its heading, and below the next heading if that announces a
-/// remedy and one is requested. Drops the other units if they no longer fit on the screen. A user who reports a
-/// failure knows the message; the remedy comes after it.
+/// remedy and one is requested. A user who reports a failure knows the message; the remedy comes after it.
 pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>, how: ReadOn) {
     let Some(first) = kept.first_mut() else { return };
     let best = &mut first.candidate;
     let units = units_in(&best.reading.document);
-    let end = read_on_to(best, &units, sought, how == ReadOn::ToRemedy);
-    let start = if how == ReadOn::Around { read_from(best, &units, sought, end) } else { best.unit.range.start };
-    if (start..end) == best.unit.range {
-        return;
+    let start = if how == ReadOn::Around { read_from(best, &units, sought) } else { best.unit.range.start };
+    let end = read_on_to(best, start, &units, sought, how == ReadOn::ToRemedy);
+    if (start..end) != best.unit.range {
+        extend_best(kept, start..end);
     }
-    best.unit.range = start..end;
+}
+
+/// Extends the best unit by the list in its section that has almost the same lead-in, and returns whether there is one:
+/// "… is ideal for" and "… is not ideal for". One word tells which of the two is requested, or a synonym of it.
+pub(super) fn add_counterpart(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> bool {
+    let Some(Kept { candidate: best, .. }) = kept.first() else { return false };
+    let text = &best.reading.document.text;
+    let is_list = |unit: &Unit| matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
+    let lead_in = |unit: &Unit| sought.splitter.stems(&text[unit.head()]);
+    let (own, range) = (lead_in(&best.unit), best.unit.range.clone());
+    let is_counterpart = |other: &&Unit| {
+        other.section == best.unit.section
+            && !overlap(&other.range, &range)
+            && is_list(other)
+            && own.len() >= LEAST_LEAD_IN
+            && common(&own, &lead_in(other)) >= SAME_LEAD_IN
+    };
+    let units = if is_list(&best.unit) { units_in(&best.reading.document) } else { Vec::new() };
+    let union = |other: &Unit| range.start.min(other.range.start)..range.end.max(other.range.end);
+    let both = units.iter().find(is_counterpart).map(union);
+    let Some(both) = both.filter(|both| screen_lines(&text[both.clone()]) <= READ_ON_AFTER_FAILURE_TO) else {
+        return false;
+    };
+    extend_best(kept, both);
+    true
+}
+
+/// Extends the best unit to a range of its document, and drops units that are then already shown or no longer fit on the
+/// screen.
+fn extend_best(kept: &mut Vec<Kept<'_>>, whole: Range<usize>) {
+    let Some(first) = kept.first_mut() else { return };
+    let best = &mut first.candidate;
+    best.unit.range = whole.clone();
     best.unit.pieces.clear();
-    let (reading, whole) = (best.reading, best.unit.range.clone());
+    let reading = best.reading;
     let mut lines = 0;
     kept.retain(|Kept { candidate, .. }| {
         let is_best = candidate.unit.range == whole;
@@ -193,9 +248,9 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>, how: ReadOn
     });
 }
 
-/// Returns the end of the text to read on to after a unit.
-fn read_on_to(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, to_remedy: bool) -> usize {
-    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
+/// Returns the end of the text to read on to after a unit, if it is shown from `start`.
+fn read_on_to(best: &UnitCandidate<'_>, start: usize, units: &[Unit], sought: &Sought<'_>, to_remedy: bool) -> usize {
+    let (text, end) = (&best.reading.document.text, best.unit.range.end);
     let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
     let (mut last, mut read_to) = (&best.unit, end);
     for next in units.iter().filter(|unit| unit.range.start >= end) {
@@ -219,16 +274,24 @@ fn read_on_to(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, to_
     read_to
 }
 
-/// Returns the start of the unit's section if the whole section is shown up to `end` and short, otherwise the start of
-/// the unit.
-fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>, end: usize) -> usize {
-    let (text, start) = (&best.reading.document.text, best.unit.range.start);
+/// Returns the start of the unit's section if the whole section is short, otherwise the start of the unit before it if both
+/// are short.
+fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>) -> usize {
+    let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
     let section = || units.iter().filter(|unit| unit.section == best.unit.section);
-    let is_whole = section().all(|unit| unit.range.end <= end);
-    let mut before = section().take_while(|unit| unit.range.start < start).peekable();
-    let first = before.peek().map_or(start, |first| first.range.start);
-    let is_short = screen_lines(&text[first..end]) <= READ_ON_TO;
-    if is_whole && is_short && !before.any(|unit| leads_away(unit, text, sought)) { first } else { start }
+    let before: Vec<_> = section().take_while(|unit| unit.range.start < start).collect();
+    let last = section().map(|unit| unit.range.end).fold(end, usize::max);
+    let first = before.first().map_or(start, |first| first.range.start);
+    let leads_away = |unit: &&Unit| leads_away(unit, text, sought);
+    if screen_lines(&text[first..last]) <= READ_ON_TO {
+        return if before.iter().any(leads_away) { start } else { first };
+    }
+    let is_near = |unit: &&Unit| {
+        text.get(unit.range.end..start).is_some_and(|between| between.trim().is_empty())
+            && screen_lines(&text[unit.range.start..end]) <= READ_BACK_TO
+    };
+    let near = before.last().copied().filter(is_near).filter(|unit| !leads_away(unit));
+    near.map_or(start, |unit| unit.range.start)
 }
 
 /// Returns whether a unit is a table of contents, a paragraph that points elsewhere, or a list of steps that undo the task
@@ -274,14 +337,23 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
             range = wider;
         }
     }
+    // A step may need what is written above it, up to the step before.
+    let above = section.iter().rev().skip_while(|unit| unit.range.end > range.start);
+    let is_text = |unit: &&&Unit| matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
+    let fits = |unit: &&&Unit| lines(&(unit.range.start..range.start)) <= TEXT_ABOVE_STEPS;
+    if is_step(&candidate.unit) && range.start == own.start {
+        let first = above.take_while(is_text).take_while(fits).last();
+        range.start = first.map_or(range.start, |first| first.range.start);
+    }
     let mut is_after_step = is_step(&candidate.unit);
     for after in section.iter().filter(|unit| unit.range.end > own.end) {
-        let is_next = continues(after.range.start) || (is_step(after) && !is_after_step);
+        let explains = EXPLAINING.iter().any(|opening| text[after.range.start..].starts_with(opening));
+        let is_next = continues(after.range.start) || (is_step(after) != is_after_step && (is_step(after) || explains));
         let wider = range.start..after.range.end;
         if !is_next || lines(&wider) > MAX_STEP_LINES {
             break;
         }
-        is_after_step = is_step(after);
+        is_after_step = is_step(after) || explains;
         range = wider;
     }
     range

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::asked::{
     AnswerKind, Remedy, Wanted, asks_for_measure, asks_for_what_is_not, counted, counts, has_measure, is_negative,
-    names_length, overview_of,
+    names_length, names_person, overview_of,
 };
 use super::code_word::CodeWord;
 use super::definition::Term;
@@ -161,10 +161,11 @@ impl<'a> Sought<'a> {
         self.is_negated && is_negative(text) && share() >= LEAST_DENIED
     }
 
-    /// Returns whether a sentence has the requested measure.
+    /// Returns whether a sentence has the requested measure or person.
     pub(super) fn measures(&self, sentence: &Sentence) -> bool {
         match self.asked {
             AnswerKind::Length => names_length(&sentence.plain),
+            AnswerKind::Person => names_person(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
     }

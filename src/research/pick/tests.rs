@@ -614,6 +614,8 @@ fn only_a_question_for_what_is_not_so_asks_for_it() {
         ("What should I do when the printer does not print?", false),
         ("What can't be undone by the gardener?", true),
         ("What is a printer not good for?", true),
+        ("What kinds of paper is a printer not made for?", true),
+        ("Which of the lamps is red if it does not burn?", false),
         ("What is the lamp for when it does not burn?", false),
         ("What can I do if the printer does not print?", false),
     ] {
@@ -724,6 +726,62 @@ fn list_that_undoes_the_task_is_not_added_to_its_text() {
     let all = |question: &str| picked(note, question).iter().flat_map(quotes).collect::<String>();
     assert!(!all("How do I turn on the lamps of the garden?").contains("Pull it"));
     assert!(all("How do I turn off the lamps of the garden?").contains("2. Pull it"));
+}
+
+#[test]
+fn list_is_shown_with_the_one_beside_it_whose_lead_in_is_almost_the_same() {
+    let note = "# Garden\n\n## Keys\n\nOnly the owner of a key can do the following things:\n\n- Copy the key for others.\n- Sell the \
+        key.\n\nYou can do the following things with a key of another owner:\n\n- Open the gate.\n- Hand it back.\n\n## Gates\n\nThese \
+        gates are made of oak:\n\n- The key gate.\n";
+    let found = picked(note, "What can I do with a key that another owner copied for me?");
+    let shown = quotes(&found[0])[0];
+    assert!(shown.contains("Sell the key") && shown.contains("Hand it back") && !shown.contains("oak"), "{shown}");
+}
+
+#[test]
+fn steps_have_the_text_above_them_and_code_the_text_that_explains_it() {
+    let rest = "Ask the smith where the coal for the forge of the village lies in the winter.\n\n".repeat(12);
+    let note = format!(
+        "# Pump\n\n## Sharing the pump\n\n{rest}```sh\nlock\n```\n\nFirst tell the miller.\n\n**To share the pump of the garden**\n\n1. Open \
+         the gate.\n2. Turn the board around.\n"
+    );
+    let found = picked(&note, "How do I share the pump of the garden?");
+    let shown = quotes(&found[0])[0];
+    assert!(shown.starts_with("First tell the miller.") && shown.contains("2. Turn"), "{shown}");
+    let note = format!(
+        "# Pump\n\n## Rows\n\n{rest}Sort the rows of the pump:\n\n```sh\nsort --down rows pump\n```\n\nIn this command, `--down` puts the \
+         largest first.\n\n{rest}"
+    );
+    let found = picked(&note, "How do I sort the rows of the pump?");
+    assert!(quotes(&found[0])[0].contains("puts the largest first"), "{found:#?}");
+}
+
+#[test]
+fn steps_of_a_task_on_something_else_are_no_answer() {
+    let note = "# Pump\n\n**To share the pump with a mill**\n\n1. Open the gate.\n2. Turn the mill around.\n";
+    let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(note, question));
+    assert!(lacks("How do I turn on night mode for the mill?"));
+    assert!(!lacks("How do I share a pump with the mill?") && !lacks("How do I turn it around?"));
+}
+
+#[test]
+fn sentence_that_contrasts_the_things_compared_comes_first() {
+    let note = "# Pumps\n\nA pump has pistons. This note is about the difference between pumps and pistons, and about all pumps.\n\n## \
+        Summary\n\n- The pump is the machine; the piston is a part of it.\n- Both are oiled.\n\n## Pistons\n\nPistons of a pump move in the \
+        pump, as all pistons of the pumps of this mill do.\n";
+    let found = picked(note, "What is the difference between a pump and a piston?");
+    assert!(quotes(&found[0])[0].contains("is the machine"), "{found:#?}");
+}
+
+#[test]
+fn sentence_with_a_person_answers_who() {
+    let note =
+        "# Gate\n\nThe gate may be opened at night if it is dark. The gate may be opened by the owner. It is red.\n";
+    assert!(picked(note, "Who may open the gate?")[0].text.contains("owner"));
+    for text in ["Ask Ada Lovelace first.", "Write to @smith.", "A maintainer lands it."] {
+        assert!(asked::names_person(text), "{text}");
+    }
+    assert!(!asked::names_person("The gate is red. It may open."));
 }
 
 #[test]

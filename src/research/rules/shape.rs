@@ -74,6 +74,12 @@ impl Shape {
         // “Which of them is cheaper?” belongs to the comparison before it.
         let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
         let compared = comparison(parts[0]).filter(|_| is_one);
+        // What each of several things does stands beside its name.
+        if let ([_, second], None) = (parts.as_slice(), &compared)
+            && asks_of_each(*second, splitter)
+        {
+            return Self::default();
+        }
         let is_comparison = compared.is_some();
         let parts = compared.unwrap_or_else(|| with_topic(&parts, splitter));
         if (2..=MAX_PARTS).contains(&parts.len()) { Self { parts, is_comparison } } else { Self::default() }
@@ -237,6 +243,12 @@ fn refers_back(part: MaskedText<'_>, known: &HashSet<String>, splitter: &WordSpl
     let before = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1);
     let has_name = before.filter(|word| *word != "I").any(is_name_like);
     is_elliptical || !has_name && (pronoun.is_some() || is_general || count == 0)
+}
+
+/// Returns whether a part asks only for a description of each thing named before: "what does each one do".
+fn asks_of_each(part: MaskedText<'_>, splitter: &WordSplitter) -> bool {
+    let own = splitter.without_stop_words(part.text);
+    part.words().any(|word| word == "each") && own.split(' ').filter(|word| !is_in(word, BACK_WORDS)).count() <= 1
 }
 
 /// Parses the entities that a question compares.
