@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::ui::{NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::{one_line, printable};
 use crate::config::{Flags, bounds};
-use crate::engine::{Engine, FileState, FoundBefore};
+use crate::engine::{Engine, EntrySource, FileState, FoundBefore};
 use crate::render::json::versioned;
 
 /// Find quotes that earlier runs found
@@ -29,9 +29,31 @@ pub(super) struct RecallArgs {
     #[arg(short = 'n', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("limit")))]
     limit: Option<u16>,
 
+    /// Only quotes from the knowledge base, the web or your tool servers
+    #[arg(long)]
+    source: Option<QuotesFrom>,
+
     /// Print as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Kinds of sources that a quote may be from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum QuotesFrom {
+    Kb,
+    Web,
+    Mcp,
+}
+
+impl From<QuotesFrom> for EntrySource {
+    fn from(from: QuotesFrom) -> Self {
+        match from {
+            QuotesFrom::Kb => Self::Kb,
+            QuotesFrom::Web => Self::Web,
+            QuotesFrom::Mcp => Self::Mcp,
+        }
+    }
 }
 
 impl RecallArgs {
@@ -43,7 +65,7 @@ impl RecallArgs {
 
 pub(super) async fn recall(ui: &mut Ui, engine: &Engine, args: RecallArgs) -> Result<Exit, CliError> {
     let query = args.query.join(" ");
-    let found = engine.recall(&query).await?;
+    let found = engine.recall(&query, args.source.map(EntrySource::from)).await?;
     if args.json {
         ui.print(&versioned(&json!({ "query": query, "quotes": found }))?)?;
     } else if found.is_empty() {

@@ -66,7 +66,7 @@ pub(crate) use self::passage::{DOCUMENTS, Excerpt, Extent, ParseSelectorError, S
 pub(crate) use self::place::FilePlace;
 pub(crate) use self::pull::Pulled;
 pub(crate) use self::quoted::Quoted;
-pub(crate) use self::recall::{FileState, FoundBefore};
+pub(crate) use self::recall::{EntrySource, FileState, FoundBefore};
 pub(crate) use self::request::{Amounts, AskRequest, RequestError};
 pub(crate) use self::run::{Planned, ResumeRequest};
 pub(crate) use self::search::{SearchRequest, Searched};

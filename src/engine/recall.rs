@@ -9,7 +9,8 @@ use super::{Engine, EngineError};
 use crate::base::id::RunId;
 use crate::kb::search::SearchMode;
 use crate::run::earlier::{EarlierQuote, quotes};
-use crate::run::recall::Recall;
+pub(crate) use crate::run::recall::EntrySource;
+use crate::run::recall::{Recall, RecallQuery};
 use crate::source::{Place, SourceFile, read_place};
 
 /// A quote that an earlier run found.
@@ -37,13 +38,17 @@ pub(crate) enum FileState {
 }
 
 impl Engine {
-    /// Searches the quotes of all stored runs by similarity. Returns up to `limit` of the settings, best first; none if
-    /// no run has found anything.
+    /// Searches the quotes of all stored runs by similarity, or those from one kind of source. Returns up to `limit` of the
+    /// settings, best first; none if no run has found anything.
     ///
     /// # Errors
     ///
     /// Returns an error for a query without words, or if index, embedder or memory cannot be used.
-    pub(crate) async fn recall(&self, query: &str) -> Result<Vec<FoundBefore>, EngineError> {
+    pub(crate) async fn recall(
+        &self,
+        query: &str,
+        source: Option<EntrySource>,
+    ) -> Result<Vec<FoundBefore>, EngineError> {
         check_query(query)?;
         let Some(store) = self.runs_if_any()? else { return Ok(Vec::new()) };
         // Not the mode of the settings: quotes are compared by their vectors alone.
@@ -51,7 +56,8 @@ impl Engine {
         let embedder = Arc::clone(searcher.needed_companion()?);
         let Some(recall) = Recall::known(&self.runs_folder(), embedder).await? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
-        for earlier in quotes(&recall, &store, query, self.settings.values.limit).await? {
+        let query = RecallQuery { source, ..RecallQuery::of(query, self.settings.values.limit) };
+        for earlier in quotes(&recall, &store, query).await? {
             let EarlierQuote { run, question, asked_at, similarity, quote } = earlier;
             let file = read_place(searcher.index(), &quote.source).await.map(FileState::from);
             found.push(FoundBefore {

@@ -49,8 +49,8 @@ pub(crate) struct EarlierQuote {
     pub(crate) quote: Evidence,
 }
 
-/// Returns up to `limit` quotes of all runs that bear on a text, most similar first. Quotes found by several runs are
-/// returned once.
+/// Returns as many quotes of all runs as a query asks for, most similar first. Quotes found by several runs are returned
+/// once.
 ///
 /// # Errors
 ///
@@ -58,13 +58,12 @@ pub(crate) struct EarlierQuote {
 pub(crate) async fn quotes(
     recall: &Recall,
     store: &Store,
-    text: &str,
-    limit: usize,
+    query: RecallQuery<'_>,
 ) -> Result<Vec<EarlierQuote>, RecallError> {
-    let mut runs = BTreeMap::new();
+    let (mut runs, limit) = (BTreeMap::new(), query.limit);
     let mut depth = limit.saturating_mul(ENTRIES_PER_QUOTE);
     loop {
-        let entries = recall.search(&RecallQuery::of(text, depth)).await?;
+        let entries = recall.search(&RecallQuery { limit: depth, ..query }).await?;
         let is_all = entries.len() < depth || entries.last().is_none_or(|last| last.similarity < LEAST_SIMILARITY);
         let mut found: Vec<EarlierQuote> = Vec::new();
         for entry in entries.into_iter().filter(|entry| entry.similarity >= LEAST_SIMILARITY) {
@@ -166,7 +165,7 @@ impl Earlier {
     async fn candidates(&self, questions: &[Question]) -> Vec<EarlierQuote> {
         let mut candidates: Vec<EarlierQuote> = Vec::new();
         for question in questions {
-            let found = quotes(&self.recall, &self.store, question.as_str(), MAX_CANDIDATES).await;
+            let found = quotes(&self.recall, &self.store, RecallQuery::of(question.as_str(), MAX_CANDIDATES)).await;
             let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
             candidates.extend(found.unwrap_or_default().into_iter().filter(|found| {
                 found.similarity >= OFFERED_SIMILARITY && matches!(found.quote.source, Place::Kb { .. })

@@ -2,10 +2,9 @@
 //! answer is written, and those of all runs are searched by `dr recall`.
 //!
 //! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
-//! confidence. A [`RecallQuery`] filters by run, node and kind, and ranks by similarity to a text, such as the question,
-//! an aspect or the title of a section. Everything else about an entry is read from the journal, by its id: the other
-//! tags and the text are not read back. They make a row readable to other programs, and a filter by them would need no
-//! new embedding of what older runs found.
+//! confidence. A [`RecallQuery`] filters by run, node, kind and source, and ranks by similarity to a text, such as the
+//! question, an aspect or the title of a section. Everything else about an entry is read from the journal, by its id: the
+//! other tags and the text make a row readable to other programs.
 //!
 //! There is one LanceDB table per embedder beside the journal. It can be rebuilt from the journal at any time, so nothing
 //! depends on it being complete. Adding entries of a run again replaces them.
@@ -128,6 +127,8 @@ pub(crate) struct RecallQuery<'a> {
     pub(crate) run: Option<&'a RunId>,
     pub(crate) text: &'a str,
     pub(crate) kind: EntryKind,
+    /// Only entries from there; from anywhere if it is `None`.
+    pub(crate) source: Option<EntrySource>,
     /// Only entries of these nodes; all if there is none.
     pub(crate) nodes: &'a [NodeId],
     /// Most entries to return.
@@ -137,7 +138,7 @@ pub(crate) struct RecallQuery<'a> {
 impl<'a> RecallQuery<'a> {
     /// Searches the quotes of all runs for `text`.
     pub(crate) fn of(text: &'a str, limit: usize) -> Self {
-        Self { run: None, text, kind: EntryKind::Quote, nodes: &[], limit }
+        Self { run: None, text, kind: EntryKind::Quote, source: None, nodes: &[], limit }
     }
 
     /// Returns the filter as SQL. Only words of enums and ids of runs and nodes enter it, so nothing needs escaping.
@@ -146,7 +147,8 @@ impl<'a> RecallQuery<'a> {
         let nodes: Vec<_> = self.nodes.iter().map(|node| format!("'{node}'")).collect();
         let nodes = (!nodes.is_empty()).then(|| format!("node IN ({})", nodes.join(", ")));
         let kind = format!("kind = '{}'", self.kind);
-        run.into_iter().chain(nodes).chain([kind]).collect::<Vec<_>>().join(" AND ")
+        let source = self.source.map(|source| format!("source = '{source}'"));
+        run.into_iter().chain(nodes).chain(source).chain([kind]).collect::<Vec<_>>().join(" AND ")
     }
 }
 
@@ -586,7 +588,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn entries_are_filtered_by_kind_and_nodes() {
+    async fn entries_are_filtered_by_kind_source_and_nodes() {
         let folder = tempfile::tempdir().unwrap();
         let recall = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
         let run = RunId::random(1);
@@ -604,6 +606,8 @@ mod tests {
         for (query, expected) in [
             (all, vec!["n1e1", "n2e1"]),
             (RecallQuery { nodes: std::slice::from_ref(&second), ..all }, vec!["n2e1"]),
+            (RecallQuery { source: Some(EntrySource::Kb), ..all }, vec!["n1e1"]),
+            (RecallQuery { source: Some(EntrySource::Web), ..all }, vec!["n2e1"]),
             (RecallQuery { nodes: &[NodeId::numbered(1), second.clone()], ..all }, vec!["n1e1", "n2e1"]),
             (RecallQuery { nodes: std::slice::from_ref(&second), kind: EntryKind::Summary, ..all }, vec!["n2"]),
         ] {
