@@ -24,9 +24,6 @@ pub(super) const READ_ON_TO: usize = 16;
 
 pub(super) const READ_ON_AFTER_FAILURE_TO: usize = 38;
 
-/// Lines on a screen up to which the best unit is extended by the one before it in a longer section.
-const READ_BACK_TO: usize = 12;
-
 /// Lines on a screen between two units of a section up to which they are shown as one text.
 pub(super) const GAP: usize = 5;
 
@@ -288,7 +285,7 @@ fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>) -> u
     }
     let is_near = |unit: &&Unit| {
         text.get(unit.range.end..start).is_some_and(|between| between.trim().is_empty())
-            && screen_lines(&text[unit.range.start..end]) <= READ_BACK_TO
+            && screen_lines(&text[unit.range.start..end]) <= READ_ON_TO
     };
     let near = before.last().copied().filter(is_near).filter(|unit| !leads_away(unit));
     near.map_or(start, |unit| unit.range.start)
