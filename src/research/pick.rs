@@ -359,7 +359,7 @@ fn answering<'a>(
 fn is_complete(best: &UnitCandidate<'_>, is_said: bool, sought: &Sought<'_>) -> bool {
     let is_list = matches!(best.unit.kind, UnitKind::List { .. } | UnitKind::Table);
     best.has_exact(sought)
-        || (is_said && asks_whether(sought.question))
+        || (is_said && sought.asks_whether)
         || (sought.asked == AnswerKind::List && is_list && best.features.has_form())
 }
 

@@ -285,6 +285,15 @@ pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     is_apart || asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
 }
 
+/// Words of a sentence that gives a reason.
+const REASONS: &str =
+    "because|therefore|reason|reasons|cause|causes|caused|due|avoid|avoids|prevent|prevents|otherwise";
+
+/// Returns whether a sentence gives a reason.
+pub(super) fn gives_reason(sentence: &str) -> bool {
+    has_word(&sentence.to_lowercase(), REASONS)
+}
+
 /// Returns whether a text denies something.
 pub(super) fn is_negative(text: &str) -> bool {
     let lower = text.to_lowercase();

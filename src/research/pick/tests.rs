@@ -554,6 +554,20 @@ fn what_is_not_so_is_found_where_it_is_denied() {
 }
 
 #[test]
+fn sentence_that_denies_it_answers_whether_something_is_so() {
+    let note = "# Valves\n\nThe valves of the pump are opened by hand, and the gardener opens a valve of the pump at night.\n\n## Night\n\nA \
+                valve of the pump cannot be opened in the dark.\n";
+    assert!(picked(note, "Can the gardener open a valve of the pump in the dark?")[0].text.contains("cannot"));
+    assert!(picked(note, "How does the gardener open a valve of the pump?")[0].text.contains("by hand"));
+}
+
+#[test]
+fn sentence_with_a_reason_answers_why() {
+    let note = "# Pump\n\nThe pump is red at night in the garden. It is red due to rust.\n";
+    assert!(picked(note, "Why is the pump red?")[0].text.contains("rust"));
+}
+
+#[test]
 fn number_of_an_example_gives_way_to_the_rule() {
     let note = "# Beds\n\nA bed holds five plants of any kind at most, and none of them may be a tree.\n\nThe following example is a bed with seven plants:\n\n\
                 - You set three plants in the bed.\n- You set four more plants in the bed.\n";
