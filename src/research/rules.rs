@@ -27,16 +27,17 @@ const WEB_WORDS: &str = "latest|current state of|on the web|on the internet|onli
 
 /// Returns a brief with one aspect for each requirement, then one for each part of the question.
 ///
-/// [`Mode::Auto`] becomes [`Mode::Deep`] if there is more than one aspect, else [`Mode::Quick`].
+/// [`Mode::Auto`] becomes [`Mode::Quick`] if the question is plain and nothing is required, else [`Mode::Deep`].
 pub fn brief_by_rules(question: &Question, mode: Mode, required: &[String]) -> Brief {
     let parts = Shape::of(question.as_str(), &WordSplitter::default()).parts;
+    let is_plain = parts.is_empty();
     let asked: Vec<_> = match parts.as_slice() {
         [] => vec![question.as_str().trim_end_matches(['?', '.', '!', ' ']).to_owned()],
         parts => parts.iter().map(|part| part.aspect.clone()).collect(),
     };
     let aspects = Aspect::list(required, &asked);
     let mode = match mode {
-        Mode::Auto if aspects.len() == 1 => Mode::Quick,
+        Mode::Auto if is_plain && aspects.len() == 1 => Mode::Quick,
         Mode::Auto => Mode::Deep,
         Mode::Quick | Mode::Iterative | Mode::Deep => mode,
     };

@@ -60,7 +60,7 @@ pub(super) struct QuestionPart {
     pub(super) question: String,
 }
 
-/// The parts of a question: empty for a plain one, the entities for a comparison.
+/// The parts of a question: empty for a plain one, the entities for a comparison. One if what else is asked needs no search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) parts: Vec<QuestionPart>,
@@ -75,10 +75,10 @@ impl Shape {
         let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
         let compared = comparison(parts[0]).filter(|_| is_one);
         // What each of several things does stands beside its name.
-        if let ([_, second], None) = (parts.as_slice(), &compared)
+        if let ([first, second], None) = (parts.as_slice(), &compared)
             && asks_of_each(*second, splitter)
         {
-            return Self::default();
+            return Self { parts: with_topic(&[*first], splitter), is_comparison: false };
         }
         let is_comparison = compared.is_some();
         let parts = compared.unwrap_or_else(|| with_topic(&parts, splitter));
