@@ -91,9 +91,10 @@ const VAGUE: &str = "few|several|couple";
 const CHANGES: &str = "when|new|newest|latest|version|versions|release|releases|released|since|history|added|introduced|removed|\
     deprecated|update|updates|change|changes|changed|changelog";
 
-/// Words that deny something.
-const NEGATIONS: &str = "not|cannot|no|none|never|without|except|unsupported|unavailable|unable|excluded|\
-    excludes|banned|prohibited|forbidden|refused|rejected|exempt|lack|lacks";
+/// Words that deny something, and words for an exception.
+const NEGATIONS: &str = "not|cannot|no|none|never|unsupported|unavailable|unable|excluded|excludes|banned|prohibited|\
+    forbidden|refused|rejected|exempt|lack|lacks";
+const EXCEPTIONS: &str = "without|except";
 
 /// Units of data.
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
@@ -294,8 +295,13 @@ pub(super) fn gives_reason(sentence: &str) -> bool {
     has_word(&sentence.to_lowercase(), REASONS)
 }
 
-/// Returns whether a text denies something.
+/// Returns whether a text denies something, or makes an exception.
 pub(super) fn is_negative(text: &str) -> bool {
+    negates(text) || has_word(&text.to_lowercase(), EXCEPTIONS)
+}
+
+/// Returns whether a text denies something.
+pub(super) fn negates(text: &str) -> bool {
     let lower = text.to_lowercase();
     has_word(&lower, NEGATIONS) || lower.contains("n't") || lower.contains("n’t")
 }

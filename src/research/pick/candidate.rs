@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::{AnswerKind, asks_for_changes, gives_reason};
+use super::asked::{AnswerKind, asks_for_changes};
 use super::code_word::CodeWord;
 use super::definition::opens_with;
 use super::features::{Features, Weights, share};
@@ -220,12 +220,11 @@ pub(super) fn candidates<'a>(
         let is_spelled_out = sought.spells_out(own);
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
         let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
-        let suits = suits || (sought.asks_why() && gives_reason(own));
         let suits = suits && !opens_example(own);
         let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let is_defined = opens || candidate.defining.is_some();
         let opposes = opposes(candidate, sought, &weights);
-        let says_no = sought.says_no(unit, &candidate.about, &weights);
+        let says_no = unit.sentences.iter().any(|said| sought.says_no(said, &candidate.about, &weights));
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_spelled_out || is_defined || says_no;
         candidate.features = Features::of(unit, own, words, (suits, has_form && !opposes), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);

@@ -111,7 +111,8 @@ fn best_sentence(
     let score = |(part, sentence): (usize, &Sentence)| {
         let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
         let own: HashSet<_> = words[part - 1].union(&candidate.about).cloned().collect();
-        let measure = if sought.measures(sentence) { MEASURE } else { 0.0 };
+        let has_it = sought.measures(sentence) || sought.says_no(sentence, &candidate.about, asked);
+        let measure = if has_it { MEASURE } else { 0.0 };
         let later = (part - 1) as f32 / words.len() as f32;
         share(weights, &own, &HashSet::new()) + MEANING * matches + measure - LATER * later
     };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::asked::{
     AnswerKind, Remedy, Wanted, asks_for_measure, asks_for_what_is_not, counted, counts, gives_reason, has_measure,
-    is_negative, names_length, names_person, overview_of,
+    is_negative, names_length, names_person, negates, overview_of,
 };
 use super::asks_whether;
 use super::code_word::CodeWord;
@@ -165,22 +165,18 @@ impl<'a> Sought<'a> {
         self.is_negated && is_negative(text) && share() >= LEAST_DENIED
     }
 
-    /// Returns whether a unit denies what a yes-or-no question asks about. Such a question mostly meets a limit: of 36 on twelve
-    /// folders, 26 are answered by a sentence with a negation.
-    /// `about` are the words of the question in the headings of the unit.
-    pub(super) fn says_no(&self, unit: &Unit, about: &HashSet<String>, weights: &Weights) -> bool {
-        let denies = |said: &Sentence| {
-            is_negative(&said.plain) && share(weights, &self.words_in(&said.plain), about) >= LEAST_DENIED
-        };
-        self.asks_whether && unit.sentences.iter().any(denies)
+    /// Returns whether a sentence denies what a yes-or-no question asks about. Such a question mostly meets a limit: of 36 on
+    /// twelve folders, 26 are answered by a sentence with a negation. `about` are the words of the question in its headings.
+    pub(super) fn says_no(&self, sentence: &Sentence, about: &HashSet<String>, weights: &Weights) -> bool {
+        let share = || share(weights, &self.words_in(&sentence.plain), about);
+        self.asks_whether && negates(&sentence.plain) && share() >= LEAST_DENIED
     }
 
-    /// Returns whether a sentence has the requested measure, person or reason, or says no to a yes-or-no question.
+    /// Returns whether a sentence has the requested measure, person or reason.
     pub(super) fn measures(&self, sentence: &Sentence) -> bool {
         match self.asked {
             AnswerKind::Length => names_length(&sentence.plain),
             AnswerKind::Person => names_person(&sentence.plain),
-            _ if self.asks_whether => is_negative(&sentence.plain),
             _ if self.asks_why() => gives_reason(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
