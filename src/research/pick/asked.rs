@@ -340,6 +340,11 @@ const ASKS_FOR_PATH: [&str; 8] = [
 ];
 const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
 
+/// Returns whether headings announce limits, which authors often list in one place.
+pub(super) fn names_limits(headings: &str) -> bool {
+    has_word(&headings.to_lowercase(), "limit|limits|quota|quotas")
+}
+
 /// Returns whether a question asks for a default, a path or a limit and the texts have none.
 pub(super) fn lacks_named(question: &str, texts: &str) -> bool {
     let (lower, text) = (question.to_lowercase(), texts.to_lowercase());

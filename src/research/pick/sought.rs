@@ -108,6 +108,11 @@ impl<'a> Sought<'a> {
         self.wanted.is_some() || self.is_measured
     }
 
+    /// Returns whether a limit may answer: how many, how long, the maximum.
+    pub(super) fn asks_for_limit(&self) -> bool {
+        self.is_measured || matches!(self.asked, AnswerKind::Number | AnswerKind::Length)
+    }
+
     /// Returns whether one sentence may answer, and not only a list, its steps or both sides of a comparison.
     pub(super) fn asks_for_one(&self) -> bool {
         !matches!(self.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison)

@@ -562,6 +562,20 @@ fn sentence_that_denies_it_answers_whether_something_is_so() {
 }
 
 #[test]
+fn limit_is_found_among_the_limits() {
+    let notes = [
+        (
+            "Beds",
+            "You can plant as many as 3 seeds of the garden in a bed by hand, and 4 seeds in two beds of a garden.\n",
+        ),
+        ("Quotas", "| what | most |\n|---|---|\n| Beds in a garden | 40 |\n| Seeds in a bag | 900 |\n"),
+    ];
+    let first = |question: &str| picks(&notes, question, &[]).units[0].text.clone();
+    assert!(first("How many beds can a garden have?").contains("40"));
+    assert!(first("How are seeds of the garden planted in a bed by hand?").contains("by hand"));
+}
+
+#[test]
 fn sentence_with_a_reason_answers_why() {
     let note = "# Pump\n\nThe pump is red at night in the garden. It is red due to rust.\n";
     assert!(picked(note, "Why is the pump red?")[0].text.contains("rust"));
