@@ -13,9 +13,13 @@ mod features;
 #[cfg(test)]
 mod fit;
 mod nearness;
+mod negation;
 mod overview;
+mod remedy;
 mod shown;
 mod sought;
+mod subject;
+mod value;
 mod wording;
 #[cfg(test)]
 mod tests;
@@ -23,10 +27,7 @@ mod tests;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use asked::{
-    AnswerKind, Remedy, Wanted, asks_for_length, counted_words, has_measure, lacks_named, names_length, object_of_task,
-    overview_of,
-};
+use asked::{AnswerKind, object_of_task};
 use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, unescaped, units_in};
 use choice::{MARGIN, MAX_TEXTS, best, says_all};
 use code_word::CodeWord;
@@ -34,8 +35,11 @@ use extent::{GAP, ReadOn, add_announced, add_counterpart, cut_loose_end, join, r
 use features::{Weights, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
+use remedy::Remedy;
 use shown::{Deciding, shown};
 use sought::Sought;
+use subject::overview_of;
+use value::{Wanted, asks_for_length, counted_words, has_measure, lacks_named, names_length};
 
 pub(super) use features::only_points;
 

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::{AnswerKind, asks_for_changes, names_limits};
+use super::asked::{AnswerKind, asks_for_changes};
 use super::code_word::CodeWord;
 use super::definition::opens_with;
 use super::features::{Features, Weights, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
+use super::value::names_limits;
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
 use crate::base::line::CodeFence;
 use crate::base::word::WordSplitter;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::asked::{names_cause, names_remedy};
 use super::candidate::{UnitCandidate, common, lines_in, lines_of, overlap, screen_lines, units_in};
 use super::features::{lists_links, points};
+use super::remedy::{names_cause, names_remedy};
 use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::base::line::is_field;

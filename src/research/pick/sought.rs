@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 
-use super::asked::{
-    AnswerKind, Remedy, Wanted, asks_for_measure, asks_for_what_is_not, counted, counts, gives_reason, has_measure,
-    is_negative, names_length, names_person, negates, overview_of,
-};
+use super::asked::{AnswerKind, gives_reason, names_person};
 use super::asks_whether;
 use super::code_word::CodeWord;
 use super::definition::Term;
 use super::features::{Weights, share};
+use super::negation::{asks_for_what_is_not, is_negative, negates};
+use super::remedy::Remedy;
+use super::subject::overview_of;
+use super::value::{Wanted, asks_for_measure, counted, counts, has_measure, names_length};
 use crate::base::thesaurus::{Directions, Related};
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;

@@ -647,7 +647,7 @@ fn only_a_question_for_what_is_not_so_asks_for_it() {
         ("What is the lamp for when it does not burn?", false),
         ("What can I do if the printer does not print?", false),
     ] {
-        assert_eq!(asked::asks_for_what_is_not(question), is_so, "{question}");
+        assert_eq!(negation::asks_for_what_is_not(question), is_so, "{question}");
     }
 }
 

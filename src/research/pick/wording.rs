@@ -1,4 +1,17 @@
-//! Looks for words and phrases in a text.
+//! Looks for words and phrases in a text, with those that several files look for.
+
+/// Verbs that may follow a noun, as in "what statuses can …". They tell it from a verb, as in "what separates …".
+pub(super) const AUXILIARIES: &str =
+    "can|could|are|were|do|does|did|must|should|shall|have|has|had|may|might|will|would|am|is|was";
+
+/// Words that open an embedded question, which is not a subject: "Tell me about how pumps are oiled".
+pub(super) const CLAUSES: &str = "who|whom|whose|what|which|when|where|why|how|whether|if";
+
+/// Words that ask for the difference between two things.
+pub(super) const TELLS_APART: [&str; 13] = [
+    "compare ", "compared with ", "compared to ", "difference between ", "differences between ", "vs ", "vs. ",
+    "versus ", "different from ", "what separates ", "what distinguishes ", "distinguish between ", "tell apart ",
+];
 
 /// Returns the words of a text, and empty texts between marks.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {

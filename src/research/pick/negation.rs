@@ -1,0 +1,46 @@
+//! Recognises negative questions, and texts that deny something.
+
+use super::wording::{AUXILIARIES, CLAUSES, has_word, words};
+
+/// Words that deny something, and words for an exception.
+const NEGATIONS: &str = "not|cannot|no|none|never|unsupported|unavailable|unable|excluded|excludes|banned|prohibited|\
+    forbidden|refused|rejected|exempt|lack|lacks";
+const EXCEPTIONS: &str = "without|except";
+
+/// Maximum number of words in which a negative question has its verb.
+const OPENING_WORDS: usize = 7;
+
+/// Returns whether a question asks which things are not so: "which services can't be logged", "what can't I edit". What
+/// happens if something is not done is asked for otherwise.
+pub(super) fn asks_for_what_is_not(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    let all: Vec<_> = words(&lower).filter(|word| !word.is_empty()).collect();
+    let words = &all[..all.len().min(OPENING_WORDS)];
+    // "Can't" is two words here. A noun stands before the verb.
+    let denies = |pair: &[&str]| match pair {
+        ["cannot", _] | [_, "cannot"] => true,
+        [verb, "not" | "t"] => {
+            has_word(verb, AUXILIARIES) || has_word(verb, "don|doesn|isn|aren|can|won|couldn|shouldn")
+        }
+        _ => false,
+    };
+    let asks = matches!(words.first(), Some(&"which" | &"what"));
+    // "What is a pump not good for?", "What kinds of work is a pump not good for?"
+    let is_clause = |word: &&&str| has_word(word, CLAUSES) || **word == "happens";
+    let mut rest = all.iter().skip(1).take_while(|word| !is_clause(word));
+    let is_apart = asks && rest.any(|word| matches!(*word, "is" | "are")) && rest.any(|word| *word == "not");
+    let has_noun = words.get(1).is_some_and(|word| !has_word(word, AUXILIARIES) && *word != "happens");
+    let pairs = words.get(1..).unwrap_or_default().windows(2);
+    is_apart || asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
+}
+
+/// Returns whether a text denies something, or makes an exception.
+pub(super) fn is_negative(text: &str) -> bool {
+    negates(text) || has_word(&text.to_lowercase(), EXCEPTIONS)
+}
+
+/// Returns whether a text denies something.
+pub(super) fn negates(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    has_word(&lower, NEGATIONS) || lower.contains("n't") || lower.contains("n’t")
+}

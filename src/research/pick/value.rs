@@ -1,0 +1,419 @@
+//! Recognises the value a question requests, and whether a text has it: a number, a version, a day, an amount of money, a
+//! length.
+
+use super::wording::{AUXILIARIES, has_digit, has_phrase, has_word, words};
+use crate::base::word::WordSplitter;
+
+/// Openings of questions that only a number answers, in digits or in words.
+const ASKS_FOR_NUMBER: [&str; 8] = [
+    "how many ", "how old ", "what percent", "what share ", "how much memory", "how much storage", "how much disk",
+    "how much ram ",
+];
+
+/// Nouns for which the answer is a number, up to [`NUMBERED_WITHIN`] words after "what" or "which": "which TCP
+/// ports".
+const NUMBERED: &str = "port|ports|percentage|amount|size";
+
+/// Nouns after "what is the" for which the answer is a number. "The port to Windows" is none.
+const NUMBERS_OF_SOMETHING: &str = "percentage|amount|size|score|number";
+pub(super) const VERSIONS: &str = "version|versions|release";
+const NUMBERED_WITHIN: usize = 3;
+
+/// Maximum number of words in a counted noun phrase; a longer text is a clause.
+const MAX_COUNTED_WORDS: usize = 4;
+
+/// Phrases and words that ask for a measure or a limit.
+const ASKS_FOR_MEASURE: [&str; 11] = [
+    "how long ", "how far ", "how big ", "how large ", "how high ", "how deep ", "how fast ", "how soon ",
+    "how often ", "how wide ", "how heavy ",
+];
+const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
+
+/// Phrases that ask for a length, mostly of time; units of length; and words for an unlimited one.
+const ASKS_FOR_LENGTH: [&str; 3] = ["how long ", "longest time", "longest a "];
+const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|\
+    day|days|night|nights|wk|week|weeks|fortnight|mo|month|months|quarter|quarters|semester|semesters|yr|yrs|year|years|\
+    decade|decades|century|centuries|letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|\
+    metres|km|kilometer|kilometers|kilometre|kilometres|mile|miles|ft|feet|inch|inches|cm|mm";
+const ONE: &str = "a|an|half|each|per|same|whole|full";
+const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently|never|until|\
+    throughout|midnight";
+
+/// Openings of questions that only a day, a month or a year answers.
+pub(super) const ASKS_FOR_DAY: [&str; 9] = [
+    "what year ", "which year ", "what date ", "which date ", "what day ", "which day ", "which month ", "when did ",
+    "when was ",
+];
+
+/// Openings and words of questions that only an amount of money answers: both must occur.
+const ASKS_FOR_AMOUNT: [&str; 10] = [
+    "how much ", "what does ", "what do ", "what did ", "what salary ", "what price ", "what fee ", "cuánto ",
+    "combien ", "was kostet ",
+];
+const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|fee|fees|rent|charge|charges|cuesta|cuestan|precio|\
+    precios|coûte|coûtent|prix|kostet|kosten|preis|preise|gehalt";
+
+/// Nouns after "what is the" for which the answer is an amount of money, and words after them.
+const PRICES: &str = "price|cost|fee|rent|salary|wage";
+const OF_NOUNS: [&str; 8] = ["of", "for", "per", "in", "to", "at", "on", "that"];
+
+/// Words that make "how much" ask for money as well. "What does the plan pay for?" does not.
+const PAYS: &str = "pay|pays|paid|payout|reward|rewards|bounty|bounties|bonus|spend|earn|earns|reimburse|reimbursed";
+
+/// Words after "how much" that ask for something else.
+const NO_MONEY: [&str; 4] = ["how much time", "how much space", "how much memory", "how much notice"];
+
+/// Number of words within which an amount and a word for a cost belong together.
+const AMOUNT_WITHIN: usize = 8;
+
+/// Openings that name a currency.
+const ASKS_FOR_CURRENCY: [&str; 6] =
+    ["how many dollars", "how many euros", "how many pounds", "how many cents", "how much money", "how many usd"];
+
+/// Signs and words of currencies, and words for nothing.
+const CURRENCY_SIGNS: [char; 6] = ['$', '€', '£', '¥', '₹', '₽'];
+const CURRENCIES: &str = "dollar|dollars|euro|euros|pound|pounds|cent|cents|usd|eur|gbp|chf|pln|jpy|yen|zł|kr";
+const NOTHING: &str = "free|gratis|gratuit|kostenlos|nothing";
+
+/// Number words. "Single", "both" and the like are left out: they rarely count anything.
+const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
+    seventy|eighty|ninety|hundred|thousand|million|billion|dozen|none|unlimited|infinite";
+
+/// Words that count without a number, before a unit: "a few hours".
+const VAGUE: &str = "few|several|couple";
+
+/// Units of data.
+const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
+
+/// Words for a time. "May" is also another word, so it counts only beside a number.
+const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
+    saturdays|sundays|january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
+    jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow";
+
+/// Words that make a number after them a release, which is a time as well: "since version 1.70".
+const RELEASES: &str = "version|versions|release|releases|since";
+
+/// The kind of value a question requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Number,
+    Version,
+    Day,
+    Money,
+}
+
+impl Wanted {
+    /// Returns the kind of value a question requests; `None` if other text may answer it.
+    pub(super) fn of(question: &str) -> Option<Self> {
+        let lower = question.to_lowercase();
+        let pays = has_phrase(question, &["how much "]) && has_word(&lower, PAYS) && !has_phrase(question, &NO_MONEY);
+        let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS) || asks_what_is(&lower, PRICES);
+        match () {
+            () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
+            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for_figure(&lower) => Some(Self::Number),
+            () if asks_for(&lower, VERSIONS) => Some(Self::Version),
+            () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
+            () => None,
+        }
+    }
+
+    /// Returns whether a text has a value of this kind.
+    pub(super) fn is_in(self, text: &str) -> bool {
+        let written = text;
+        // "Cost-effective" does not name a cost, and "at least one" does not say how many.
+        let other = [
+            "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "in one ", "from one ", "to one ",
+        ];
+        let text = other.iter().fold(without_markers(&text.to_lowercase()), |text, other| text.replace(other, ""));
+        let is_ordinal = |word: &str| {
+            let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
+            figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
+        };
+        let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
+        let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
+        let mut pairs = words(&text).zip(words(&text).skip(1));
+        // "S3" is not a number.
+        let is_number = |word: &str| word.starts_with(|letter: char| letter.is_ascii_digit());
+        let has_number = || words(&text).any(is_number) || has_word(&text, NUMBERS);
+        match self {
+            Self::Number => has_number(),
+            Self::Version => names_version(written),
+            Self::Day => {
+                let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair);
+                has_word(&text, DAYS)
+                    || words(&text).any(|word| is_year(word) || is_ordinal(word))
+                    || pairs.any(is_time)
+            }
+            // Personal notes may leave the currency out.
+            Self::Money => {
+                let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+                let is_amount = |near: &[&str]| {
+                    near.iter().any(|word| has_digit(word)) && near.iter().any(|word| has_word(word, COSTS))
+                };
+                text.contains(CURRENCY_SIGNS)
+                    || has_word(&text, NOTHING)
+                    || (has_word(&text, CURRENCIES) && has_number())
+                    || words.chunks(AMOUNT_WITHIN).chain(words.windows(AMOUNT_WITHIN)).any(is_amount)
+            }
+        }
+    }
+}
+
+/// Returns whether a question in lower case asks for something that is written as a number: "which port", "what is the score of".
+pub(super) fn asks_for_figure(question: &str) -> bool {
+    asks_for(question, NUMBERED) || asks_what_is(question, NUMBERS_OF_SOMETHING)
+}
+
+/// Returns whether a question in lower case asks for one of the nouns by "what is": "what is the hourly price of".
+fn asks_what_is(question: &str, nouns: &str) -> bool {
+    let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
+    let is_opening = |words: &[&str]| matches!(words, ["what", "is" | "s", "the" | "my" | "our" | "your"]);
+    let Some(at) = words.windows(3).position(is_opening) else { return false };
+    let rest = &words[at + 3..];
+    let noun = rest.iter().take(NUMBERED_WITHIN + 1).position(|word| has_word(word, nouns));
+    noun.is_some_and(|noun| rest.get(noun + 1).is_none_or(|next| OF_NOUNS.contains(next)))
+}
+
+/// Returns whether a question asks how long something takes, lasts or is.
+pub(super) fn asks_for_length(question: &str) -> bool {
+    has_phrase(question, &ASKS_FOR_LENGTH)
+}
+
+/// Words that a text on a default has, openings of questions for a path, and openings of questions for a limit.
+const DEFAULTS: &str =
+    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
+const ASKS_FOR_PATH: [&str; 8] = [
+    "which folder", "what folder", "which directory", "what directory", "which path", "what path", "what is the path",
+    "what's the path",
+];
+const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
+
+/// Returns whether headings announce limits, which authors often list in one place.
+pub(super) fn names_limits(headings: &str) -> bool {
+    has_word(&headings.to_lowercase(), "limit|limits|quota|quotas")
+}
+
+/// Returns whether a question asks for a default, a path or a limit and the texts have none.
+pub(super) fn lacks_named(question: &str, texts: &str) -> bool {
+    let (lower, text) = (question.to_lowercase(), texts.to_lowercase());
+    let lacks_default = || {
+        has_word(&lower, "default|defaults")
+            && !has_word(&text, DEFAULTS)
+            && !has_phrase(&text, &["don't specify", "not specif", "not set", "isn't set", "isn't specif"])
+    };
+    let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
+    let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
+    let lacks_limit = || asks_for_limit() && !has_measure(&text) && !has_word(&text, ENDLESS);
+    lacks_default() || lacks_path() || lacks_limit()
+}
+
+/// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027".
+pub(super) fn names_length(text: &str) -> bool {
+    let text = without_markers(&text.to_lowercase());
+    let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+    let is_number =
+        |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, VAGUE);
+    let is_unit = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
+    let is_length = |at: usize| {
+        let near = &words[at..words.len().min(at + NUMBERED_WITHIN)];
+        (is_number(words[at]) && near.iter().any(|word| is_unit(word)))
+            || (has_word(words[at], ONE) && near.get(1).is_some_and(|word| is_unit(word)))
+    };
+    // The header of a table may have the unit.
+    let is_row = text.contains(" — ") || text.contains('|');
+    (0..words.len()).any(is_length)
+        || has_word(&text, ENDLESS)
+        || text.contains("as long as")
+        || (is_row && words.iter().any(|word| is_unit(word)) && words.iter().any(|word| is_number(word)))
+        || ["for the rest of", "for the whole of", "most of"].iter().any(|phrase| text.contains(phrase))
+}
+
+/// Returns whether a text names a version: "1.70", "v2", "C++17", "PowerShell 7", ">= 18", "3 or newer". Any number
+/// beside a word for versions counts.
+fn names_version(text: &str) -> bool {
+    let is_figure = |letter: char| letter.is_ascii_digit();
+    let is_dotted = |word: &str| {
+        word.split_once('.').is_some_and(|(major, minor)| {
+            major.ends_with(is_figure) && minor.starts_with(|letter: char| is_figure(letter) || letter == 'x')
+        })
+    };
+    let is_joined = |word: &str| word.contains(is_figure) && word.starts_with(char::is_alphabetic);
+    let lower = text.to_lowercase();
+    let is_spoken =
+        has_word(&lower, VERSIONS) || has_phrase(&lower, &["or newer", "or later", "or higher", "or above"]);
+    let words: Vec<_> =
+        text.split_whitespace().map(|word| word.trim_start_matches(['`', '"', '(', '*', '|'])).collect();
+    let is_number = |word: &str| word.starts_with(is_figure);
+    // The first word of a sentence has a capital in any case, so there only one within the word makes a name.
+    let is_name = |at: usize| {
+        let is_first = at == 0 || words[at - 1].ends_with(['.', ':', '?', '!']);
+        words[at].chars().skip(usize::from(is_first)).any(char::is_uppercase)
+            || words[at].ends_with(['>', '=', '≥'])
+            || has_word(&words[at].to_lowercase(), RELEASES)
+    };
+    words.iter().any(|word| is_dotted(word) || is_joined(word) || (is_spoken && is_number(word)))
+        || (1..words.len()).any(|at| is_number(words[at]) && is_name(at - 1))
+}
+
+/// Returns whether a question asks for a measure or a limit, which words may answer as well: "as long as you like".
+pub(super) fn asks_for_measure(question: &str) -> bool {
+    has_phrase(question, &ASKS_FOR_MEASURE) || has_word(&question.to_lowercase(), LIMITS)
+}
+
+/// Returns whether a text has a number that is no year.
+pub(super) fn has_measure(text: &str) -> bool {
+    let text = without_markers(&text.to_lowercase());
+    words(&text).any(|word| has_digit(word) && !is_year(word)) || has_word(&text, NUMBERS)
+}
+
+/// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
+pub(super) fn asks_for(question: &str, nouns: &str) -> bool {
+    let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
+    let asks = |at: usize| {
+        matches!(words[at], "what" | "which")
+            && words[at + 1..]
+                .iter()
+                .take(NUMBERED_WITHIN)
+                .take_while(|word| !has_word(word, AUXILIARIES))
+                .any(|word| has_word(word, nouns))
+    };
+    (0..words.len()).any(asks)
+}
+
+/// Returns the noun counted by "how many": the word after it.
+pub(super) fn counted(question: &str) -> Option<String> {
+    let lower = question.to_lowercase();
+    let (_, after) = lower.split_once("how many ")?;
+    words(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
+}
+
+/// Returns the words of the noun phrase counted by "how many", if there are several: "story points".
+pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
+    let lower = question.to_lowercase();
+    let (_, after) = lower.split_once("how many ")?;
+    let own = words(after).filter(|word| !word.is_empty()).take_while(|word| !has_word(word, AUXILIARIES));
+    let own: Vec<_> = own.map(str::to_owned).collect();
+    (2..=MAX_COUNTED_WORDS).contains(&own.len()).then_some(own)
+}
+
+/// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
+/// "4 bytes", "five severity levels". Units of data are interchangeable: "400 KB".
+pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
+    let text = without_markers(&text.to_lowercase());
+    let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+    let is_number = |word: &str| has_digit(word) || has_word(word, NUMBERS);
+    let counts_data = DATA.split('|').any(|unit| splitter.stem(unit) == stem);
+    let is_unit = |word: &str| splitter.stem(word) == stem || (counts_data && has_word(word, DATA));
+    let is_joined = |word: &str| is_unit(word.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+    let is_counted = |(at, word): (usize, &&str)| {
+        (has_digit(word) && is_joined(word))
+            || is_unit(word) && words[at.saturating_sub(2)..at].iter().any(|before| is_number(before))
+    };
+    words.iter().enumerate().any(is_counted)
+}
+
+/// Returns a text without the numbers of its list items, which count nothing.
+fn without_markers(text: &str) -> String {
+    let bare = |line: &str| {
+        let own = line.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '>');
+        let rest = own.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let is_marker = rest.len() < own.len() && (rest.starts_with(". ") || rest.starts_with(") "));
+        if is_marker { rest[2..].to_owned() } else { line.to_owned() }
+    };
+    text.lines().map(bare).collect::<Vec<_>>().join("\n")
+}
+
+fn is_year(word: &str) -> bool {
+    word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_is_no_number_of_a_list_item_and_no_word_that_counts_nothing() {
+        let is_in = |wanted: Wanted, texts: [&str; 3]| texts.map(|text| wanted.is_in(text));
+        let none = ["1. Open it.\n2) Close it.", "Use single quotes on both sides.", "> 1. Open it."];
+        assert_eq!(is_in(Wanted::Number, none), [false; 3]);
+        assert_eq!(is_in(Wanted::Number, ["1. Open 2 valves.", "Twelve of them.", "In 1.70."]), [true; 3]);
+        let none = ["It came in a later version.", "See the release.", "It costs 480."];
+        assert_eq!(is_in(Wanted::Day, none), [false; 3]);
+        assert_eq!(is_in(Wanted::Day, ["Since version 1.70.", "On the 5th business day.", "In 1994."]), [true; 3]);
+        let none = [
+            "1. Enter the agreed dollar amount.",
+            "Four of them.",
+            "It opens 2 lines to the garden in the morning. That reduces the costs.",
+        ];
+        assert_eq!(is_in(Wanted::Money, none), [false; 3]);
+        assert_eq!(is_in(Wanted::Money, ["300 dollars", "$300", "It is free."]), [true; 3]);
+        let of = |question: &str| Wanted::of(question);
+        assert_eq!(of("How many dollars is a bounty?"), Some(Wanted::Money));
+        assert_eq!(of("How much does the company pay for lunch?"), Some(Wanted::Money));
+        assert_eq!(of("How much time do I have to pay?"), None);
+        assert_eq!(of("What does the company pay for?"), None);
+        assert_eq!(of("What's the phone number of the smith?"), Some(Wanted::Number));
+        assert_eq!(of("What number formatting library do we use?"), None);
+        assert_eq!(of("What is the port mapping?"), None);
+    }
+
+    #[test]
+    fn length_has_a_unit_or_ends_at_a_date_or_never() {
+        assert!(
+            asks_for_length("For how long may it be stopped?") && asks_for_length("What's the longest time it runs?")
+        );
+        assert!(!asks_for_length("Which river is the longest?"));
+        for text in [
+            "For up to seven days.",
+            "Each is 7-day long.",
+            "30s",
+            "6 business days",
+            "It lasts an hour and a half.",
+            "Until March 2027.",
+            "| Time (seconds) |\n| 900 |",
+            "At most 255 characters.",
+            "It is valid for a few hours.",
+        ] {
+            assert!(names_length(text), "{text}");
+        }
+        for text in ["It costs 480.", "In 2019 it was new.", "In 2024 the year began.", "Two valves.", "A 3d print."] {
+            assert!(!names_length(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn version_is_a_dotted_number_or_one_beside_a_name_or_a_word_for_releases() {
+        assert_eq!(Wanted::of("Which Rust version does the pump need?"), Some(Wanted::Version));
+        for text in [
+            "It needs 1.70.",
+            "Since v2 it works.",
+            "Use release 7 or later.",
+            "It came with Pump 7.",
+            "It needs iOS 15.",
+            "The protocol version is 3.",
+            "node >= 18",
+            "Written in C++17.",
+            "python 3 or newer",
+            "| version | 18 |",
+        ] {
+            assert!(Wanted::Version.is_in(text), "{text}");
+        }
+        for text in ["It has 2 valves.", "Twelve are needed.", "Version two.", "The 12 valves. On 3 nights."] {
+            assert!(!Wanted::Version.is_in(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn number_counts_what_stands_right_after_it() {
+        let splitter = WordSplitter::default();
+        let noun = splitter.stem(&counted("How many bytes has a letter?").unwrap());
+        let is_counted = |text: &str| counts(text, &noun, &splitter);
+        assert!(is_counted("It is 4 bytes in size.") && is_counted("It has four whole bytes."));
+        assert!(is_counted("It has at most 400 KB.") && is_counted("It has 4KB."));
+        assert!(
+            !is_counted("It takes 4 days.")
+                && !is_counted("Of bytes there are 4.")
+                && !is_counted("1. Bytes are counted.")
+        );
+    }
+}
