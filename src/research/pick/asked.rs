@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::definition::{OPENING, defines};
 use super::features::{Weights, share};
 use super::subject::overview_of;
-use super::value::{ASKS_FOR_DAY, VERSIONS, Wanted, asks_for, asks_for_figure, asks_for_length, names_length};
+use super::value::{ASKS_FOR_DAY, Wanted, asks_for_figure, asks_for_length, asks_for_version, names_length};
 use super::wording::{AUXILIARIES, TELLS_APART, has_phrase, has_word, words};
 use crate::base::word::WordSplitter;
 use crate::research::sentence::Sentence;
@@ -180,7 +180,7 @@ impl AnswerKind {
             () if asks_for_length(question) => Self::Length,
             () if has(&["how many ", "what percent", "how much ", "how large ", "how big ", "maximum ", "limit "])
                 || asks_for_figure(&lower)
-                || asks_for(&lower, VERSIONS) =>
+                || asks_for_version(&lower) =>
             {
                 Self::Number
             }

@@ -15,8 +15,8 @@ const ASKS_FOR_NUMBER: [&str; 8] = [
 const NUMBERED: &str = "port|ports|percentage|amount|size";
 
 /// Nouns after "what is the" for which the answer is a number. "The port to Windows" is none.
-const NUMBERS_OF_SOMETHING: &str = "percentage|amount|size|score|number";
-pub(super) const VERSIONS: &str = "version|versions|release";
+const NUMBERS_OF_SOMETHING: &str = "percentage|amount|size|score|number|timeout|interval|duration|threshold";
+const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;
 
 /// Maximum number of words in a counted noun phrase; a longer text is a clause.
@@ -111,7 +111,7 @@ impl Wanted {
         match () {
             () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
             () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for_figure(&lower) => Some(Self::Number),
-            () if asks_for(&lower, VERSIONS) => Some(Self::Version),
+            () if asks_for_version(&lower) => Some(Self::Version),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
         }
@@ -162,6 +162,11 @@ impl Wanted {
 /// Returns whether a question in lower case asks for something that is written as a number: "which port", "what is the score of".
 pub(super) fn asks_for_figure(question: &str) -> bool {
     asks_for(question, NUMBERED) || asks_what_is(question, NUMBERS_OF_SOMETHING)
+}
+
+/// Returns whether a question in lower case asks for a version: "which version", "what is the minimum version of".
+pub(super) fn asks_for_version(question: &str) -> bool {
+    asks_for(question, VERSIONS) || asks_what_is(question, VERSIONS)
 }
 
 /// Returns whether a question in lower case asks for one of the nouns by "what is": "what is the hourly price of".
@@ -267,7 +272,7 @@ pub(super) fn has_measure(text: &str) -> bool {
 }
 
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
-pub(super) fn asks_for(question: &str, nouns: &str) -> bool {
+fn asks_for(question: &str, nouns: &str) -> bool {
     let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
     let asks = |at: usize| {
         matches!(words[at], "what" | "which")
@@ -355,6 +360,7 @@ mod tests {
         assert_eq!(of("What's the phone number of the smith?"), Some(Wanted::Number));
         assert_eq!(of("What number formatting library do we use?"), None);
         assert_eq!(of("What is the port mapping?"), None);
+        assert_eq!(of("What is the default timeout for a pump?"), Some(Wanted::Number));
     }
 
     #[test]
@@ -383,7 +389,9 @@ mod tests {
 
     #[test]
     fn version_is_a_dotted_number_or_one_beside_a_name_or_a_word_for_releases() {
-        assert_eq!(Wanted::of("Which Rust version does the pump need?"), Some(Wanted::Version));
+        for question in ["Which Rust version does the pump need?", "What's the minimum Rust version for the pump?"] {
+            assert_eq!(Wanted::of(question), Some(Wanted::Version), "{question}");
+        }
         for text in [
             "It needs 1.70.",
             "Since v2 it works.",
