@@ -164,7 +164,6 @@ pub enum ConfigError {
     NoCurrent(#[source] std::io::Error),
 }
 
-/// A table is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error(transparent)]

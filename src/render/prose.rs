@@ -35,7 +35,6 @@ pub(super) enum Span {
     Citation(Mark),
 }
 
-/// A block of text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Block {

@@ -19,7 +19,6 @@ pub struct EvidenceId {
     number: u32,
 }
 
-/// The text is not an evidence id.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not an evidence id (expected a node and a number, for example `n2e1`)")]
 pub struct ParseEvidenceIdError(String);

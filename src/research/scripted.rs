@@ -15,7 +15,6 @@ use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::{Prompt, Reply, Role};
 use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
-/// A function that returns the reply to a call.
 type ReplyFn = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
 
 /// A caller whose replies come from a closure.

@@ -53,7 +53,6 @@ impl Default for BudgetLimits {
 }
 
 impl BudgetLimits {
-    /// No limits.
     pub const NONE: Self = Self { cost_nanos: None, tokens: None, time: None, rounds: None };
 
     /// Returns the limits of a run for a plan with this number of workers.
@@ -83,7 +82,6 @@ pub struct LimitsByPlan {
 pub(crate) struct PlanShare<T> {
     /// For planning, judging and writing.
     pub(crate) base: T,
-    /// For each worker.
     pub(crate) each: T,
 }
 

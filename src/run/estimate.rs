@@ -191,7 +191,6 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
 /// A limit under which no call of a run could be made, and one that would do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum TooSmall {
-    /// The token limit.
     #[error("a single call may use more than {limit} tokens")]
     Tokens { limit: u64, enough: u64 },
     /// The cost limit, in billionths of a US dollar.

@@ -363,7 +363,6 @@ impl Outside {
         self
     }
 
-    /// Returns whether the user named a page.
     pub(crate) fn names_pages(&self) -> bool {
         !self.named.is_empty()
     }

@@ -72,7 +72,6 @@ pub enum RunNotice<'a> {
 /// Receives the progress of a run.
 pub(crate) type RunListener = Arc<dyn Fn(&RunNotice<'_>) + Send + Sync>;
 
-/// The resources of a run.
 pub struct Resources {
     pub store: Store,
     /// Clock for time limits and retry delays.

@@ -81,7 +81,6 @@ impl<'a> BeforeRetrieval<'a> {
         self.all_aspects().filter(is_wanted).collect()
     }
 
-    /// Returns every aspect.
     pub(crate) fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
         let aspects = self.brief.aspects.iter();
         aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(VOUCHER, &aspect.text) })

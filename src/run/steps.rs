@@ -74,7 +74,6 @@ pub(crate) struct Steps {
     pub(crate) on_section: Arc<dyn Fn(&Section) + Send + Sync>,
 }
 
-/// A step failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StepError {
     #[error(transparent)]

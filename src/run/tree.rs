@@ -191,7 +191,6 @@ impl RunState {
         self.seq + 1
     }
 
-    /// Returns whether any branch has evidence.
     pub(crate) fn has_evidence(&self) -> bool {
         self.branches.values().any(|branch| !branch.evidence.is_empty())
     }

@@ -96,7 +96,6 @@ impl Work {
 }
 
 impl Steps {
-    /// Works on a node.
     pub(crate) async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
         // Words of an exported span have no spaces, see `traces/shape.rs`.
         attach::word("route", work.way.route.to_string().replace(", ", "_").replace(' ', "_"));

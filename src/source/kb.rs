@@ -370,7 +370,6 @@ impl<'a> HeadingChunks<'a> {
         Self { rows: &rows[place..place + after] }
     }
 
-    /// Returns all chunks of a document.
     pub(crate) fn whole(rows: &'a [ChunkRow]) -> Self {
         Self { rows }
     }

@@ -68,7 +68,6 @@ pub enum Place {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         date: Option<String>,
     },
-    /// A page of the web.
     Web {
         url: String,
         /// Title of the page; empty if it has none.
@@ -97,7 +96,6 @@ pub enum Place {
     },
 }
 
-/// A passage of a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
     /// Identifies it within its source, for [`Documents::open`].

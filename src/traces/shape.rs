@@ -18,7 +18,6 @@ enum ValueForm {
     Count,
     /// US dollars.
     Dollars,
-    /// A boolean.
     Flag,
     /// A name or an id: one short word.
     Word,

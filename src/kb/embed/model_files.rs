@@ -100,7 +100,6 @@ impl ModelFiles {
         all.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
     }
 
-    /// Hashes the graph and all weights.
     pub(super) fn weights_hash(&self) -> Result<String, ModelFilesError> {
         let mut hasher = blake3::Hasher::new();
         for path in [&self.model].into_iter().chain(&self.external) {

@@ -38,7 +38,6 @@ use crate::base::line::one_line;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extractable {
-    /// `.pdf`
     Pdf,
     /// `.html`, `.htm`, `.xhtml`
     Html,

@@ -195,12 +195,10 @@ impl<T> During<T> for Result<T, arrow::error::ArrowError> {
     }
 }
 
-/// Statistics of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct IndexStats {
     pub documents: usize,
     pub chunks: usize,
-    /// Chunks that have a vector.
     pub vectors: usize,
     /// Chunks that are still to be embedded. Chunks without words are not counted: they get no vector.
     pub vectors_missing: usize,

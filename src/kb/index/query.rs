@@ -222,7 +222,6 @@ impl Index {
         Ok(rows.await?.into_iter().collect())
     }
 
-    /// Returns whether any chunk has a vector.
     pub(crate) async fn has_vectors(&self) -> Result<bool, IndexError> {
         let query = self.chunks.query().only_if("vector IS NOT NULL");
         let counts =

@@ -405,7 +405,6 @@ impl IndexWriter {
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
     }
 
-    /// Removes documents and their chunks.
     pub(crate) async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "remove documents";
         for part in documents.chunks(DOCUMENTS_PER_CONDITION) {

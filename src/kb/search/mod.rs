@@ -190,11 +190,9 @@ fn snippet_text<S: serde::Serializer>(snippet: &Snippet, serializer: S) -> Resul
 pub struct Explain {
     /// Rank by text, from 1.
     pub(crate) lexical_rank: Option<usize>,
-    /// BM25F score.
     pub(crate) lexical_score: Option<f32>,
     /// Rank by vector, from 1.
     pub(crate) vector_rank: Option<usize>,
-    /// Cosine similarity.
     pub(crate) vector_similarity: Option<f32>,
     /// Relevance as judged by the reranker, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,7 +282,6 @@ pub enum VectorsUnusable {
 }
 
 impl VectorsUnusable {
-    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::OtherEmbedder { .. } => "run `dr index --rebuild`, or search with `--mode lexical`".into(),
@@ -296,10 +293,8 @@ impl VectorsUnusable {
     }
 }
 
-/// A search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
     /// The query could not be embedded.
@@ -374,7 +369,6 @@ impl Searcher {
         Self { rerank, ..self }
     }
 
-    /// Returns whether hits are reranked.
     pub(crate) fn rerank(&self) -> &Rerank {
         &self.rerank
     }

@@ -23,10 +23,13 @@ pub(crate) enum JobState {
     /// Finished with a complete reply.
     Completed,
     /// Ended without a reply.
-    Failed { reason: String },
+    Failed {
+        reason: String,
+    },
     /// Stopped at a limit, with a partial reply.
-    Incomplete { reason: String },
-    /// Cancelled on request.
+    Incomplete {
+        reason: String,
+    },
     Cancelled,
     /// Not known to the provider, or no longer.
     Vanished,

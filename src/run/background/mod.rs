@@ -135,7 +135,6 @@ impl DeepResearch {
         job_cap(&self.settings, self.price(model).as_ref())
     }
 
-    /// Returns the price of a model, if it is known.
     pub(crate) fn price(&self, model: &str) -> Option<Price> {
         self.settings.price(model, &self.prices)
     }

@@ -41,7 +41,6 @@ pub enum CallKind {
     Job,
 }
 
-/// A call of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptCall {
     pub(crate) role: Role,
@@ -82,7 +81,6 @@ pub(crate) struct JobEndpoint {
 /// Word for a job in the column `role`, which has no role of a model then.
 const RESEARCHER: &str = "researcher";
 
-/// The columns of a [`CallKind`].
 #[derive(Serialize)]
 struct KindColumns {
     role: String,
@@ -174,7 +172,6 @@ pub(crate) enum CallOutcome {
     Lost(String, Option<u64>),
 }
 
-/// A stored call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CallRow {
     /// Its number among the calls of all runs.

@@ -9,7 +9,6 @@ use crate::base::id::RunId;
 use crate::research::node::NodeId;
 use crate::source::Label;
 
-/// The kind of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LookupTool {
     /// Passages of the knowledge base.

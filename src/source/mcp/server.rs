@@ -207,7 +207,6 @@ impl<Q: ?Sized> Server<Q> {
         connected.as_mut().ok_or_else(|| ConnectionError::Request("no connection".to_owned()))
     }
 
-    /// Returns the state of each tool.
     fn listed(&self, tools: &[Tool]) -> Vec<ListedTool> {
         let ServerSettings { name, tools: allowed, .. } = &self.settings;
         let offer = |tool: &Tool| {

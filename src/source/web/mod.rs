@@ -89,7 +89,6 @@ const MAX_PAGE_CHARS: usize = 60_000;
 /// How long a stored page is considered fresh.
 const FRESH: Duration = Duration::from_hours(24);
 
-/// The name of this source.
 const NAME: &str = "web";
 
 /// A page that was opened, with the links on it.

@@ -125,7 +125,6 @@ impl Failure for WebError {
     }
 }
 
-/// Searches the web.
 pub(crate) trait SearchProvider: Send + Sync {
     /// Returns the name in messages and journals, for example `searxng`.
     fn name(&self) -> &'static str;

@@ -104,7 +104,6 @@ pub(crate) struct EngineClient {
 }
 
 impl EngineClient {
-    /// Returns a client of `engine` at `address`.
     pub(crate) fn new(
         engine: SearchEngine,
         address: BaseUrl,

@@ -236,7 +236,6 @@ impl Provider for OpenAiJobs {
     }
 }
 
-/// A successful reply.
 struct JobReply {
     body: String,
 }
