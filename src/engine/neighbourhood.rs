@@ -126,7 +126,7 @@ impl Neighbours {
         let names = |notes: Vec<&LinkedNote>| notes.into_iter().take(MAX_NEIGHBOURS).map(NoteName::of).collect();
         let Self(map) = self;
         map.position(document).map_or_else(Neighbourhood::default, |at| Neighbourhood {
-            outline: map.notes()[at].structure.headings.clone(),
+            outline: map.notes[at].structure.headings.clone(),
             links: names(map.linked(at)),
             backlinks: names(map.linking(at)),
             ..Neighbourhood::default()

@@ -487,7 +487,7 @@ impl Run<'_> {
                 self.writer.finish_vector_index().await?;
             }
             // An unchanged folder costs no more than its listing, so old versions wait for a run that writes.
-            if self.has_written() || self.writer.has_old_generation() {
+            if self.has_written() || self.writer.has_old_generation {
                 self.writer.prune().await?;
             }
         }

@@ -47,7 +47,7 @@ impl ModelFilesError {
 pub(crate) struct ModelFiles {
     /// The folder of the tokenizer and the configuration.
     folder: PathBuf,
-    model: PathBuf,
+    pub(super) model: PathBuf,
     /// Weights that the graph refers to by file name.
     external: Vec<PathBuf>,
 }
@@ -87,10 +87,6 @@ impl ModelFiles {
     /// Returns the folder of the tokenizer and the configuration.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    pub(super) fn graph(&self) -> &Path {
-        &self.model
     }
 
     /// Returns the size of the files that are loaded.

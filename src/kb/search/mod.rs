@@ -327,8 +327,8 @@ pub struct Searcher {
     embedder: Result<Arc<dyn Embedder>, VectorsUnusable>,
     /// The embedder for texts that are not compared with vectors of the index.
     companion: Result<Arc<dyn Embedder>, VectorsUnusable>,
-    splitter: WordSplitter,
-    rerank: Rerank,
+    pub(crate) splitter: WordSplitter,
+    pub(crate) rerank: Rerank,
 }
 
 impl Searcher {
@@ -369,17 +369,8 @@ impl Searcher {
         Self { rerank, ..self }
     }
 
-    pub(crate) fn rerank(&self) -> &Rerank {
-        &self.rerank
-    }
-
     pub fn index(&self) -> &Index {
         &self.index
-    }
-
-    /// Returns the splitter used for queries and snippets.
-    pub(crate) fn splitter(&self) -> &WordSplitter {
-        &self.splitter
     }
 
     /// Returns whether only text is searched because the embedder may not be used.

@@ -29,7 +29,6 @@ mod log;
 pub(crate) mod verify;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::http::HttpError;
 use crate::base::id::ContentHash;
@@ -142,16 +141,6 @@ impl DeepResearch {
     /// Returns whether any model has a price. Jobs of a model without one cannot run under a cost limit.
     pub(crate) fn is_priced(&self) -> bool {
         self.settings.models.iter().any(|model| self.price(model).is_some())
-    }
-
-    /// Returns how long one job may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    /// Returns how many jobs one run may start.
-    pub(crate) fn max_jobs(&self) -> usize {
-        self.settings.max_jobs
     }
 
     /// Returns a hash of everything but the instructions that a report depends on.
