@@ -11,6 +11,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{QUIET, Ui, styled};
 use crate::base::line::one_line;
+use crate::config::Settings;
 use crate::engine::{Engine, ExplainedSetting};
 use crate::render::json::versioned;
 
@@ -53,8 +54,7 @@ fn named(settings: Vec<ExplainedSetting>, names: &[String]) -> Result<Vec<Explai
     let is_of = |key: &str, name: &String| {
         key.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let is_known =
-        |name: &&String| Engine::knows_setting(name) || settings.iter().any(|setting| is_of(&setting.key, name));
+    let is_known = |name: &&String| Settings::knows(name) || settings.iter().any(|setting| is_of(&setting.key, name));
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
         let hint = Some("`dr config` lists them".to_owned());
         return Err(CliError::Usage { message: format!("no setting `{}`", one_line(name)), hint });

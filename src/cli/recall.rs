@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::{one_line, printable};
-use crate::config::{Flags, bounds};
+use crate::config::bounds;
 use crate::engine::{Engine, FileState, FoundBefore};
 use crate::render::json::versioned;
 
@@ -27,18 +27,11 @@ pub(super) struct RecallArgs {
 
     /// Most quotes to return (default: 10)
     #[arg(short = 'n', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("limit")))]
-    limit: Option<u16>,
+    pub(super) limit: Option<u16>,
 
     /// Print as JSON
     #[arg(long)]
     json: bool,
-}
-
-impl RecallArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        flags.set("limit", self.limit)
-    }
 }
 
 pub(super) async fn recall(ui: &mut Ui, engine: &Engine, args: RecallArgs) -> Result<Exit, CliError> {

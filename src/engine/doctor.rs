@@ -200,11 +200,6 @@ impl Engine {
         Ok(repairs)
     }
 
-    /// Returns whether a setting, or a table of settings, has this name.
-    pub(crate) fn knows_setting(name: &str) -> bool {
-        Settings::knows(name)
-    }
-
     /// Returns every setting with its value and origin. Keys are never included.
     pub(crate) fn explained_settings(&self) -> Vec<ExplainedSetting> {
         let settings = self.settings.explained().into_iter();

@@ -140,7 +140,8 @@ impl Journal {
                 ":run": run,
                 ":before": before.map(Plain),
             };
-            statement.query_row(params, lookup_row).optional().map_err(read_failed)
+            let found = |row: &Row<'_>| Ok(LookupRow { id: row.get("id")?, result: row.get("result")? });
+            statement.query_row(params, found).optional().map_err(read_failed)
         })
         .await
     }
@@ -232,8 +233,4 @@ impl Journal {
         })
         .await
     }
-}
-
-fn lookup_row(row: &Row<'_>) -> rusqlite::Result<LookupRow> {
-    Ok(LookupRow { id: row.get("id")?, result: row.get("result")? })
 }

@@ -69,12 +69,11 @@ impl Server {
 
     /// Returns a fetcher that may ask this server, and no other machine around here.
     fn fetcher(&self) -> Fetcher {
-        self.fetcher_with(&FetchOptions::default())
-    }
-
-    fn fetcher_with(&self, options: &FetchOptions) -> Fetcher {
-        let allowed_hosts = vec![self.0.address().to_string().parse().unwrap()];
-        Fetcher::new(FetchOptions { allowed_hosts, ..options.clone() }, Arc::new(ManualClock::at(Moment(7)))).unwrap()
+        let options = FetchOptions {
+            allowed_hosts: vec![self.0.address().to_string().parse().unwrap()],
+            ..FetchOptions::default()
+        };
+        Fetcher::new(options, Arc::new(ManualClock::at(Moment(7)))).unwrap()
     }
 }
 
