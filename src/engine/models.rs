@@ -63,18 +63,14 @@ pub(crate) struct ModelUse {
 pub(crate) enum Reembedding {
     /// The model makes no vectors, or another is in force.
     Unconcerned,
+    /// There is no index yet.
     NoIndex,
     /// The index has vectors of this model.
     None,
     /// They are made again.
-    Needed {
-        from: String,
-        estimate: Box<IndexEstimate>,
-    },
+    Needed { from: String, estimate: Box<IndexEstimate> },
     /// They are made again; how long that takes is not known.
-    Unknown {
-        from: String,
-    },
+    Unknown { from: String },
 }
 
 /// A model that the user has named.

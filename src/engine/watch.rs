@@ -41,22 +41,18 @@ pub(crate) struct WatchRequest {
 
 #[derive(Debug)]
 pub(crate) enum WatchEvent {
+    /// The folders were indexed.
     Indexed(IngestSummary),
     /// They could not be. This is tried again after the next change, and now and then.
     Failed(EngineError),
     /// Another process, described by itself, writes the index. Indexing waits for it.
-    Waiting {
-        holder: String,
-    },
+    Waiting { holder: String },
     /// A folder is missing.
     Gone(PathBuf),
     /// A folder that was missing exists again.
     Back(PathBuf),
     /// The system cannot tell of changes, so the folders are looked at.
-    Looking {
-        every: Duration,
-        why: WatchError,
-    },
+    Looking { every: Duration, why: WatchError },
 }
 
 /// Folders that are watched, and indexed when they change.

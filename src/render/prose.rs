@@ -39,12 +39,9 @@ pub(super) enum Span {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Block {
     /// A heading of any level.
-    Heading {
-        spans: Vec<Span>,
-    },
-    Paragraph {
-        spans: Vec<Span>,
-    },
+    Heading { spans: Vec<Span> },
+    /// A paragraph outside of a list.
+    Paragraph { spans: Vec<Span> },
     /// An item of a list.
     Item {
         /// Nesting level, from 0.
@@ -59,13 +56,10 @@ pub(super) enum Block {
         depth: usize,
         spans: Vec<Span>,
     },
-    Code {
-        text: String,
-    },
+    /// The text of a code block.
+    Code { text: String },
     /// A table of rows of cells; the first row is the header.
-    Table {
-        rows: Vec<Vec<Vec<Span>>>,
-    },
+    Table { rows: Vec<Vec<Vec<Span>>> },
 }
 
 /// Returns the mark of a quote, or `None` if it may not be cited here.

@@ -221,10 +221,8 @@ pub struct Followed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    Started {
-        question: Question,
-        settings: Box<RunSettings>,
-    },
+    /// A run began.
+    Started { question: Question, settings: Box<RunSettings> },
     /// A process resumed the run. Nodes that were running are pending again.
     Resumed {
         limits: BudgetLimits,
@@ -236,10 +234,7 @@ pub enum Event {
         is_open: bool,
     },
     /// The user answered a clarifying question.
-    Clarified {
-        question: String,
-        answer: String,
-    },
+    Clarified { question: String, answer: String },
     /// The aspects that the answer must cover are fixed.
     Briefed {
         brief: Brief,
@@ -248,47 +243,21 @@ pub enum Event {
         outward: Option<Box<PublicBrief>>,
     },
     /// A round was planned and begins.
-    Planned {
-        round: u32,
-        plan: Plan,
-    },
+    Planned { round: u32, plan: Plan },
     /// A worker takes a route, for the reason `why`.
-    NodeStarted {
-        node: NodeId,
-        route: Route,
-        why: String,
-    },
+    NodeStarted { node: NodeId, route: Route, why: String },
     /// A worker returned a result.
-    NodeFinished {
-        node: NodeId,
-        branch: Box<Branch>,
-    },
+    NodeFinished { node: NodeId, branch: Box<Branch> },
     /// A worker was stopped early. Its node is pending again.
-    NodePaused {
-        node: NodeId,
-    },
+    NodePaused { node: NodeId },
     /// A worker returned an error.
-    NodeFailed {
-        node: NodeId,
-        error: String,
-    },
+    NodeFailed { node: NodeId, error: String },
     /// A node cannot be answered. It may never have started.
-    NodeBlocked {
-        node: NodeId,
-        reason: String,
-    },
+    NodeBlocked { node: NodeId, reason: String },
     /// No further node could run: the branches were folded into the summaries, and an answer was drafted and judged.
-    RoundEnded {
-        round: u32,
-        memory: Memory,
-        draft: Draft,
-        verdict: Verdict,
-    },
+    RoundEnded { round: u32, memory: Memory, draft: Draft, verdict: Verdict },
     /// The run ended. A later [`Event::Resumed`] supersedes this.
-    Ended {
-        stop_reason: StopReason,
-        draft: Draft,
-    },
+    Ended { stop_reason: StopReason, draft: Draft },
 }
 
 impl Event {

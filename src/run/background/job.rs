@@ -23,13 +23,10 @@ pub(crate) enum JobState {
     /// Finished with a complete reply.
     Completed,
     /// Ended without a reply.
-    Failed {
-        reason: String,
-    },
+    Failed { reason: String },
     /// Stopped at a limit, with a partial reply.
-    Incomplete {
-        reason: String,
-    },
+    Incomplete { reason: String },
+    /// Cancelled on request.
     Cancelled,
     /// Not known to the provider, or no longer.
     Vanished,

@@ -186,36 +186,16 @@ pub(crate) struct CallRow {
 }
 
 /// Everything stored of the outcome of a call, by its [`CallState`]. Costs are in billionths of a dollar; `None` if they are
-/// not known. A repair may have lost times and usage.
+/// not known. A repair may have lost times and usage, and lists leave out the reply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub(crate) enum StoredOutcome {
     Sent,
-    /// The reply is `None` in lists that leave it out.
-    Replied {
-        ended_at: Option<Moment>,
-        reply: Option<Box<Reply>>,
-        usage: Option<Usage>,
-        cost: Option<u64>,
-    },
-    Failed {
-        ended_at: Option<Moment>,
-        error: String,
-    },
-    Unknown {
-        ended_at: Option<Moment>,
-        error: String,
-    },
-    Lost {
-        ended_at: Option<Moment>,
-        error: String,
-        cost: Option<u64>,
-    },
-    Damaged {
-        ended_at: Option<Moment>,
-        usage: Option<Usage>,
-        cost: Option<u64>,
-    },
+    Replied { ended_at: Option<Moment>, reply: Option<Box<Reply>>, usage: Option<Usage>, cost: Option<u64> },
+    Failed { ended_at: Option<Moment>, error: String },
+    Unknown { ended_at: Option<Moment>, error: String },
+    Lost { ended_at: Option<Moment>, error: String, cost: Option<u64> },
+    Damaged { ended_at: Option<Moment>, usage: Option<Usage>, cost: Option<u64> },
 }
 
 /// The background job that a call has started.
