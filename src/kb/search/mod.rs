@@ -553,7 +553,7 @@ impl Searcher {
             Err(error) if is_asked => return unusable(VectorsUnusable::NoAnswer(with_causes(&error))),
             Err(error) => return Err(error.into()),
         };
-        let hits = self.index.vector_leg(&vector, &options.filter, depth).await?;
+        let hits = self.index.vector_leg(&vector, &options.filter, depth, false).await?;
         // An empty result alone does not tell, because a filter may leave nothing.
         if hits.is_empty() && !self.index.has_vectors().await? {
             return unusable(VectorsUnusable::NoneYet);
