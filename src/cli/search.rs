@@ -277,15 +277,8 @@ fn section(around: &Neighbourhood) -> String {
 }
 
 fn marked(snippet: &Snippet) -> String {
-    let mut text = String::new();
-    let mut at = 0;
-    for mark in &snippet.marks {
-        text.push_str(&snippet.text[at..mark.start]);
-        text.push_str(&styled(MATCH, &snippet.text[mark.clone()]));
-        at = mark.end;
-    }
-    text.push_str(&snippet.text[at..]);
-    text
+    let part = |(text, is_match): (&str, bool)| if is_match { styled(MATCH, text) } else { text.to_owned() };
+    snippet.parts().into_iter().map(part).collect()
 }
 
 fn explained(hit: &Hit) -> String {
