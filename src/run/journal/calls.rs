@@ -375,14 +375,6 @@ impl LockedRun {
         if write.await? == 1 { Ok(()) } else { Err(JournalError::Ended { call: id }) }
     }
 
-    /// Gives a call the request of another one.
-    #[cfg(test)]
-    pub(in crate::run) async fn rehash(&self, id: i64, request: &ContentHash) -> Result<(), JournalError> {
-        let request = request.as_str().to_owned();
-        let sql = "UPDATE calls SET request_hash = ?2 WHERE id = ?1";
-        self.write(move |connection, _| connection.execute(sql, (id, request)).map(drop)).await
-    }
-
     /// Stores the id of the background job that a call started, and where it can be polled. Must come before the first poll:
     /// a crash after it finds the job again.
     pub(crate) async fn attach_job(
