@@ -179,20 +179,9 @@ mod tests {
 
     #[test]
     fn quote_of_a_web_page_is_checked_against_the_fetched_page_only() {
-        let passage = Passage {
-            id: "https://example.org/".into(),
-            place: Place::Web {
-                url: "https://example.org/".into(),
-                title: "A page".into(),
-                published: None,
-                fetched_at: None,
-                content_hash: None,
-            },
-            label: Label::Public,
-            text: "Valves open at six.".into(),
-            snippet: "Valves open at six.".into(),
-            score: 1.0,
-        };
+        let url = "https://example.org/";
+        let place = Place::unfetched(url.into(), "A page".into(), None);
+        let passage = Passage::whole(url.into(), Label::Public, place, "Valves open at six.".into());
         let mut evidence = passage.quote(0..19, EvidenceId::new(NodeId::numbered(1), 1), 1.0);
         evidence.check(&SourceFile::Gone, &passage.text);
         assert!(!evidence.checked && !evidence.stale, "a snippet confirms nothing");

@@ -111,6 +111,13 @@ pub struct Passage {
     pub score: f32,
 }
 
+impl Passage {
+    /// Returns a text that is shown whole.
+    pub(crate) fn whole(id: String, label: Label, place: Place, text: String) -> Self {
+        Self { id, place, label, snippet: text.clone(), text, score: 1.0 }
+    }
+}
+
 /// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
@@ -329,6 +336,11 @@ pub(crate) fn page_of(path: &str, heading_path: &[String]) -> Option<u32> {
 }
 
 impl Place {
+    /// Returns a page that was found and not fetched.
+    pub(crate) fn unfetched(url: String, title: String, published: Option<String>) -> Self {
+        Self::Web { url, title, published, fetched_at: None, content_hash: None }
+    }
+
     /// Returns the place for people: `path:from-to`, `path, page 7` of a PDF, or the address of a page.
     pub(crate) fn for_people(&self) -> String {
         match self {
