@@ -28,7 +28,6 @@ pub struct WordSplitter {
 }
 
 impl Default for WordSplitter {
-    /// Returns a splitter for English.
     fn default() -> Self {
         Self::of(Language::english())
     }

@@ -103,7 +103,6 @@ impl LinkMap {
         Self { notes, by_id, resolved, incoming }
     }
 
-    /// Returns whether any note links to another.
     pub(crate) fn has_links(&self) -> bool {
         self.incoming.iter().any(|incoming| !incoming.is_empty())
     }

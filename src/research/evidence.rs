@@ -36,7 +36,6 @@ impl EvidenceId {
         Self { node: self.node.clone(), number: self.number.saturating_add(places) }
     }
 
-    /// Returns the node that found the quote.
     pub(crate) fn node(&self) -> &NodeId {
         &self.node
     }

@@ -246,7 +246,6 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Returns the sum of all calls.
     pub(crate) fn total(&self) -> Charge {
         let mut total = self.research;
         total += self.writing;
@@ -706,7 +705,6 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Returns the reserved worst case.
     pub(crate) fn worst(&self) -> CallCost {
         self.hold.worst
     }

@@ -347,7 +347,6 @@ impl Orchestrator {
         &self.resources.store
     }
 
-    /// Ends the servers that the run has started.
     pub(crate) async fn end_servers(&self) {
         self.resources.sources.servers.end().await;
     }

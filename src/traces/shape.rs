@@ -201,7 +201,6 @@ const SPANS: [SpanShape; 9] = [
 /// Maximum number of letters in a word.
 const MAX_WORD: usize = 100;
 
-/// Returns whether spans of this name are exported.
 pub(super) fn knows(name: &str) -> bool {
     SPANS.iter().any(|shape| shape.span == name)
 }

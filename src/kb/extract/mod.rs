@@ -87,7 +87,6 @@ impl FromStr for Extractable {
 pub struct Include(BTreeSet<Extractable>);
 
 impl Include {
-    /// Returns every format.
     pub(crate) fn all() -> Self {
         Self(Extractable::ALL.into())
     }
@@ -96,7 +95,6 @@ impl Include {
         self.0.is_empty()
     }
 
-    /// Returns whether files of a format are read.
     pub(crate) fn has(&self, format: Extractable) -> bool {
         self.0.contains(&format)
     }
