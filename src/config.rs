@@ -164,7 +164,6 @@ pub enum ConfigError {
     NoCurrent(#[source] std::io::Error),
 }
 
-/// A table is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error(transparent)]
@@ -450,7 +449,6 @@ impl Settings {
         }
     }
 
-    /// Returns the limits of the tree of sub-questions.
     pub(crate) fn tree_limits(&self) -> TreeLimits {
         TreeLimits { max_depth: self.values.max_depth, ..TreeLimits::default() }
     }
@@ -471,7 +469,6 @@ impl Settings {
         self.explained.iter().cloned().chain(self.explained_variables()).collect()
     }
 
-    /// Returns whether a setting or a table has this name.
     pub(crate) fn knows(name: &str) -> bool {
         !matches!(find_named(name), ItemKind::Unknown)
     }
@@ -822,25 +819,21 @@ mod tests {
 
     #[test]
     fn every_field_of_a_table_has_a_row() {
-        let fields = |table: &str, value: serde_json::Value| {
-            let names: Vec<_> = value.as_object().unwrap().keys().map(|key| format!("{table}.{key}")).collect();
-            assert!(!names.is_empty(), "{table}");
-            names
-        };
-        let json = |options: Result<serde_json::Value, _>| options.unwrap();
-        let models = json(serde_json::to_value(crate::llm::roles::ModelOptions::default()));
-        let web = json(serde_json::to_value(WebOptions::default()));
-        let jobs = json(serde_json::to_value(DeepResearchOptions::default()));
-        let mcp = json(serde_json::to_value(McpOptions::default()));
-        let embedding = json(serde_json::to_value(EndpointOptions::default()));
-        let rerank = json(serde_json::to_value(RerankOptions::default()));
-        let prices = json(serde_json::to_value(crate::llm::price::PriceOptions::default()));
-        let outside = fields("web", web).into_iter().chain(fields("deep_research", jobs));
-        let outside = outside.chain(fields("embedding", embedding)).chain(fields("rerank", rerank));
-        let outside = outside.chain(fields("prices.MODEL", prices));
-        for name in fields("models", models).into_iter().chain(outside).chain(fields("mcp.NAME", mcp)) {
-            let is_of = |setting: &&Setting| setting.name == name || setting.name.starts_with(&format!("{name}."));
-            assert!(SETTINGS.iter().any(|setting| is_of(&setting)), "`{name}` has no row");
+        for (table, options) in [
+            ("models", serde_json::to_value(crate::llm::roles::ModelOptions::default())),
+            ("web", serde_json::to_value(WebOptions::default())),
+            ("deep_research", serde_json::to_value(DeepResearchOptions::default())),
+            ("embedding", serde_json::to_value(EndpointOptions::default())),
+            ("rerank", serde_json::to_value(RerankOptions::default())),
+            ("prices.MODEL", serde_json::to_value(crate::llm::price::PriceOptions::default())),
+            ("mcp.NAME", serde_json::to_value(McpOptions::default())),
+        ] {
+            let options = options.unwrap();
+            let fields = options.as_object().filter(|fields| !fields.is_empty()).unwrap();
+            for name in fields.keys().map(|key| format!("{table}.{key}")) {
+                let is_of = |setting: &Setting| setting.name == name || setting.name.starts_with(&format!("{name}."));
+                assert!(SETTINGS.iter().any(is_of), "`{name}` has no row");
+            }
         }
     }
 

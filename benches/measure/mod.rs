@@ -90,8 +90,8 @@ async fn recall(searcher: &Searcher, embedder: &Arc<dyn Embedder>, queries: &[St
     let (mut found, mut wanted) = (0, 0);
     for query in queries {
         let vector = embedder.embed_query(query)?;
-        let exact = index.exact_vector_leg(&vector, &filter, RECALL_DEPTH).await?;
-        let indexed = index.vector_leg(&vector, &filter, RECALL_DEPTH).await?;
+        let exact = index.vector_leg(&vector, &filter, RECALL_DEPTH, true).await?;
+        let indexed = index.vector_leg(&vector, &filter, RECALL_DEPTH, false).await?;
         wanted += exact.len();
         // Identical passages have equal scores, and either of them may be the last of the list.
         let least = exact.last().map_or(0.0, |hit| hit.score) - 1e-5;

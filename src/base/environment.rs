@@ -94,7 +94,6 @@ impl Environment {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Returns all variables that are set.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

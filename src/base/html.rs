@@ -2,7 +2,6 @@
 
 use super::line::is_tag;
 
-/// Removes HTML comments.
 pub(crate) fn without_comments(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once("<!--") {

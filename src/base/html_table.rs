@@ -57,7 +57,6 @@ pub(crate) fn html_tables(text: &str) -> Vec<Range<usize>> {
     tables
 }
 
-/// Returns the rows of a table in HTML that have text.
 pub(crate) fn html_rows(table: &str) -> Vec<HtmlRow> {
     // ASCII, so that offsets are those of the text.
     let lower = table.to_ascii_lowercase();

@@ -110,7 +110,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Host of OpenAI's API.
 pub(crate) const OPENAI_HOST: &str = "api.openai.com";
 
 /// Base address of an endpoint, for example `https://api.openai.com/v1`; request paths are appended to it.

@@ -46,7 +46,6 @@ pub(crate) fn from_word<'a, T: Deserialize<'a>>(word: &'a str) -> Option<T> {
     T::deserialize(StrDeserializer::<serde::de::value::Error>::new(word)).ok()
 }
 
-/// The text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an id (expected 16 hex digits, for example `4f1c09a2b7de5533`)")]
 pub struct ParseIdError(String);

@@ -20,73 +20,52 @@ const ENGLISH: &str = "a about above after again against all also am an and any 
     which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m \
         aren couldn didn doesn don hadn hasn haven isn mustn needn shouldn wasn weren wouldn";
 
-/// The languages that are recognized besides English: code, name, script and stemmer. The first of each script is its
-/// main language, which is assumed for a text without function words and for words in a text of another script.
-const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
-    ("cs", "Czech", Script::Latin, None),
-    ("da", "Danish", Script::Latin, Some(Algorithm::Danish)),
-    ("de", "German", Script::Latin, Some(Algorithm::German)),
-    ("es", "Spanish", Script::Latin, Some(Algorithm::Spanish)),
-    ("fi", "Finnish", Script::Latin, Some(Algorithm::Finnish)),
-    ("fr", "French", Script::Latin, Some(Algorithm::French)),
-    ("hu", "Hungarian", Script::Latin, Some(Algorithm::Hungarian)),
-    ("it", "Italian", Script::Latin, Some(Algorithm::Italian)),
-    ("nl", "Dutch", Script::Latin, Some(Algorithm::Dutch)),
-    ("no", "Norwegian", Script::Latin, Some(Algorithm::Norwegian)),
-    ("pl", "Polish", Script::Latin, None),
-    ("pt", "Portuguese", Script::Latin, Some(Algorithm::Portuguese)),
-    ("ro", "Romanian", Script::Latin, Some(Algorithm::Romanian)),
-    ("sv", "Swedish", Script::Latin, Some(Algorithm::Swedish)),
-    ("tr", "Turkish", Script::Latin, Some(Algorithm::Turkish)),
-    ("ca", "Catalan", Script::Latin, None),
-    ("hr", "Croatian", Script::Latin, None),
-    ("id", "Indonesian", Script::Latin, None),
-    (VIETNAMESE, "Vietnamese", Script::Latin, None),
-    ("yo", "Yoruba", Script::Latin, None),
-    ("ru", "Russian", Script::Cyrillic, Some(Algorithm::Russian)),
+/// The languages that are recognized besides English: code, name, script, stemmer, and the letters that English lacks.
+/// The first of each script is its main language, which is assumed for a text without function words and for words in a
+/// text of another script. Function words alone do not tell Turkish, which uses suffixes where other languages use
+/// function words, and short questions have few of them in any language.
+const OTHERS: &[(&str, &str, Script, Option<Algorithm>, &str)] = &[
+    ("cs", "Czech", Script::Latin, None, "áčďéěíňóřšťúůýž"),
+    ("da", "Danish", Script::Latin, Some(Algorithm::Danish), "æøåé"),
+    ("de", "German", Script::Latin, Some(Algorithm::German), "äöüß"),
+    ("es", "Spanish", Script::Latin, Some(Algorithm::Spanish), "áéíóúüñ"),
+    ("fi", "Finnish", Script::Latin, Some(Algorithm::Finnish), "äöå"),
+    ("fr", "French", Script::Latin, Some(Algorithm::French), "àâæçéèêëîïôœùûüÿ"),
+    ("hu", "Hungarian", Script::Latin, Some(Algorithm::Hungarian), "áéíóöőúüű"),
+    ("it", "Italian", Script::Latin, Some(Algorithm::Italian), "àèéìîòù"),
+    ("nl", "Dutch", Script::Latin, Some(Algorithm::Dutch), "éèëïóöü"),
+    ("no", "Norwegian", Script::Latin, Some(Algorithm::Norwegian), "æøåéòô"),
+    ("pl", "Polish", Script::Latin, None, "ąćęłńóśźż"),
+    ("pt", "Portuguese", Script::Latin, Some(Algorithm::Portuguese), "áâãàçéêíóôõú"),
+    ("ro", "Romanian", Script::Latin, Some(Algorithm::Romanian), "ăâîșşțţ"),
+    ("sv", "Swedish", Script::Latin, Some(Algorithm::Swedish), "åäöé"),
+    // The dot is left over when `İ` becomes `i`.
+    ("tr", "Turkish", Script::Latin, Some(Algorithm::Turkish), "çğıöşüâîû\u{307}"),
+    ("ca", "Catalan", Script::Latin, None, "àçéèíïóòúü"),
+    ("hr", "Croatian", Script::Latin, None, "čćđšž"),
+    ("id", "Indonesian", Script::Latin, None, ""),
+    (VIETNAMESE, "Vietnamese", Script::Latin, None, VIETNAMESE_LETTERS),
+    ("yo", "Yoruba", Script::Latin, None, "ẹọṣáàéèíìóòúùńǹ"),
+    ("ru", "Russian", Script::Cyrillic, Some(Algorithm::Russian), ""),
     // A fifth of Ukrainian texts are taken for Russian, which makes no difference with the same stemmer.
-    ("uk", "Ukrainian", Script::Cyrillic, Some(Algorithm::Russian)),
-    ("bg", "Bulgarian", Script::Cyrillic, Some(Algorithm::Russian)),
-    ("el", "Greek", Script::Greek, Some(Algorithm::Greek)),
-    ("ar", "Arabic", Script::Arabic, Some(Algorithm::Arabic)),
-    ("fa", "Persian", Script::Arabic, None),
-    ("he", "Hebrew", Script::Hebrew, None),
-    ("hi", "Hindi", Script::Devanagari, None),
-    ("mr", "Marathi", Script::Devanagari, None),
-    ("ta", "Tamil", Script::Tamil, Some(Algorithm::Tamil)),
-    ("ko", "Korean", Script::Hangul, None),
-    ("ja", "Japanese", Script::Kana, None),
-    ("zh", "Chinese", Script::Han, None),
-    ("th", "Thai", Script::SoutheastAsian, None),
+    ("uk", "Ukrainian", Script::Cyrillic, Some(Algorithm::Russian), ""),
+    ("bg", "Bulgarian", Script::Cyrillic, Some(Algorithm::Russian), ""),
+    ("el", "Greek", Script::Greek, Some(Algorithm::Greek), ""),
+    ("ar", "Arabic", Script::Arabic, Some(Algorithm::Arabic), ""),
+    ("fa", "Persian", Script::Arabic, None, ""),
+    ("he", "Hebrew", Script::Hebrew, None, ""),
+    ("hi", "Hindi", Script::Devanagari, None, ""),
+    ("mr", "Marathi", Script::Devanagari, None, ""),
+    ("ta", "Tamil", Script::Tamil, Some(Algorithm::Tamil), ""),
+    ("ko", "Korean", Script::Hangul, None, ""),
+    ("ja", "Japanese", Script::Kana, None, ""),
+    ("zh", "Chinese", Script::Han, None, ""),
+    ("th", "Thai", Script::SoutheastAsian, None, ""),
 ];
 
 /// Vietnamese, whose words may differ in nothing but tone, which is written as an accent.
 const VIETNAMESE: &str = "vi";
-
-/// Letters of languages in Latin script that English lacks. Function words alone do not tell Turkish, which uses
-/// suffixes where other languages use function words, and short questions have few of them in any language.
-const LETTERS: &[(&str, &str)] = &[
-    ("cs", "áčďéěíňóřšťúůýž"),
-    ("da", "æøåé"),
-    ("de", "äöüß"),
-    ("es", "áéíóúüñ"),
-    ("fi", "äöå"),
-    ("fr", "àâæçéèêëîïôœùûüÿ"),
-    ("hu", "áéíóöőúüű"),
-    ("it", "àèéìîòù"),
-    ("nl", "éèëïóöü"),
-    ("no", "æøåéòô"),
-    ("pl", "ąćęłńóśźż"),
-    ("pt", "áâãàçéêíóôõú"),
-    ("ro", "ăâîșşțţ"),
-    ("sv", "åäöé"),
-    // The dot is left over when `İ` becomes `i`.
-    ("tr", "çğıöşüâîû\u{307}"),
-    ("ca", "àçéèíïóòúü"),
-    ("hr", "čćđšž"),
-    (VIETNAMESE, "àáảãạăằắẳẵặâầấẩẫậđèéẻẽẹêềếểễệìíỉĩịòóỏõọôồốổỗộơờớởỡợùúủũụưừứửữựỳýỷỹỵ"),
-    ("yo", "ẹọṣáàéèíìóòúùńǹ"),
-];
+const VIETNAMESE_LETTERS: &str = "àáảãạăằắẳẵặâầấẩẫậđèéẻẽẹêềếểễệìíỉĩịòóỏõọôồốổỗộơờớởỡợùúủũụưừứửữựỳýỷỹỵ";
 
 /// Words that questions are asked with and that the lists lack.
 const ASKING: &[(&str, &str)] = &[
@@ -167,14 +146,14 @@ impl fmt::Debug for Language {
 }
 
 static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
-    let english = ("en", "English", Script::Latin, Some(Algorithm::English));
+    let english = ("en", "English", Script::Latin, Some(Algorithm::English), "");
     let all = std::iter::once(&english).chain(OTHERS);
-    let language = |&(code, name, script, stemmer): &(_, _, _, Option<_>)| Language {
+    let language = |&(code, name, script, stemmer, letters): &(_, _, _, Option<_>, _)| Language {
         code,
         name,
         script,
         stemmer: stemmer.map(Stemmer::new),
-        letters: LETTERS.iter().find(|(own, _)| *own == code).map_or("", |(_, letters)| letters),
+        letters,
         stop_words: OnceLock::new(),
         phrasing: OnceLock::new(),
     };

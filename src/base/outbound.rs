@@ -159,7 +159,6 @@ impl Outbound {
         &self.0
     }
 
-    /// Returns the text of a test.
     #[cfg(test)]
     pub(crate) fn fixed(text: impl Into<String>) -> Self {
         Self(text.into())

@@ -22,7 +22,6 @@ pub(crate) enum Step {
     Work,
     /// The same request without the older results, for a model whose context is too short.
     Shorter,
-    /// The report of a node.
     Report,
     /// The answer in the schema that the user or the planner wants.
     Output,
@@ -50,7 +49,6 @@ pub(crate) enum Step {
 
 as_word!(Step);
 
-/// One part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPart<'a> {
     Step(Step),

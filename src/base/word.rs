@@ -10,7 +10,6 @@ use unicode_normalization::char::is_combining_mark;
 use super::language::Language;
 use super::script::{Script, breaks};
 
-/// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// Lower-cased, stemmed, without accents.
@@ -29,7 +28,6 @@ pub struct WordSplitter {
 }
 
 impl Default for WordSplitter {
-    /// Returns a splitter for English.
     fn default() -> Self {
         Self::of(Language::english())
     }

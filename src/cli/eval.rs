@@ -9,7 +9,6 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
 use crate::base::file::read_text;
-use crate::config::Flags;
 use crate::engine::{Engine, Figures, SearchMode};
 use clap::Args;
 
@@ -33,7 +32,7 @@ pub(super) struct EvalArgs {
 
     /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)
     #[arg(long, value_name = "MODE", add = completions::words(SearchMode::NAMES))]
-    mode: Option<SearchMode>,
+    pub(super) mode: Option<SearchMode>,
 
     /// Measure only this collection
     #[arg(long, value_name = "NAME", add = completions::collections())]
@@ -41,13 +40,6 @@ pub(super) struct EvalArgs {
 
     #[command(flatten)]
     output: OutputArgs,
-}
-
-impl EvalArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        flags.set("mode", self.mode.map(SearchMode::name))
-    }
 }
 
 pub(super) async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {

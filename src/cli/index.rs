@@ -14,7 +14,7 @@ use super::signal::interruptible;
 use super::ui::{BAD, GOOD, NOTE, Ui, styled};
 use crate::base::line::{counted, one_line};
 use crate::base::money::{dollars_text, nanos};
-use crate::config::{Flags, dollars};
+use crate::config::dollars;
 use crate::engine::{Engine, Include, IndexEstimate, IndexRequest, IngestSummary, Pulled, ServerEstimate, SkippedFile};
 
 /// Index folders of Markdown, or update their index
@@ -68,17 +68,10 @@ pub(super) struct IndexArgs {
 
     /// Limit in US dollars on embedding with a server that costs money; `inf` for no limit (default: 10)
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
-    max_cost: Option<f64>,
+    pub(super) max_cost: Option<f64>,
 
     #[command(flatten)]
     output: OutputArgs,
-}
-
-impl IndexArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        flags.set("max_cost", self.max_cost)
-    }
 }
 
 pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit, CliError> {

@@ -84,7 +84,7 @@ impl Live {
             bar
         });
         // Even with `--quiet`, a program gets the events that it requested.
-        let tells = bar.is_none() && (!ui.is_quiet() || format == EventFormat::Jsonl);
+        let tells = bar.is_none() && (!ui.quiet || format == EventFormat::Jsonl);
         Self { shown: Arc::new(LiveState { bar, format: tells.then_some(format), view: Mutex::default() }) }
     }
 

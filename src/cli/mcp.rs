@@ -105,6 +105,6 @@ async fn serve_http(
 fn print_config(ui: &mut Ui, engine: &Engine, client: Client) -> Result<Exit, CliError> {
     let program = std::env::current_exe().map_err(CliError::file("find", "dr".as_ref()))?;
     ui.tell(&format!("for {}:", client.file()));
-    ui.print(&client.settings(&program, engine.project()))?;
+    ui.print(&client.settings(&program, &engine.project))?;
     Ok(Exit::Done)
 }

@@ -59,7 +59,7 @@ use self::ui::{Color, Ui};
 use crate::base::file::read_text;
 use crate::base::mutex::locked;
 use crate::config::Flags;
-use crate::engine::{EmbedderChoice, Engine, answers_extraction, kill_programs};
+use crate::engine::{EmbedderChoice, Engine, SearchMode, answers_extraction, kill_programs};
 use crate::render::json::versioned;
 use crate::traces::Traces;
 
@@ -290,17 +290,20 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Ok::<_, CliError>(engine)
     };
     match cli.command {
-        Command::Index(args) => index::index(ui, &engine(&args.flags(flags))?, args).await,
-        Command::Watch(args) => watch::watch(ui, &engine(&args.flags(flags))?, args).await,
-        Command::Search(args) => search::search(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Index(args) => index::index(ui, &engine(&flags.set("max_cost", args.max_cost))?, args).await,
+        Command::Watch(args) => watch::watch(ui, &engine(&flags.set("max_cost", args.max_cost))?, args).await,
+        Command::Search(args) => {
+            let flags = flags.set("mode", args.mode.map(SearchMode::name)).set("limit", args.limit);
+            search::search(ui, &engine(&flags)?, args).await
+        }
         Command::Get(args) => get::get(ui, &engine(&flags)?, args).await,
         Command::Open(args) => open::open(ui, &engine(&flags)?, args).await,
         Command::Links(args) => links::links(ui, &engine(&flags)?, args).await,
         Command::Ask(args) => ask::ask(ui, &engine(&args.limits.flags(flags))?, args).await,
         Command::Plan(args) => plan::plan(ui, &engine(&args.limits.flags(flags))?, args).await,
-        Command::Resume(args) => resume::resume(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Resume(args) => resume::resume(ui, &engine(&flags.set("model", args.model.clone()))?, args).await,
         Command::Replay(args) => replay::replay(ui, &engine(&flags)?, args).await,
-        Command::Recall(args) => recall::recall(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Recall(args) => recall::recall(ui, &engine(&flags.set("limit", args.limit))?, args).await,
         Command::Verify(args) => verify::verify(ui, &engine(&flags)?, args).await,
         Command::Runs(args) => runs::runs(ui, &engine(&flags)?, args).await,
         Command::Show(args) => show::show(ui, &engine(&flags)?, args).await,
@@ -311,7 +314,9 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
             args.enter_project()?;
             Box::pin(mcp::mcp(ui, engine(&args.limits.flags(flags))?, args)).await
         }
-        Command::Eval(args) => eval::eval(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Eval(args) => {
+            eval::eval(ui, &engine(&flags.set("mode", args.mode.map(SearchMode::name)))?, args).await
+        }
         Command::Doctor(args) => doctor::doctor(ui, &engine(&flags)?, &args).await,
         Command::Config(args) => config::config(ui, &engine(&flags)?, &args),
         Command::Model(args) => model::model(ui, engine(&flags)?, args).await,

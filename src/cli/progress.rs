@@ -46,7 +46,7 @@ impl IngestProgress {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { tells: bar.is_none() && !ui.is_quiet(), bar, location, state: Mutex::default() }
+        Self { tells: bar.is_none() && !ui.quiet, bar, location, state: Mutex::default() }
     }
 
     /// Updates the display.

@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::{one_line, printable};
-use crate::config::{Flags, bounds};
+use crate::config::bounds;
 use crate::engine::{Engine, EntrySource, FileState, FoundBefore};
 use crate::render::json::versioned;
 
@@ -27,7 +27,7 @@ pub(super) struct RecallArgs {
 
     /// Most quotes to return (default: 10)
     #[arg(short = 'n', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("limit")))]
-    limit: Option<u16>,
+    pub(super) limit: Option<u16>,
 
     /// Only quotes from the knowledge base, the web or your tool servers
     #[arg(long)]
@@ -53,13 +53,6 @@ impl From<QuotesFrom> for EntrySource {
             QuotesFrom::Web => Self::Web,
             QuotesFrom::Mcp => Self::Mcp,
         }
-    }
-}
-
-impl RecallArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        flags.set("limit", self.limit)
     }
 }
 

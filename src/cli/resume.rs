@@ -12,7 +12,7 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
-use crate::config::{Flags, dollars, duration};
+use crate::config::{dollars, duration};
 use crate::engine::{Amounts, Engine, ResumeRequest};
 
 /// Continue a run that was interrupted or reached a limit
@@ -50,7 +50,7 @@ pub(super) struct ResumeArgs {
 
     /// Use this model for every role, as the run did [env: `DR_MODEL`]
     #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
+    pub(super) model: Option<String>,
 
     /// Print events to stderr, as text or jsonl
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
@@ -61,11 +61,6 @@ pub(super) struct ResumeArgs {
 }
 
 impl ResumeArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        flags.set("model", self.model.clone())
-    }
-
     fn request(&self) -> ResumeRequest {
         let add =
             Amounts { dollars: self.add_budget, tokens: self.add_tokens, time: self.add_time, rounds: self.add_rounds };

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::expanded;
 use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, file_address, linked, styled};
 use crate::base::line::{counted, one_line, printable};
-use crate::config::{Flags, bounds};
+use crate::config::bounds;
 use crate::engine::{Engine, Hit, Neighbourhood, Scope, SearchMode, Searched, Snippet, Support};
 use crate::render::json::{line, versioned};
 
@@ -39,11 +39,11 @@ pub(super) struct SearchArgs {
 
     /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)
     #[arg(long, value_name = "MODE", add = completions::words(SearchMode::NAMES))]
-    mode: Option<SearchMode>,
+    pub(super) mode: Option<SearchMode>,
 
     /// Most hits to return (default: 10)
     #[arg(short = 'k', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("limit")))]
-    limit: Option<u16>,
+    pub(super) limit: Option<u16>,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -109,11 +109,6 @@ enum SearchFormat {
 }
 
 impl SearchArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        flags.set("mode", self.mode.map(SearchMode::name)).set("limit", self.limit)
-    }
-
     fn format(&self) -> SearchFormat {
         match (self.json, self.jsonl) {
             (true, _) => SearchFormat::Json,
@@ -282,15 +277,8 @@ fn section(around: &Neighbourhood) -> String {
 }
 
 fn marked(snippet: &Snippet) -> String {
-    let mut text = String::new();
-    let mut at = 0;
-    for mark in &snippet.marks {
-        text.push_str(&snippet.text[at..mark.start]);
-        text.push_str(&styled(MATCH, &snippet.text[mark.clone()]));
-        at = mark.end;
-    }
-    text.push_str(&snippet.text[at..]);
-    text
+    let part = |(text, is_match): (&str, bool)| if is_match { styled(MATCH, text) } else { text.to_owned() };
+    snippet.parts().into_iter().map(part).collect()
 }
 
 fn explained(hit: &Hit) -> String {

@@ -39,7 +39,7 @@ pub(crate) struct Ui {
     out: AutoStream<std::io::Stdout>,
     err: AutoStream<std::io::Stderr>,
     color: Color,
-    quiet: bool,
+    pub(crate) quiet: bool,
 }
 
 impl Ui {
@@ -116,10 +116,6 @@ impl Ui {
     /// Returns whether progress may be drawn: stderr is a terminal and `--quiet` is not set.
     pub(crate) fn can_draw(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
-    }
-
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet
     }
 }
 

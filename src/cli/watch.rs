@@ -20,7 +20,7 @@ use super::ui::Ui;
 use crate::base::line::{counted, one_line, with_causes};
 use crate::base::money::{dollars_text, nanos};
 use crate::base::mutex::locked;
-use crate::config::{Flags, dollars, duration};
+use crate::config::{dollars, duration};
 use crate::engine::{Engine, IndexWatch, IngestEvent, IngestSummary, SkippedFile, WatchEvent, WatchRequest};
 use crate::render::json::versioned_line;
 
@@ -53,17 +53,10 @@ pub(super) struct WatchArgs {
 
     /// Limit in US dollars on embedding, in all, with a server that costs money; `inf` for no limit (default: 10)
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
-    max_cost: Option<f64>,
+    pub(super) max_cost: Option<f64>,
 
     #[command(flatten)]
     output: OutputArgs,
-}
-
-impl WatchArgs {
-    /// Adds these flags to those of every command.
-    pub(super) fn flags(&self, flags: Flags) -> Flags {
-        flags.set("max_cost", self.max_cost)
-    }
 }
 
 /// Shortest interval of `--poll`.

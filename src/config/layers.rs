@@ -162,7 +162,6 @@ enum LayerKind {
     Flag,
 }
 
-/// Validates one layer.
 struct LayerCheck<'a> {
     origin: &'a str,
     place: LayerKind,

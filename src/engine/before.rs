@@ -48,7 +48,7 @@ impl Engine {
             }
             let report = report_of(&store, &run.id, &state).await?;
             let is_complete = report.stop_reason == StopReason::Complete && !report.degraded;
-            if let Some(day) = state.started_at().date()
+            if let Some(day) = state.started.date()
                 && is_complete
                 // The web and servers may say something else tomorrow; within a day, they count as unchanged.
                 && (Some(&day) == SystemClock.now().date().as_ref() || !has_outside(&store, &run.id, &state).await?)

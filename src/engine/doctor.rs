@@ -21,7 +21,6 @@ use crate::run::journal::{RunList, RunRow};
 use crate::run::recall::Recall;
 use crate::run::store::{Store, StoreError};
 
-/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CheckStatus {

@@ -279,7 +279,6 @@ impl Engine {
         request.include.clone().or_else(of_settings).or_else(of_last_time).unwrap_or_default()
     }
 
-    /// Returns the collection that was indexed from `folder`, if any.
     pub(crate) async fn collection_of(&self, folder: &Path) -> Result<Option<String>, EngineError> {
         let index = Index::open(&self.location).await?;
         Ok(self.known_name(&self.named_root(folder)?, Some(index.manifest())))

@@ -118,7 +118,7 @@ impl Engine {
         let map = self.link_map().await?;
         let at = map.position(&id).ok_or_else(|| GetError::NoSuchId { id: id.to_string() })?;
         blocking(move || {
-            let note = &map.notes()[at];
+            let note = &map.notes[at];
             let root = index.root(&note.row.collection);
             let links = map.outgoing(at).map(|(link, to)| entry(&map, root.as_deref(), link, to)).collect();
             let backlink = |(from, link): (&LinkedNote, &Link)| Backlink {
@@ -159,7 +159,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 
 fn check(index: &Index, map: &LinkMap, collections: Vec<String>) -> LinkCheck {
     let mut check = LinkCheck { collections, documents: 0, links: 0, broken: Vec::new() };
-    for (at, note) in map.notes().iter().enumerate() {
+    for (at, note) in map.notes.iter().enumerate() {
         if !check.collections.contains(&note.row.collection) {
             continue;
         }
@@ -187,7 +187,7 @@ fn entry(map: &LinkMap, root: Option<&Path>, link: &Link, to: &Resolved) -> Link
     let (note, heading_line) = match to {
         Resolved::Note(at) => {
             let heading = link.fragment.as_ref().and_then(|fragment| map.heading(*at, fragment));
-            (Some(NoteName::of(&map.notes()[*at])), heading.map(|heading| heading.line))
+            (Some(NoteName::of(&map.notes[*at])), heading.map(|heading| heading.line))
         }
         Resolved::Outside | Resolved::Missing { .. } => (None, None),
     };

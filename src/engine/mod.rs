@@ -111,7 +111,7 @@ pub struct Engine {
     settings: Settings,
     location: IndexLocation,
     /// The folder with `dr.toml` and `.env`: that of the nearest `.dr`, else the working directory.
-    project: PathBuf,
+    pub(crate) project: PathBuf,
     audience: Audience,
     /// Shared by all clones.
     opened: Arc<Opened>,
@@ -199,10 +199,6 @@ impl Engine {
     /// Returns the folder whose `.env` has a key that is ignored because the user does not trust the folder.
     pub(crate) fn ignored_key(&self) -> Option<&Path> {
         (self.settings.ignores_key() && !self.is_offline()).then_some(self.project.as_path())
-    }
-
-    pub(crate) fn project(&self) -> &Path {
-        &self.project
     }
 
     /// Returns the location of the index, a folder or an address, whether or not it exists.

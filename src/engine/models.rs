@@ -176,7 +176,7 @@ impl Engine {
     fn configured(&self, used: &EmbedderChoice) -> ModelEntry {
         let (dimensions, place) = match used {
             EmbedderChoice::Endpoint(model) => match self.settings.embedding(model) {
-                Ok(server) => (Some(server.dimensions()), server.address().to_string()),
+                Ok(server) => (Some(server.dimensions), server.address().to_string()),
                 Err(_) => (None, "`[embedding]` of your settings".to_owned()),
             },
             EmbedderChoice::Fastembed(_) | EmbedderChoice::Builtin => (None, "a folder of this machine".to_owned()),

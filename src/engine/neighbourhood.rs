@@ -126,7 +126,7 @@ impl Neighbours {
         let names = |notes: Vec<&LinkedNote>| notes.into_iter().take(MAX_NEIGHBOURS).map(NoteName::of).collect();
         let Self(map) = self;
         map.position(document).map_or_else(Neighbourhood::default, |at| Neighbourhood {
-            outline: map.notes()[at].structure.headings.clone(),
+            outline: map.notes[at].structure.headings.clone(),
             links: names(map.linked(at)),
             backlinks: names(map.linking(at)),
             ..Neighbourhood::default()
@@ -203,19 +203,8 @@ mod tests {
     use super::*;
 
     fn section(lines: u32, stale: bool) -> Excerpt {
-        let document_id = DocumentId::new("kb", "a.md");
-        Excerpt {
-            id: None,
-            document_id,
-            collection: "kb".into(),
-            path: "a.md".into(),
-            title: "A".into(),
-            heading_path: Vec::new(),
-            line_start: 5,
-            line_end: 4 + lines,
-            text: (5..5 + lines).map(|line| format!("Line {line} of the list.\n")).collect(),
-            stale,
-        }
+        let text = (5..5 + lines).map(|line| format!("Line {line} of the list.\n")).collect();
+        Excerpt { stale, ..Excerpt::sample(text, 4 + lines) }
     }
 
     fn cut(section: &Excerpt, passage: (u32, u32), most: usize) -> (u32, u32, String, Option<String>) {

@@ -158,6 +158,25 @@ impl Excerpt {
     }
 }
 
+#[cfg(test)]
+impl Excerpt {
+    /// Returns lines of `kb/a.md` from the fifth on.
+    pub(crate) fn sample(text: String, line_end: u32) -> Self {
+        Self {
+            id: None,
+            document_id: DocumentId::new("kb", "a.md"),
+            collection: "kb".into(),
+            path: "a.md".into(),
+            title: "A".into(),
+            heading_path: Vec::new(),
+            line_start: 5,
+            line_end,
+            text,
+            stale: false,
+        }
+    }
+}
+
 /// Letters that make a path a pattern.
 const WILDCARDS: [char; 4] = ['*', '?', '[', '{'];
 

@@ -16,7 +16,6 @@ use crate::base::line::one_line;
 /// Time that one repository may take.
 const MOST: Duration = Duration::from_mins(10);
 
-/// A repository that was pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pulled {
     pub(crate) repository: PathBuf,

@@ -8,7 +8,6 @@ use super::{Engine, EngineError};
 use crate::research::evidence::{Evidence, line_range};
 use crate::source::{Place, SourceFile};
 
-/// A quote in the document it is from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Quoted {
     pub(crate) evidence: Evidence,

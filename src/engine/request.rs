@@ -112,7 +112,6 @@ fn lower<T: PartialOrd, S: Display>(
     }
 }
 
-/// A request is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("query has no words")]

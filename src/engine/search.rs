@@ -31,7 +31,6 @@ pub(crate) struct SearchRequest {
     pub(crate) limit: Option<usize>,
 }
 
-/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Searched {
     pub(crate) mode: SearchMode,

@@ -502,7 +502,7 @@ impl Pick for Picker {
             let failed = |reason: String| SourceError::Failed { name: "embedder".to_owned(), reason };
             let picked = tokio::task::spawn_blocking(move || {
                 let embedder = searcher.companion().map(AsRef::as_ref);
-                pick(&node, &question, &names, &readings, searcher.splitter(), embedder)
+                pick(&node, &question, &names, &readings, &searcher.splitter, embedder)
             });
             picked.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
         })

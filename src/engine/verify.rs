@@ -84,7 +84,6 @@ pub(crate) struct Counts {
     pub(crate) not_checked: usize,
 }
 
-/// A citation with its state.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct VerifiedCitation {
     /// Id of the evidence within its report.

@@ -116,7 +116,6 @@ impl Engine {
 }
 
 impl IndexWatch {
-    /// Returns the folders that are watched.
     pub(crate) fn folders(&self) -> impl Iterator<Item = &PathBuf> {
         self.watched.iter().map(|watched| &watched.source.root)
     }

@@ -58,7 +58,6 @@ const TRUSTED_AGE: Duration = Duration::from_secs(2);
 /// A folder to index and the name of its collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionSource {
-    /// Name of the collection.
     pub name: String,
     /// Absolute path of its folder.
     pub root: PathBuf,
@@ -147,9 +146,7 @@ pub struct IngestSummary {
     pub skipped: Vec<SkippedFile>,
     /// Files indexed despite a problem, for example invalid front matter.
     pub warnings: Vec<SkippedFile>,
-    /// Chunks written.
     pub chunks: usize,
-    /// Chunks embedded.
     pub embedded: usize,
     /// Chunks still to be embedded.
     pub vectors_missing: usize,
@@ -165,7 +162,6 @@ pub struct IngestSummary {
 }
 
 impl IngestSummary {
-    /// Returns whether the index has changed.
     pub(crate) fn has_changes(&self) -> bool {
         let Self { added, changed, renamed, removed, chunks, embedded, .. } = self;
         added + changed + renamed + removed + chunks + embedded > 0
@@ -177,7 +173,6 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// [`ingest`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error(transparent)]
@@ -418,7 +413,6 @@ pub(crate) fn upgrade(stored: &Manifest, embedder: &Arc<dyn Embedder>) -> Rebuil
     if is_earlier && !is_current { Rebuild::Text } else { Rebuild::No }
 }
 
-/// The state of one run.
 struct Run<'a> {
     writer: IndexWriter,
     /// The index being rebuilt, whose vectors are kept.
@@ -493,7 +487,7 @@ impl Run<'_> {
                 self.writer.finish_vector_index().await?;
             }
             // An unchanged folder costs no more than its listing, so old versions wait for a run that writes.
-            if self.has_written() || self.writer.has_old_generation() {
+            if self.has_written() || self.writer.has_old_generation {
                 self.writer.prune().await?;
             }
         }

@@ -20,7 +20,8 @@ const FOLDER_NOTES: [&str; 3] = ["readme", "index", "_index"];
 
 /// The notes of an index and the links between them, as of one snapshot.
 pub(crate) struct LinkMap {
-    notes: Vec<LinkedNote>,
+    /// Sorted by collection, then by path length.
+    pub(crate) notes: Vec<LinkedNote>,
     by_id: HashMap<DocumentId, usize>,
     /// The target of each link of each note.
     resolved: Vec<Vec<Resolved>>,
@@ -102,14 +103,8 @@ impl LinkMap {
         Self { notes, by_id, resolved, incoming }
     }
 
-    /// Returns whether any note links to another.
     pub(crate) fn has_links(&self) -> bool {
         self.incoming.iter().any(|incoming| !incoming.is_empty())
-    }
-
-    /// Returns all notes, sorted by collection, then by path length.
-    pub(crate) fn notes(&self) -> &[LinkedNote] {
-        &self.notes
     }
 
     pub(crate) fn position(&self, document: &DocumentId) -> Option<usize> {
@@ -297,7 +292,7 @@ mod tests {
     fn leads(map: &LinkMap, path: &str) -> Vec<String> {
         let at = map.position(&DocumentId::new("kb", path)).unwrap();
         let shown = |resolved: &Resolved| match resolved {
-            Resolved::Note(to) => map.notes()[*to].row.path.clone(),
+            Resolved::Note(to) => map.notes[*to].row.path.clone(),
             Resolved::Outside => "outside".to_owned(),
             Resolved::Missing { .. } => "missing".to_owned(),
         };

@@ -27,12 +27,10 @@ const GIT_FILES: [&str; 2] = [".git", ".git/info/exclude"];
 /// Size of the largest file with patterns that is read; all of it is compiled in memory.
 const MAX_IGNORE_BYTES: u64 = 1 << 20;
 
-/// A file to index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FoundFile {
     /// Path relative to the root, with `/` between components.
     pub(crate) path: String,
-    /// Size in bytes.
     pub(crate) size: u64,
     /// Modification time in nanoseconds since the Unix epoch.
     pub(crate) modified_ns: i64,

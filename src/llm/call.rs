@@ -99,7 +99,6 @@ impl fmt::Display for CallKey {
     }
 }
 
-/// A limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {

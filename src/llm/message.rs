@@ -67,7 +67,6 @@ impl Speaker {
     }
 }
 
-/// One message of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     pub(crate) speaker: Speaker,
@@ -85,7 +84,6 @@ pub struct Schema {
 /// The content of a request. Recorded replies are found by its hash, so equal prompts are one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// Role of the call.
     pub(crate) role: Role,
     pub messages: Vec<Message>,
     /// Limit on the visible tokens of the reply; the allowance for reasoning is separate.
@@ -168,7 +166,6 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// The reply of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The visible text, without reasoning.

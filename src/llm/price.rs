@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::message::Usage;
 use crate::base::money::NANOS;
 
-/// The built-in prices.
 const TABLE: &str = include_str!("prices.toml");
 
 /// Number of tokens that a price refers to.
@@ -19,7 +18,6 @@ const TOKENS: u128 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceOptions {
-    /// Input tokens.
     pub(crate) input: f64,
     /// Input tokens read from the provider's cache; defaults to `input`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +108,6 @@ impl Price {
     }
 }
 
-/// Prices by model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PriceTable {
     /// The date of the built-in prices.

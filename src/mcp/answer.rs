@@ -90,17 +90,17 @@ impl AnswerResult {
                 quote: evidence.quote.clone(),
                 title: evidence.source.names(),
                 url: addresses.of_place(&evidence.source),
-                label: name(&evidence.label),
+                label: evidence.label.to_string(),
                 stale: evidence.stale,
             });
         }
         let usage = report.usage.total;
         Ok(Self {
-            outcome: name(&report.outcome),
+            outcome: report.outcome.to_string(),
             report: text,
             citations,
             confidence: report.confidence,
-            stop_reason: name(&report.stop_reason),
+            stop_reason: report.stop_reason.to_string(),
             degraded: report.degraded,
             run_id: report.run_id,
             resumable: resumable.is_some(),
@@ -132,14 +132,6 @@ pub(super) fn lines_from<'a>(report: &'a str, from: usize, run: Option<&str>) ->
         format!("the report has {lines} lines{cut}{}", if next <= lines { &more } else { "" })
     };
     (text, rest.map(note))
-}
-
-/// Returns the JSON name of an enum variant without data.
-fn name<T: Serialize>(value: &T) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]

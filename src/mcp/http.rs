@@ -32,7 +32,6 @@ const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// Names of this machine that a `Host` header may have.
 pub(crate) const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Path of the service.
 const PATH: &str = "/mcp";
 
 /// Longest wait for open streams after the server was stopped. Clients keep one open while they run.
@@ -125,7 +124,6 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError>
     TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
 }
 
-/// A listening server.
 #[derive(Debug)]
 pub(crate) struct Listening {
     listener: TcpListener,

@@ -198,35 +198,16 @@ fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Omission>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::id::DocumentId;
-
-    fn excerpt(text: String, line_end: u32) -> Excerpt {
-        let (collection, path, title) = ("kb".to_owned(), "a.md".to_owned(), "A".to_owned());
-        let document_id = DocumentId::new(&collection, &path);
-        let heading_path = Vec::new();
-        Excerpt {
-            id: None,
-            document_id,
-            collection,
-            path,
-            title,
-            heading_path,
-            line_start: 5,
-            line_end,
-            text,
-            stale: false,
-        }
-    }
 
     #[test]
     fn lines_after_one_that_fits_no_result_can_be_read() {
         let long = "word ".repeat(20_000);
-        let (kept, cut) = cut_short(excerpt(format!("{long}\nlast\n"), 6));
+        let (kept, cut) = cut_short(Excerpt::sample(format!("{long}\nlast\n"), 6));
         let Omission { note, rest } = cut.unwrap();
         assert_eq!((kept.line_end, rest.as_deref()), (5, Some("kb/a.md:6-6")));
         let line = "line 5 is cut, and can only be read in the file";
         assert_eq!(note, format!("the last 2 lines are left out; {line}; `kb/a.md:6-6` is the rest"));
-        let (_, cut) = cut_short(excerpt(long, 5));
+        let (_, cut) = cut_short(Excerpt::sample(long, 5));
         let Omission { note, rest } = cut.unwrap();
         assert_eq!((note, rest), (format!("the last 1 lines are left out; {line}"), None));
     }

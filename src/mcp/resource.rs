@@ -20,7 +20,6 @@ const MARKDOWN: &str = "text/markdown";
 
 const RUNS: &str = "dr://runs/";
 
-/// Returns the templates of all addresses.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     ListResourceTemplatesResult::with_all_items(vec![
         ResourceTemplate::new(format!("{DOCUMENTS}{{collection}}/{{+path}}"), "document")

@@ -112,7 +112,6 @@ pub(super) fn course(report: &Report) -> String {
     )
 }
 
-/// A row of the usage table.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct UsageRow {
     /// Role, node, or `all`.

@@ -21,7 +21,6 @@ use crate::research::node::NodeStatus;
 use crate::research::report::Report;
 use crate::source::Place;
 
-/// The style of reports.
 pub(crate) const STYLE: &str = include_str!("report.css");
 
 /// The templates by name. The extension `.html` turns on escaping.
@@ -96,7 +95,6 @@ impl ListHtml {
     }
 }
 
-/// The course of the run.
 #[derive(Serialize)]
 struct Course {
     summary: Vec<Span>,
@@ -411,7 +409,6 @@ mod tests {
         assert!(!page.contains("\" onmouseover") && page.contains("&lt;script&gt;"), "{page}");
     }
 
-    /// Returns the targets of the links of a page.
     fn links(page: &str) -> Vec<&str> {
         page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
     }

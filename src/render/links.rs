@@ -14,7 +14,6 @@ pub(crate) struct NamedPlace {
     pub(crate) target: Target,
 }
 
-/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A file, relative to the root of its collection.

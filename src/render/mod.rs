@@ -100,7 +100,6 @@ impl FromStr for ReportFormat {
 /// A report could not be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// As JSON.
     #[error("failed to write the report as JSON")]
     Json(#[from] serde_json::Error),
     /// As a page.

@@ -109,7 +109,6 @@ pub(super) struct Row<'a> {
     pub(super) node: &'a Node,
     /// Number of ancestors.
     pub(super) depth: usize,
-    /// Whether it is the last of its siblings.
     pub(super) is_last: bool,
     /// For each ancestor below the root, whether a sibling follows it.
     trail: Vec<bool>,

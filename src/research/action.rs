@@ -181,34 +181,22 @@ impl ActionResult {
 
 /// A validated action.
 enum Action<Q: ?Sized> {
-    Search {
-        query: Box<Q>,
-        limit: usize,
-    },
+    /// Searches for at most `limit` passages.
+    Search { query: Box<Q>, limit: usize },
+    /// Opens the section of a passage that was shown.
     Open(usize),
     /// The rest of a passage.
     Continue(Passage),
     /// Opens a page by its address. The source decides whether that address may be opened.
     Follow(String),
-    Call {
-        tool: String,
-        arguments: Box<Q>,
-    },
+    /// Calls a tool of a server.
+    Call { tool: String, arguments: Box<Q> },
     /// Repeats a note.
     Known(EvidenceId),
-    Note {
-        at: usize,
-        range: Range<usize>,
-        text: String,
-        aspect: Option<AspectId>,
-    },
+    /// Notes a quote, found at `range` of the passage.
+    Note { at: usize, range: Range<usize>, text: String, aspect: Option<AspectId> },
     /// A note from a search engine's snippet. The page is fetched, since only its text can confirm the quote.
-    NoteOfPage {
-        at: usize,
-        quote: String,
-        text: String,
-        aspect: Option<AspectId>,
-    },
+    NoteOfPage { at: usize, quote: String, text: String, aspect: Option<AspectId> },
 }
 
 /// Result of an action before passages and notes are numbered. Actions run in parallel, so numbers are assigned

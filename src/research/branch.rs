@@ -81,18 +81,25 @@ pub struct Branch {
     pub(crate) saw_internal: bool,
 }
 
+impl BranchReport {
+    /// Returns the report of a worker without evidence. Claims of its model without a source are dropped.
+    pub(super) fn without_findings(question: &str, stop_reason: BranchStop) -> Self {
+        Self {
+            summary: String::new(),
+            findings: Vec::new(),
+            confidence: 0.0,
+            open_questions: vec![question.to_owned()],
+            output: None,
+            stop_reason,
+        }
+    }
+}
+
 impl Branch {
     /// Returns the branch of a node without findings, whose question stays open.
     pub(crate) fn without_findings(question: &str) -> Self {
         Self {
-            report: BranchReport {
-                summary: String::new(),
-                findings: Vec::new(),
-                confidence: 0.0,
-                open_questions: vec![question.to_owned()],
-                output: None,
-                stop_reason: BranchStop::NoEvidence,
-            },
+            report: BranchReport::without_findings(question, BranchStop::NoEvidence),
             evidence: Vec::new(),
             further: Vec::new(),
             support: Support::None,

@@ -237,17 +237,10 @@ fn add_uncited(report: &mut BranchReport, noted: &[Note]) {
     }
 }
 
-/// Returns the report of a worker without evidence. Claims of its model without a source are dropped.
 fn empty(task: &Task<'_>, stop: BranchStop) -> BranchReport {
-    BranchReport {
-        summary: String::new(),
-        findings: Vec::new(),
-        confidence: 0.0,
-        open_questions: vec![task.question.to_owned()],
-        output: None,
-        // Cut short by the budget, the search says nothing about what the sources contain.
-        stop_reason: if stop == BranchStop::BudgetExceeded { stop } else { BranchStop::NoEvidence },
-    }
+    // Cut short by the budget, the search says nothing about what the sources contain.
+    let stop = if stop == BranchStop::BudgetExceeded { stop } else { BranchStop::NoEvidence };
+    BranchReport::without_findings(task.question, stop)
 }
 
 async fn output(

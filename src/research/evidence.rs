@@ -19,7 +19,6 @@ pub struct EvidenceId {
     number: u32,
 }
 
-/// The text is not an evidence id.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not an evidence id (expected a node and a number, for example `n2e1`)")]
 pub struct ParseEvidenceIdError(String);
@@ -37,7 +36,6 @@ impl EvidenceId {
         Self { node: self.node.clone(), number: self.number.saturating_add(places) }
     }
 
-    /// Returns the node that found the quote.
     pub(crate) fn node(&self) -> &NodeId {
         &self.node
     }
@@ -180,20 +178,9 @@ mod tests {
 
     #[test]
     fn quote_of_a_web_page_is_checked_against_the_fetched_page_only() {
-        let passage = Passage {
-            id: "https://example.org/".into(),
-            place: Place::Web {
-                url: "https://example.org/".into(),
-                title: "A page".into(),
-                published: None,
-                fetched_at: None,
-                content_hash: None,
-            },
-            label: Label::Public,
-            text: "Valves open at six.".into(),
-            snippet: "Valves open at six.".into(),
-            score: 1.0,
-        };
+        let url = "https://example.org/";
+        let place = Place::unfetched(url.into(), "A page".into(), None);
+        let passage = Passage::whole(url.into(), Label::Public, place, "Valves open at six.".into());
         let mut evidence = passage.quote(0..19, EvidenceId::new(NodeId::numbered(1), 1), 1.0);
         evidence.check(&SourceFile::Gone, &passage.text);
         assert!(!evidence.checked && !evidence.stale, "a snippet confirms nothing");

@@ -53,7 +53,6 @@ pub struct Memory {
     pub(crate) global: Summary,
     /// Summary of the public results, for workers that may not see internal text.
     pub(crate) global_public: PublicSummary,
-    /// One summary of each group of nodes.
     pub(crate) groups: BTreeMap<String, Summary>,
 }
 
@@ -390,7 +389,6 @@ fn joined_label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, members: &[(&N
     members.iter().map(|(id, _)| label(tree, branches, id)).max().unwrap_or(Label::Internal)
 }
 
-/// A group summary to be made.
 #[derive(Clone, Copy)]
 struct GroupSummary<'a> {
     caller: &'a dyn Caller,

@@ -16,7 +16,6 @@ use crate::llm::structured::{StructuredError, structured_checked};
 /// Validates a plan. The error is the complaint shown to the model.
 pub(crate) type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
 
-/// Constraints on a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanBounds {
     pub(crate) limits: TreeLimits,

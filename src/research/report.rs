@@ -74,6 +74,8 @@ pub enum Outcome {
     Refused,
 }
 
+as_word!(Outcome);
+
 /// A section of a long answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {

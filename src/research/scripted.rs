@@ -15,7 +15,6 @@ use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::{Prompt, Reply, Role};
 use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
-/// A function that returns the reply to a call.
 type ReplyFn = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
 
 /// A caller whose replies come from a closure.
@@ -342,13 +341,7 @@ pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
         let id = EvidenceId::new(node.clone(), number);
         let source = match label {
             Label::Internal => ScriptedSource::of(&[]).passage("a.md", "a.md#0", text, 1, 1).place,
-            Label::Public => Place::Web {
-                url: "https://example.org/".into(),
-                title: "web".into(),
-                published: None,
-                fetched_at: None,
-                content_hash: None,
-            },
+            Label::Public => Place::unfetched("https://example.org/".into(), "web".into(), None),
         };
         evidence.push(Evidence {
             id: id.clone(),
@@ -373,10 +366,7 @@ pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
             stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
         },
         evidence,
-        further: Vec::new(),
         support: if is_empty { Support::None } else { Support::Strong },
-        notes: Vec::new(),
-        reported: Vec::new(),
-        saw_internal: false,
+        ..Branch::without_findings("")
     }
 }

@@ -140,7 +140,7 @@ pub(crate) struct Gathered {
     /// Hits it did not open, best first.
     pub(super) further: Vec<Passage>,
     /// Support of the best search for an answer.
-    pub(super) support: Support,
+    pub(crate) support: Support,
     /// Notes for the report.
     pub(super) remarks: Vec<String>,
     /// Claims of a background job that no fetched page confirms.
@@ -245,11 +245,6 @@ impl Gathered {
             note.aspect = aspect.cloned();
         }
         self
-    }
-
-    /// Returns the support of the best search for an answer.
-    pub(crate) fn support(&self) -> Support {
-        self.support
     }
 
     /// Returns whether there is no evidence.

@@ -53,7 +53,6 @@ impl Default for BudgetLimits {
 }
 
 impl BudgetLimits {
-    /// No limits.
     pub const NONE: Self = Self { cost_nanos: None, tokens: None, time: None, rounds: None };
 
     /// Returns the limits of a run for a plan with this number of workers.
@@ -83,7 +82,6 @@ pub struct LimitsByPlan {
 pub(crate) struct PlanShare<T> {
     /// For planning, judging and writing.
     pub(crate) base: T,
-    /// For each worker.
     pub(crate) each: T,
 }
 
@@ -248,7 +246,6 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Returns the sum of all calls.
     pub(crate) fn total(&self) -> Charge {
         let mut total = self.research;
         total += self.writing;
@@ -708,7 +705,6 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Returns the reserved worst case.
     pub(crate) fn worst(&self) -> CallCost {
         self.hold.worst
     }

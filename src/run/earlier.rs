@@ -90,7 +90,7 @@ fn quote(entry: Recalled, state: &RunState) -> Option<EarlierQuote> {
     Some(EarlierQuote {
         run: entry.run,
         question: state.question.clone(),
-        asked_at: state.started_at(),
+        asked_at: state.started,
         similarity: entry.similarity,
         quote: quote.clone(),
     })

@@ -115,10 +115,10 @@ impl Estimate {
     /// Adds the background jobs of the plan, up to the number a run may start.
     fn add_jobs(&mut self, state: &RunState, jobs: &DeepResearch) {
         let waiting = || state.tree.workers().filter(|node| !node.status.is_settled() && !node.only_concludes());
-        let of = |hint| waiting().filter(|node| node.source_hint == hint).count().min(jobs.max_jobs()) as u64;
+        let of = |hint| waiting().filter(|node| node.source_hint == hint).count().min(jobs.settings.max_jobs) as u64;
         // A mixed node needs a job only if the knowledge base leaves aspects open.
         let low = of(SourceHint::Web);
-        let high = (low + of(SourceHint::Mixed)).min(jobs.max_jobs() as u64);
+        let high = (low + of(SourceHint::Mixed)).min(jobs.settings.max_jobs as u64);
         self.calls.low += low;
         self.calls.high += high;
         self.cost_nanos = self
@@ -127,7 +127,7 @@ impl Estimate {
             .map(|(sum, cap)| Bounds { low: sum.low + low * cap / JOB_SHARE, high: sum.high + high * cap });
         // Jobs run in parallel.
         self.seconds.low += JOB_TIME.low.as_secs() * low.min(1);
-        self.seconds.high += JOB_TIME.high.min(jobs.timeout()).as_secs() * high.min(1);
+        self.seconds.high += JOB_TIME.high.min(jobs.settings.timeout).as_secs() * high.min(1);
     }
 
     /// Caps the figures at the limits of the run, which are enforced in any case.
@@ -191,7 +191,6 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
 /// A limit under which no call of a run could be made, and one that would do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum TooSmall {
-    /// The token limit.
     #[error("a single call may use more than {limit} tokens")]
     Tokens { limit: u64, enough: u64 },
     /// The cost limit, in billionths of a US dollar.

@@ -100,7 +100,6 @@ pub struct RunSettings {
     /// Limits that the user has not set, by the workers of the first plan.
     #[serde(skip_serializing_if = "LimitsByPlan::is_none", default)]
     pub by_plan: LimitsByPlan,
-    /// Limits on the size of the tree.
     pub tree: TreeLimits,
     /// Most nodes that run at the same time.
     pub parallel: usize,

@@ -278,7 +278,6 @@ impl Ticket {
         self.id
     }
 
-    /// Returns the reserved worst case.
     pub(crate) fn worst(&self) -> CallCost {
         self.reservation.worst()
     }

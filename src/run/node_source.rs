@@ -363,7 +363,6 @@ impl Outside {
         self
     }
 
-    /// Returns whether the user named a page.
     pub(crate) fn names_pages(&self) -> bool {
         !self.named.is_empty()
     }
@@ -479,20 +478,8 @@ fn host_of(address: &Outbound) -> String {
 
 /// Returns a page as a search would have found it.
 fn named_page(url: String) -> Passage {
-    Passage {
-        place: Place::Web {
-            url: url.clone(),
-            title: url.clone(),
-            published: None,
-            fetched_at: None,
-            content_hash: None,
-        },
-        label: Label::Public,
-        text: url.clone(),
-        snippet: "named in the question".to_owned(),
-        score: 1.0,
-        id: url,
-    }
+    let place = Place::unfetched(url.clone(), url.clone(), None);
+    Passage { snippet: "named in the question".to_owned(), ..Passage::whole(url.clone(), Label::Public, place, url) }
 }
 
 #[cfg(test)]

@@ -72,7 +72,6 @@ pub enum RunNotice<'a> {
 /// Receives the progress of a run.
 pub(crate) type RunListener = Arc<dyn Fn(&RunNotice<'_>) + Send + Sync>;
 
-/// The resources of a run.
 pub struct Resources {
     pub store: Store,
     /// Clock for time limits and retry delays.
@@ -245,7 +244,7 @@ impl Orchestrator {
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
         let is_open = resources.internal_text.may_leave(state.settings.has_flag());
-        let at = resources.clock.now().max(state.last_moment());
+        let at = resources.clock.now().max(state.last);
         let jobs = resources.jobs.as_ref();
         let again = jobs.map_or_else(Vec::new, |jobs| to_try_again(&state, &calls, jobs.retry_unknown));
         let record = Record { seq: state.next_seq(), at, event: Event::Resumed { limits, again, is_open } };
@@ -270,7 +269,7 @@ impl Orchestrator {
         let budget = budget(&state, calls, &resources);
         let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
         let clock = Arc::clone(&resources.clock);
-        let cache = Cache::new(locked.clone(), state.started_at(), Arc::clone(&clock), resources.embedder.clone());
+        let cache = Cache::new(locked.clone(), state.started, Arc::clone(&clock), resources.embedder.clone());
         let egress = Egress::new(locked.clone(), clock, state.settings.is_open);
         egress.learn(&state);
         let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
@@ -294,7 +293,7 @@ impl Orchestrator {
         };
         let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls, is_open)));
         let wait_limit = WaitLimit { budget: budget.clone(), stop: resources.stop.clone() };
-        let day = state.started_at().date().unwrap_or_default();
+        let day = state.started.date().unwrap_or_default();
         let shared = Shared { cache, egress, wait_limit, breaker: Arc::new(Breaker::of_run("source `web`")) };
         let ranker = state.settings.rerank.zip(desk.clone()).zip(resources.models.as_ref());
         let ranker = ranker.map(|((settings, desk), models)| HitRanker {
@@ -348,7 +347,6 @@ impl Orchestrator {
         &self.resources.store
     }
 
-    /// Ends the servers that the run has started.
     pub(crate) async fn end_servers(&self) {
         self.resources.sources.servers.end().await;
     }
@@ -638,7 +636,7 @@ impl Orchestrator {
     /// Appends an event to the journal, and only then applies it.
     async fn commit(&mut self, event: Event) -> Result<(), RunError> {
         // The clock may have been set back; times of events never decrease.
-        let at = self.resources.clock.now().max(self.state.last_moment());
+        let at = self.resources.clock.now().max(self.state.last);
         let record = Record { seq: self.state.next_seq(), at, event };
         self.locked.append(&record).await?;
         self.state.apply(&record)?;

@@ -81,7 +81,6 @@ impl<'a> BeforeRetrieval<'a> {
         self.all_aspects().filter(is_wanted).collect()
     }
 
-    /// Returns every aspect.
     pub(crate) fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
         let aspects = self.brief.aspects.iter();
         aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(VOUCHER, &aspect.text) })
@@ -190,7 +189,7 @@ fn pages_read(state: &RunState) -> Vec<Outbound> {
 pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
     // The day the run began: a resumed run must make the same prompts.
-    let today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
+    let today = state.started.date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
     let before = BeforeRetrieval::of(state, briefs);
     let (planned, background, aspects, output_schema) = match (egress_allowed(state), before) {
         (Some(allowed), _) => {

@@ -104,7 +104,6 @@ pub(crate) struct Folded {
     pub(super) quotes: BTreeSet<(String, String)>,
 }
 
-/// A round that was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judged {
     pub(crate) rounds: Rounds,

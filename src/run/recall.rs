@@ -90,7 +90,6 @@ pub(crate) enum EntryKind {
 
 as_word!(EntryKind);
 
-/// Where an entry comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EntrySource {

@@ -28,7 +28,6 @@ const MAX_OFFERED: usize = 30;
 /// How often a call is made again because the stored copy of its result is missing.
 const MAX_AGAIN: usize = 3;
 
-/// The servers of a run that have one label.
 pub(crate) struct RunServers<Q: ?Sized> {
     servers: Vec<RunServer<Q>>,
     run: RunId,
@@ -52,7 +51,6 @@ struct ToolListing {
     notes: Vec<String>,
 }
 
-/// The servers of a run, for one node.
 pub(crate) struct NodeServers<Q: ?Sized> {
     of_run: Arc<RunServers<Q>>,
     listing: Arc<ToolListing>,

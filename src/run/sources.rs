@@ -15,7 +15,6 @@ pub use crate::source::mcp::McpServers;
 use crate::source::web::WebSource;
 use crate::source::{Source, SourceError};
 
-/// Sources of evidence.
 #[derive(Clone)]
 pub struct Sources {
     /// The knowledge base.
@@ -49,7 +48,6 @@ pub(crate) struct RunSources {
 }
 
 impl RunSources {
-    /// Returns whether the web can be searched.
     pub(crate) fn can_search(&self) -> bool {
         self.sources.web.is_some() && self.sources.can_search
     }

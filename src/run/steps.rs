@@ -74,7 +74,6 @@ pub(crate) struct Steps {
     pub(crate) on_section: Arc<dyn Fn(&Section) + Send + Sync>,
 }
 
-/// A step failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StepError {
     #[error(transparent)]
@@ -139,7 +138,7 @@ impl Steps {
     pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
-            () if jobs.research.max_jobs() <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
+            () if jobs.research.settings.max_jobs <= taken(jobs) => JobWay::Limited(NoJob::UsedUp),
             () if !jobs.can_pay() => JobWay::Limited(NoJob::TooDear),
             () => JobWay::Open,
         };
@@ -172,7 +171,7 @@ impl Steps {
         });
         let more: Vec<_> = state.clarification.iter().map(Clarified::to_string).chain(follows).collect();
         let more = Some(more.join("\n")).filter(|more| !more.is_empty());
-        let today = state.started_at().date();
+        let today = state.started.date();
         let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
         let request = brief_request(state, more.as_deref(), today.as_deref());
         Ok(written(caller, &CallKey::of_run(Step::Brief), request).await?)
@@ -188,7 +187,7 @@ impl Steps {
             return Ok(None);
         }
         let more = asked_before(state, followed);
-        let today = state.started_at().date();
+        let today = state.started.date();
         let desk = self.desk.as_deref().map(Outward);
         let caller = desk.as_ref().map(|desk| desk as &dyn Caller);
         let request = brief_request(state, Some(&more), today.as_deref());

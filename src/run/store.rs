@@ -24,7 +24,6 @@ pub struct Store {
 /// A run could not be found or used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error("run `{run}` cannot be read")]
@@ -114,7 +113,6 @@ impl Store {
         Journal::glance(&folder.join(STATE_FILE))
     }
 
-    /// Returns the journal of all runs.
     #[doc(hidden)]
     pub fn journal(&self) -> &Journal {
         &self.journal

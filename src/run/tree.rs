@@ -56,8 +56,9 @@ pub struct RunState {
     pub(crate) folded: Folded,
     /// Active time up to the last event, summed over all processes.
     pub(crate) active: Duration,
-    started: Moment,
-    last: Moment,
+    pub(crate) started: Moment,
+    /// Time of the last event.
+    pub(crate) last: Moment,
     seq: u64,
 }
 
@@ -191,7 +192,6 @@ impl RunState {
         self.seq + 1
     }
 
-    /// Returns whether any branch has evidence.
     pub(crate) fn has_evidence(&self) -> bool {
         self.branches.values().any(|branch| !branch.evidence.is_empty())
     }
@@ -199,16 +199,6 @@ impl RunState {
     /// Returns whether the run has ended for a reason that a resume would not change.
     pub(crate) fn is_over(&self) -> bool {
         self.stop_reason().is_some_and(StopReason::is_natural)
-    }
-
-    /// Returns when the run began.
-    pub(crate) fn started_at(&self) -> Moment {
-        self.started
-    }
-
-    /// Returns when the last event happened.
-    pub(crate) fn last_moment(&self) -> Moment {
-        self.last
     }
 
     /// Applies the next event.

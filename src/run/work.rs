@@ -96,7 +96,6 @@ impl Work {
 }
 
 impl Steps {
-    /// Works on a node.
     pub(crate) async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
         // Words of an exported span have no spaces, see `traces/shape.rs`.
         attach::word("route", work.way.route.to_string().replace(", ", "_").replace(' ', "_"));
@@ -234,7 +233,7 @@ impl Steps {
         let OutwardWork { task, has_own_ids, .. } = &work.outward;
         let open: Vec<AspectId> = inside.open_aspects(&work.aspects);
         let names_pages = self.outside(work, task).is_ok_and(|outside| outside.names_pages());
-        let is_weak = inside.is_empty() || inside.support() != Support::Strong;
+        let is_weak = inside.is_empty() || inside.support != Support::Strong;
         match () {
             () if open.is_empty() && !names_pages && !is_weak => None,
             // Aspects of another brief cannot be narrowed by the ids of the open ones.

@@ -23,7 +23,7 @@ use super::app::App;
 use super::failure::FailureReply;
 use super::form::{InPath, Parameters};
 use super::metrics::OpenStream;
-use super::runs::RunPath;
+use super::runs::{OfRun, RunPath};
 use crate::engine::{Doing, RunEvent, RunStatus, Standing, WatchedRun};
 
 /// Poll interval for a run executed by another process.
@@ -38,8 +38,7 @@ pub(super) struct EventsQuery {
 }
 
 pub(super) async fn events(
-    State(app): State<App>,
-    InPath(RunPath { run }): InPath<RunPath>,
+    (State(app), InPath(RunPath { run })): OfRun,
     Parameters(EventsQuery { since }): Parameters<EventsQuery>,
     NoApi(headers): NoApi<HeaderMap>,
 ) -> Result<NoApi<Sse<impl Stream<Item = Result<Event, Infallible>>>>, FailureReply> {

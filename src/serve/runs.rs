@@ -30,6 +30,9 @@ pub(super) struct RunPath {
     pub(super) run: String,
 }
 
+/// The state, and the run in the path.
+pub(super) type OfRun = (State<App>, InPath<RunPath>);
+
 /// A run with what it has found and spent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RunReply {
@@ -78,10 +81,7 @@ struct Left {
     withheld: Option<String>,
 }
 
-pub(super) async fn show(
-    State(app): State<App>,
-    InPath(RunPath { run }): InPath<RunPath>,
-) -> Result<Json<RunReply>, FailureReply> {
+pub(super) async fn show((State(app), InPath(RunPath { run })): OfRun) -> Result<Json<RunReply>, FailureReply> {
     let RunView { status, limits, aspects, branches, usage, egress } = app.runs.view(&app.engine, &run).await?;
     let findings = branches.iter().map(|(node, branch)| NodeFindings {
         node: node.id.to_string(),
@@ -131,8 +131,7 @@ enum Format {
 
 /// Returns the report of a run that has ended or was stopped.
 pub(super) async fn report(
-    State(app): State<App>,
-    InPath(RunPath { run }): InPath<RunPath>,
+    (State(app), InPath(RunPath { run })): OfRun,
     Parameters(ReportQuery { format }): Parameters<ReportQuery>,
 ) -> Result<NoApi<Response>, FailureReply> {
     let report = app.runs.report(&app.engine, &run).await?.report;
@@ -172,10 +171,7 @@ pub(super) async fn quote(
 }
 
 /// Stops a run cleanly.
-pub(super) async fn cancel(
-    State(app): State<App>,
-    InPath(RunPath { run }): InPath<RunPath>,
-) -> Result<Json<RunStatus>, FailureReply> {
+pub(super) async fn cancel((State(app), InPath(RunPath { run })): OfRun) -> Result<Json<RunStatus>, FailureReply> {
     Ok(Json(app.runs.cancel(&app.engine, &run).await?))
 }
 
@@ -194,8 +190,7 @@ pub(super) struct RaiseForm {
 
 /// Resumes a run, with higher limits if requested.
 pub(super) async fn resume(
-    State(app): State<App>,
-    InPath(RunPath { run }): InPath<RunPath>,
+    (State(app), InPath(RunPath { run })): OfRun,
     Body(raise): Body<RaiseForm>,
 ) -> Result<(StatusCode, Json<StartReply>), FailureReply> {
     // The other amounts are unsigned: only this one could be negative.
@@ -214,10 +209,7 @@ pub(super) async fn resume(
 }
 
 /// Removes a run, and its entries in the research memory.
-pub(super) async fn remove(
-    State(app): State<App>,
-    InPath(RunPath { run }): InPath<RunPath>,
-) -> Result<StatusCode, FailureReply> {
+pub(super) async fn remove((State(app), InPath(RunPath { run })): OfRun) -> Result<StatusCode, FailureReply> {
     // Found first, so that an ambiguous prefix removes nothing.
     for run in app.engine.find_runs(&[run]).await? {
         app.engine.remove_run(&run).await?;

@@ -129,21 +129,7 @@ pub(super) async fn search(
 
 impl From<Hit> for HitReply {
     fn from(hit: Hit) -> Self {
-        let text = &hit.snippet.text;
-        let mut snippet = Vec::new();
-        let mut add = |part: Option<&str>, is_match| {
-            let text = part.unwrap_or_default();
-            if !text.is_empty() {
-                snippet.push(SnippetSpan { text: text.to_owned(), is_match });
-            }
-        };
-        let mut done = 0;
-        for mark in &hit.snippet.marks {
-            add(text.get(done..mark.start), false);
-            add(text.get(mark.clone()), true);
-            done = mark.end;
-        }
-        add(text.get(done..), false);
+        let span = |(text, is_match): (&str, bool)| SnippetSpan { text: text.to_owned(), is_match };
         Self {
             id: hit.id.to_string(),
             explain: serde_json::to_value(hit.explain).unwrap_or_default(),
@@ -153,7 +139,7 @@ impl From<Hit> for HitReply {
             headings: hit.heading_path,
             line_start: hit.line_start,
             line_end: hit.line_end,
-            snippet,
+            snippet: hit.snippet.parts().into_iter().map(span).collect(),
             about: hit.about,
             score: hit.score,
             context: None,

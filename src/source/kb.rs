@@ -53,7 +53,7 @@ impl KbSource {
         // Results depend on the text of every file, on the vectors, and on the collections that may be searched; never
         // on just a number of commits, which another index has too.
         let contents = documents.iter().map(|row| format!("{} {}\n", row.id, row.content_hash.as_str()));
-        let reranked = match searcher.rerank() {
+        let reranked = match &searcher.rerank {
             Rerank::By(reranker) => format!(":{reranker}"),
             Rerank::Off | Rerank::Withheld(_) => String::new(),
         };
@@ -97,7 +97,7 @@ impl LinkAccess {
         let Some(map) = LinkMap::read(index, documents).await?.filter(LinkMap::has_links) else { return Ok(None) };
         let mut open = index.chunked_documents(&options.filter).await?;
         if let Some(globs) = &options.paths {
-            for LinkedNote { row, .. } in map.notes().iter().filter(|note| !globs.is_match(&note.row.path)) {
+            for LinkedNote { row, .. } in map.notes.iter().filter(|note| !globs.is_match(&note.row.path)) {
                 open.remove(&row.id);
             }
         }
@@ -108,7 +108,7 @@ impl LinkAccess {
     /// Both list addresses for `open`.
     fn below(&self, document: &DocumentId) -> String {
         let Some(at) = self.map.position(document) else { return String::new() };
-        let LinkedNote { row, structure } = &self.map.notes()[at];
+        let LinkedNote { row, structure } = &self.map.notes[at];
         let sections: Vec<_> = structure.headings.iter().filter(|heading| heading.level <= OUTLINE_LEVELS).collect();
         let shown = |heading: &&Heading| format!("{} {}", heading.line, cut(&heading.text, MAX_NAME_CHARACTERS));
         let mut lines = Vec::new();
@@ -174,7 +174,7 @@ impl LinkAccess {
     }
 
     fn only(&self, is_meant: impl Fn(&DocumentRow) -> bool) -> Option<&DocumentRow> {
-        let rows = self.map.notes().iter().map(|note| &note.row);
+        let rows = self.map.notes.iter().map(|note| &note.row);
         let mut found = rows.filter(|row| is_meant(row) && self.open.contains(&row.id));
         found.next().filter(|_| found.next().is_none())
     }
@@ -370,7 +370,6 @@ impl<'a> HeadingChunks<'a> {
         Self { rows: &rows[place..place + after] }
     }
 
-    /// Returns all chunks of a document.
     pub(crate) fn whole(rows: &'a [ChunkRow]) -> Self {
         Self { rows }
     }

@@ -68,7 +68,6 @@ pub enum Place {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         date: Option<String>,
     },
-    /// A page of the web.
     Web {
         url: String,
         /// Title of the page; empty if it has none.
@@ -97,7 +96,6 @@ pub enum Place {
     },
 }
 
-/// A passage of a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
     /// Identifies it within its source, for [`Documents::open`].
@@ -111,6 +109,13 @@ pub struct Passage {
     pub snippet: String,
     /// How well it bears on the query, from 0 to 1; comparable within one search only.
     pub score: f32,
+}
+
+impl Passage {
+    /// Returns a text that is shown whole.
+    pub(crate) fn whole(id: String, label: Label, place: Place, text: String) -> Self {
+        Self { id, place, label, snippet: text.clone(), text, score: 1.0 }
+    }
 }
 
 /// The result of a search.
@@ -331,6 +336,11 @@ pub(crate) fn page_of(path: &str, heading_path: &[String]) -> Option<u32> {
 }
 
 impl Place {
+    /// Returns a page that was found and not fetched.
+    pub(crate) fn unfetched(url: String, title: String, published: Option<String>) -> Self {
+        Self::Web { url, title, published, fetched_at: None, content_hash: None }
+    }
+
     /// Returns the place for people: `path:from-to`, `path, page 7` of a PDF, or the address of a page.
     pub(crate) fn for_people(&self) -> String {
         match self {

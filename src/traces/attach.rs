@@ -25,7 +25,6 @@ const MAX_TEXT: usize = 32_000;
 pub(crate) enum ExportRule {
     /// Nothing: the run is offline, while other runs of this process may not be.
     Nothing,
-    /// The texts too.
     Texts,
 }
 

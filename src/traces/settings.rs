@@ -73,11 +73,9 @@ pub(crate) struct TraceOptions {
     pub(crate) texts: bool,
 }
 
-/// The destination of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceSettings {
     pub(crate) address: BaseUrl,
-    /// Timeout of a request.
     pub(crate) timeout: Duration,
     /// Whether texts may be exported.
     pub(crate) has_texts: bool,

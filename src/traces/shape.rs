@@ -18,7 +18,6 @@ enum ValueForm {
     Count,
     /// US dollars.
     Dollars,
-    /// A boolean.
     Flag,
     /// A name or an id: one short word.
     Word,
@@ -202,7 +201,6 @@ const SPANS: [SpanShape; 9] = [
 /// Maximum number of letters in a word.
 const MAX_WORD: usize = 100;
 
-/// Returns whether spans of this name are exported.
 pub(super) fn knows(name: &str) -> bool {
     SPANS.iter().any(|shape| shape.span == name)
 }

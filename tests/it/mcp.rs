@@ -37,6 +37,8 @@ fn eras() -> [ClientLifecycleMode; 2] {
     ]
 }
 
+type Client<C> = RunningService<RoleClient, C>;
+
 /// A server on stdin and stdout.
 struct Server {
     child: Running,
@@ -50,11 +52,7 @@ impl Server {
     }
 
     /// Connects a client to it. Call it within a runtime.
-    async fn connect<C: ClientHandler>(
-        &mut self,
-        client: C,
-        era: ClientLifecycleMode,
-    ) -> RunningService<RoleClient, C> {
+    async fn connect<C: ClientHandler>(&mut self, client: C, era: ClientLifecycleMode) -> Client<C> {
         let output = pipe::Receiver::from_owned_fd(self.child.stdout.take().unwrap().into()).unwrap();
         let input = pipe::Sender::from_owned_fd(self.child.stdin.take().unwrap().into()).unwrap();
         client.serve_with_lifecycle((output, input), era).await.unwrap()
@@ -81,7 +79,7 @@ impl Server {
 }
 
 /// Talks with a server on stdin and stdout as one client, then ends both.
-fn session(world: &World, args: &[&str], talk: impl AsyncFnOnce(&RunningService<RoleClient, ()>)) {
+fn session(world: &World, args: &[&str], talk: impl AsyncFnOnce(&Client<()>)) {
     block_on(async {
         let mut server = Server::start(world, args);
         let client = server.connect((), ClientLifecycleMode::Initialize).await;
@@ -144,18 +142,14 @@ fn hello() -> String {
 }
 
 /// Calls a tool and returns its result, which may be an error.
-async fn call<C: ClientHandler>(
-    client: &RunningService<RoleClient, C>,
-    tool: &'static str,
-    args: Value,
-) -> CallToolResult {
+async fn call<C: ClientHandler>(client: &Client<C>, tool: &'static str, args: Value) -> CallToolResult {
     let Value::Object(args) = args else { panic!("arguments are an object") };
     client.call_tool(CallToolRequestParams::new(tool).with_arguments(args)).await.unwrap()
 }
 
 /// Calls a tool without waiting for its result.
 pub(crate) async fn begun<C: ClientHandler>(
-    client: &RunningService<RoleClient, C>,
+    client: &Client<C>,
     tool: &'static str,
     args: Value,
 ) -> RequestHandle<RoleClient> {
@@ -171,11 +165,7 @@ async fn is_asked(asked: Receiver<()>) {
 }
 
 /// Calls a tool and returns its structured result, which its text repeats.
-pub(crate) async fn done<C: ClientHandler>(
-    client: &RunningService<RoleClient, C>,
-    tool: &'static str,
-    args: Value,
-) -> Value {
+pub(crate) async fn done<C: ClientHandler>(client: &Client<C>, tool: &'static str, args: Value) -> Value {
     let result = call(client, tool, args).await;
     assert_ne!(result.is_error, Some(true), "{tool}: {result:?}");
     assert_eq!(result.content.len(), 1, "{tool}");
@@ -185,7 +175,7 @@ pub(crate) async fn done<C: ClientHandler>(
 }
 
 /// Calls a tool that fails and returns its message.
-async fn refused<C: ClientHandler>(client: &RunningService<RoleClient, C>, tool: &'static str, args: Value) -> String {
+async fn refused<C: ClientHandler>(client: &Client<C>, tool: &'static str, args: Value) -> String {
     let result = call(client, tool, args.clone()).await;
     assert_eq!(result.is_error, Some(true), "{tool} {args}: {result:?}");
     result.content[0].as_text().unwrap().text.clone()

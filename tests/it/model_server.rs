@@ -27,7 +27,6 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// Headers by lower-case name.
     pub(crate) headers: BTreeMap<String, String>,
-    /// The body as received.
     pub(crate) body: Vec<u8>,
     /// The JSON body; null if it is not JSON.
     pub(crate) json: Value,
@@ -238,7 +237,6 @@ impl Request {
         self.messages().join("\n")
     }
 
-    /// Returns the text of each message.
     pub(crate) fn messages(&self) -> Vec<&str> {
         let messages = ["input", "messages"].iter().find_map(|name| self.json[name].as_array());
         messages.into_iter().flatten().filter_map(|message| message["content"].as_str()).collect()

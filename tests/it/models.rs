@@ -6,8 +6,13 @@ use crate::common::World;
 use crate::model_server::{ModelServer, Request, Response};
 
 fn able(request: &Request) -> Response {
+    fills_in(request, r#"{"larger": 71, "numbers": [17, 71]}"#, 90)
+}
+
+/// Replies with `form` where a form is asked for, counted as so many tokens of input.
+fn fills_in(request: &Request, form: &str, tokens: u64) -> Response {
     match request.form() {
-        Some(_) => request.reply(r#"{"larger": 71, "numbers": [17, 71]}"#, 90, 12),
+        Some(_) => request.reply(form, tokens, 12),
         None => request.reply("ready", 20, 1),
     }
 }
@@ -95,20 +100,14 @@ fn server_with_a_smaller_context_than_is_set_is_named_by_doctor_and_before_each_
 #[test]
 fn server_that_leaves_the_schema_out_of_its_count_does_not_cut_prompts() {
     // llama.cpp counts the messages, which are a fourth of what is sent.
-    let server = ModelServer::start(|request| match request.form() {
-        Some(_) => request.reply(r#"{"larger": 71, "numbers": [17, 71]}"#, 43, 12),
-        None => request.reply("ready", 20, 1),
-    });
+    let server = ModelServer::start(|request| fills_in(request, r#"{"larger": 71, "numbers": [17, 71]}"#, 43));
     let checks = checks(&world_at(&server, ""));
     assert!(checks[2].starts_with("ok model tokens: 43 where dr counts at most "), "{checks:#?}");
 }
 
 #[test]
 fn model_that_keeps_to_the_schema_and_answers_wrongly_is_noted() {
-    let server = ModelServer::start(|request| match request.form() {
-        Some(_) => request.reply(r#"{"larger": 17, "numbers": []}"#, 90, 12),
-        None => request.reply("ready", 20, 1),
-    });
+    let server = ModelServer::start(|request| fills_in(request, r#"{"larger": 17, "numbers": []}"#, 90));
     let checks = checks(&world_at(&server, ""));
     assert!(
         checks[1].starts_with("note model schema: replies match the schema, but the answer is wrong"),

@@ -42,7 +42,6 @@ const OUTSIDE: [&str; 14] = [
     "alternatives", "competitors", "world",
 ];
 
-/// Returns the reply to a request.
 pub(crate) fn say(request: &Request) -> String {
     let words = request.said();
     let reader = Reader::of(&words);

@@ -20,6 +20,13 @@ fn world(service: &Service) -> World {
     reaching(World::with_kb(), service)
 }
 
+/// Returns a service, and a world whose index is there.
+fn served() -> (Service, World) {
+    let service = Service::start();
+    let world = world(&service);
+    (service, world)
+}
+
 fn reaching(world: World, service: &Service) -> World {
     let world = world.with_variable("DR_INDEX", format!("db://{DATABASE}"));
     let world = world.with_variable("LANCEDB_API_KEY", KEY).with_variable("LANCEDB_HOST_OVERRIDE", service.url());
@@ -53,8 +60,7 @@ fn is_write(asked: &Asked) -> bool {
 
 #[test]
 fn search_finds_in_every_mode_what_a_local_index_finds() {
-    let service = Service::start();
-    let (world, local) = (world(&service), World::indexed());
+    let ((service, world), local) = (served(), World::indexed());
     world.dr(["index", "kb", "--quiet"]).succeeded();
     assert_same(&contents(&service), &local.contents());
     service.maintain();
@@ -71,8 +77,7 @@ fn search_finds_in_every_mode_what_a_local_index_finds() {
 
 #[test]
 fn new_text_is_found_before_the_service_has_extended_its_index() {
-    let service = Service::start();
-    let world = world(&service);
+    let (service, world) = served();
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     world.write("kb/new.md", "# Tide\n\nThe zephyr gauge of the harbour is read at noon.\n");
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
@@ -95,8 +100,7 @@ fn words_are_found_before_the_service_has_built_any_index() {
 
 #[test]
 fn question_is_answered_and_every_read_names_its_version() {
-    let service = Service::start();
-    let world = world(&service);
+    let (service, world) = served();
     world.dr(["index", "kb", "--quiet"]).succeeded();
     service.take_log();
     let answered = world.dr(["ask", "When does the siren sound?", "--format", "json"]).succeeded();
@@ -108,8 +112,7 @@ fn question_is_answered_and_every_read_names_its_version() {
 
 #[test]
 fn second_run_writes_only_what_changed_and_another_home_reads_it() {
-    let service = Service::start();
-    let (world, local) = (world(&service), World::with_kb());
+    let ((service, world), local) = (served(), World::with_kb());
     world.dr(["index", "kb", "--quiet"]).succeeded();
     service.take_log();
     world.dr(["index", "kb", "--quiet"]).succeeded();
@@ -133,8 +136,7 @@ fn second_run_writes_only_what_changed_and_another_home_reads_it() {
 
 #[test]
 fn rebuild_replaces_the_index_and_keeps_the_old_one_for_its_readers() {
-    let service = Service::start();
-    let (world, local) = (world(&service), World::indexed_text());
+    let ((service, world), local) = (served(), World::indexed_text());
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     world.dr(["index", "kb", "--rebuild", "--no-embed", "--quiet"]).succeeded();
     assert_same(&contents(&service), &local.contents());
@@ -173,8 +175,7 @@ fn service_that_fails_at_any_write_loses_nothing() {
 
 #[test]
 fn answer_that_is_lost_once_makes_no_row_twice() {
-    let service = Service::start();
-    let (world, local) = (world(&service), World::indexed());
+    let ((service, world), local) = (served(), World::indexed());
     let number = AtomicUsize::new(0);
     let is_repeated = |asked: &Asked| matches!(asked.call.as_str(), "insert" | "merge_insert" | "delete");
     service.set_faults(move |asked| {
@@ -186,8 +187,7 @@ fn answer_that_is_lost_once_makes_no_row_twice() {
 
 #[test]
 fn failure_while_a_rebuild_is_published_keeps_the_old_index() {
-    let service = Service::start();
-    let world = world(&service);
+    let (service, world) = served();
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     service.set_faults(|asked| (asked.table == "manifest" && is_write(asked)).then_some(Fault::Refused));
     let failed = world.dr(["index", "kb", "--rebuild", "--no-embed", "--quiet"]);
@@ -199,8 +199,7 @@ fn failure_while_a_rebuild_is_published_keeps_the_old_index() {
 
 #[test]
 fn second_writer_of_this_machine_is_told_who_writes() {
-    let service = Service::start();
-    let world = world(&service);
+    let (service, world) = served();
     let (reached, wait) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(released);
@@ -249,8 +248,7 @@ fn key_is_not_sent_to_another_machine_without_tls() {
 
 #[test]
 fn service_that_is_down_is_named() {
-    let service = Service::start();
-    let world = world(&service);
+    let (service, world) = served();
     let port = service.url();
     drop(service);
     let failed = world.dr(["search", "siren"]);
@@ -263,16 +261,14 @@ fn service_that_is_down_is_named() {
 
 #[test]
 fn offline_opens_no_socket_to_the_service() {
-    let service = Service::start();
-    let world = world(&service);
+    let (service, world) = served();
     dr_snapshot!(world.dr(["ask", "When does the siren sound?", "--offline"]));
     assert!(service.take_log().is_empty());
 }
 
 #[test]
 fn doctor_does_not_advise_a_rebuild_when_the_service_fails() {
-    let service = Service::start();
-    let world = world(&service);
+    let (service, world) = served();
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     service.set_faults(|asked| (asked.call == "stats").then_some(Fault::Refused));
     let checked = world.dr(["doctor"]);

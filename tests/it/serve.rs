@@ -6,7 +6,6 @@ mod api;
 /// The page in Chromium.
 mod browser;
 
-/// A server and a client of it.
 pub(crate) mod client;
 
 use self::client::{PATIENCE, Page};

@@ -158,7 +158,7 @@ impl CrossEncoder {
         let files = self.files()?;
         let environment = onnx_runtime::environment(Some(&self.data))?;
         // From its file, so that weights stored next to the graph are found.
-        let model = UserDefinedRerankingModel::new(files.graph().to_owned(), files.tokenizer_files()?);
+        let model = UserDefinedRerankingModel::new(files.model.clone(), files.tokenizer_files()?);
         let mut options =
             RerankInitOptionsUserDefined::new().with_environment(environment).with_max_length(Family::WINDOW);
         options.intra_threads = self.threads;

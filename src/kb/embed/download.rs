@@ -50,7 +50,6 @@ struct DownloadLimits {
 /// The largest model of the catalogue has 2.3 GB.
 const LIMITS: DownloadLimits = DownloadLimits { silence: Duration::from_secs(30), bytes: 4_000_000_000 };
 
-/// Progress of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Downloading {
     pub(crate) model: String,

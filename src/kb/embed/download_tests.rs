@@ -97,7 +97,7 @@ async fn model_is_downloaded_once_from_the_commit_that_the_first_file_is_of() {
     let server = hub_with(&elsewhere, &sha256(GRAPH));
     machine.download(&at(&server)).await.unwrap();
     let files = machine.store().find(&machine.source).unwrap();
-    assert_eq!(fs::read(files.graph()).unwrap(), GRAPH);
+    assert_eq!(fs::read(&files.model).unwrap(), GRAPH);
     assert_eq!(machine.waiting(), 0);
     let paths: Vec<_> = server.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(paths[0], "/Xenova/bge-small-en-v1.5/resolve/main/tokenizer.json");

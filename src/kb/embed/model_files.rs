@@ -47,7 +47,7 @@ impl ModelFilesError {
 pub(crate) struct ModelFiles {
     /// The folder of the tokenizer and the configuration.
     folder: PathBuf,
-    model: PathBuf,
+    pub(super) model: PathBuf,
     /// Weights that the graph refers to by file name.
     external: Vec<PathBuf>,
 }
@@ -89,10 +89,6 @@ impl ModelFiles {
         &self.folder
     }
 
-    pub(super) fn graph(&self) -> &Path {
-        &self.model
-    }
-
     /// Returns the size of the files that are loaded.
     pub(crate) fn bytes(&self) -> u64 {
         let tokenizer = TOKENIZER_FILES.iter().map(|name| self.folder.join(name));
@@ -100,7 +96,6 @@ impl ModelFiles {
         all.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
     }
 
-    /// Hashes the graph and all weights.
     pub(super) fn weights_hash(&self) -> Result<String, ModelFilesError> {
         let mut hasher = blake3::Hasher::new();
         for path in [&self.model].into_iter().chain(&self.external) {

@@ -42,7 +42,6 @@ impl Default for ChildLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildTask {
     Read(Extractable),
-    /// Breaks a limit, for tests of the limits.
     Break(LimitToBreak),
 }
 

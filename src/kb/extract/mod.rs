@@ -38,7 +38,6 @@ use crate::base::line::one_line;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extractable {
-    /// `.pdf`
     Pdf,
     /// `.html`, `.htm`, `.xhtml`
     Html,
@@ -88,7 +87,6 @@ impl FromStr for Extractable {
 pub struct Include(BTreeSet<Extractable>);
 
 impl Include {
-    /// Returns every format.
     pub(crate) fn all() -> Self {
         Self(Extractable::ALL.into())
     }
@@ -97,7 +95,6 @@ impl Include {
         self.0.is_empty()
     }
 
-    /// Returns whether files of a format are read.
     pub(crate) fn has(&self, format: Extractable) -> bool {
         self.0.contains(&format)
     }

@@ -48,7 +48,6 @@ pub(super) struct Site {
     pub(super) local: Option<PathBuf>,
 }
 
-/// The content of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 struct LeaseRecord {
     collection: String,

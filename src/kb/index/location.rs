@@ -10,7 +10,6 @@ pub(crate) const DR_FOLDER: &str = ".dr";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexLocation {
-    /// A local folder.
     Local {
         /// Absolute path of the folder with the tables.
         folder: PathBuf,

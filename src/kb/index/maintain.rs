@@ -253,8 +253,8 @@ mod tests {
         let mut found = 0;
         for _ in 0..20 {
             let (query, filter) = (direction(&mut random, dimension), Filter::default());
-            let exact = index.exact_vector_leg(&query, &filter, 50).await.unwrap();
-            let indexed = index.vector_leg(&query, &filter, 50).await.unwrap();
+            let exact = index.vector_leg(&query, &filter, 50, true).await.unwrap();
+            let indexed = index.vector_leg(&query, &filter, 50, false).await.unwrap();
             assert_eq!(exact.len(), 50);
             found += exact.iter().filter(|hit| indexed.iter().any(|other| other.chunk_id == hit.chunk_id)).count();
             let best = (indexed[0].score, exact[0].score);

@@ -195,12 +195,10 @@ impl<T> During<T> for Result<T, arrow::error::ArrowError> {
     }
 }
 
-/// Statistics of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct IndexStats {
     pub documents: usize,
     pub chunks: usize,
-    /// Chunks that have a vector.
     pub vectors: usize,
     /// Chunks that are still to be embedded. Chunks without words are not counted: they get no vector.
     pub vectors_missing: usize,
@@ -448,7 +446,7 @@ impl Index {
             self.phrase_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
         }
         let probe = vec![1.0; self.manifest.embedder.dimension];
-        self.vector_leg(&probe, &Filter::default(), 1).await?;
+        self.vector_leg(&probe, &Filter::default(), 1, false).await?;
         self.structures(None).await?;
         let documents = self.documents(None).await?;
         Ok(documents.iter().filter(|row| chunks.get(&row.id).copied().unwrap_or(0) != row.chunks).count())

@@ -173,22 +173,9 @@ impl Index {
         filter.apply(query).select(Select::columns(&["chunk_id", "document_id", score])).with_row_id().limit(limit)
     }
 
-    /// Returns up to `limit` chunks by cosine similarity to `vector`, best first.
-    pub async fn vector_leg(&self, vector: &[f32], filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
-        self.vector_hits(vector, filter, limit, false).await
-    }
-
-    /// Like [`Self::vector_leg`], but compares every vector instead of using the vector index.
-    pub async fn exact_vector_leg(
-        &self,
-        vector: &[f32],
-        filter: &Filter,
-        limit: usize,
-    ) -> Result<Vec<LegHit>, IndexError> {
-        self.vector_hits(vector, filter, limit, true).await
-    }
-
-    async fn vector_hits(
+    /// Returns up to `limit` chunks by cosine similarity to `vector`, best first. With `exact`, every vector is compared
+    /// instead of using the vector index.
+    pub async fn vector_leg(
         &self,
         vector: &[f32],
         filter: &Filter,
@@ -222,7 +209,6 @@ impl Index {
         Ok(rows.await?.into_iter().collect())
     }
 
-    /// Returns whether any chunk has a vector.
     pub(crate) async fn has_vectors(&self) -> Result<bool, IndexError> {
         let query = self.chunks.query().only_if("vector IS NOT NULL");
         let counts =

@@ -22,7 +22,6 @@ const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
 /// Names of local stores in errors of `object_store`.
 const LOCAL_STORES: [&str; 2] = ["LocalFileSystem", "memory"];
 
-/// A connection to the tables.
 #[derive(Clone)]
 pub(super) struct Tables {
     connection: Connection,

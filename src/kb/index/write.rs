@@ -62,7 +62,7 @@ pub(crate) struct IndexWriter {
     /// Documents of these collections with chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
     /// Whether tables of an earlier generation are kept for its readers.
-    has_old_generation: bool,
+    pub(crate) has_old_generation: bool,
 }
 
 /// The new row of a document and all its chunks.
@@ -249,11 +249,6 @@ impl IndexWriter {
         self.create_manifest().await
     }
 
-    /// Returns whether tables of an earlier generation were kept when the index was opened.
-    pub(crate) fn has_old_generation(&self) -> bool {
-        self.has_old_generation
-    }
-
     /// Returns the index including this writer's commits.
     pub(crate) fn index(&self) -> &Index {
         &self.index
@@ -405,7 +400,6 @@ impl IndexWriter {
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
     }
 
-    /// Removes documents and their chunks.
     pub(crate) async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "remove documents";
         for part in documents.chunks(DOCUMENTS_PER_CONDITION) {

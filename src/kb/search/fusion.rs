@@ -25,7 +25,6 @@ pub(crate) struct LegPlace {
 /// A chunk found by either leg.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// The chunk.
     pub(crate) hit: LegHit,
     /// Rank and score in the text leg; `None` if that leg did not find the chunk.
     pub(crate) text: Option<LegPlace>,

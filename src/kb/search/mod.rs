@@ -190,11 +190,9 @@ fn snippet_text<S: serde::Serializer>(snippet: &Snippet, serializer: S) -> Resul
 pub struct Explain {
     /// Rank by text, from 1.
     pub(crate) lexical_rank: Option<usize>,
-    /// BM25F score.
     pub(crate) lexical_score: Option<f32>,
     /// Rank by vector, from 1.
     pub(crate) vector_rank: Option<usize>,
-    /// Cosine similarity.
     pub(crate) vector_similarity: Option<f32>,
     /// Relevance as judged by the reranker, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,7 +282,6 @@ pub enum VectorsUnusable {
 }
 
 impl VectorsUnusable {
-    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::OtherEmbedder { .. } => "run `dr index --rebuild`, or search with `--mode lexical`".into(),
@@ -296,10 +293,8 @@ impl VectorsUnusable {
     }
 }
 
-/// A search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
     /// The query could not be embedded.
@@ -332,8 +327,8 @@ pub struct Searcher {
     embedder: Result<Arc<dyn Embedder>, VectorsUnusable>,
     /// The embedder for texts that are not compared with vectors of the index.
     companion: Result<Arc<dyn Embedder>, VectorsUnusable>,
-    splitter: WordSplitter,
-    rerank: Rerank,
+    pub(crate) splitter: WordSplitter,
+    pub(crate) rerank: Rerank,
 }
 
 impl Searcher {
@@ -374,18 +369,8 @@ impl Searcher {
         Self { rerank, ..self }
     }
 
-    /// Returns whether hits are reranked.
-    pub(crate) fn rerank(&self) -> &Rerank {
-        &self.rerank
-    }
-
     pub fn index(&self) -> &Index {
         &self.index
-    }
-
-    /// Returns the splitter used for queries and snippets.
-    pub(crate) fn splitter(&self) -> &WordSplitter {
-        &self.splitter
     }
 
     /// Returns whether only text is searched because the embedder may not be used.
@@ -568,7 +553,7 @@ impl Searcher {
             Err(error) if is_asked => return unusable(VectorsUnusable::NoAnswer(with_causes(&error))),
             Err(error) => return Err(error.into()),
         };
-        let hits = self.index.vector_leg(&vector, &options.filter, depth).await?;
+        let hits = self.index.vector_leg(&vector, &options.filter, depth, false).await?;
         // An empty result alone does not tell, because a filter may leave nothing.
         if hits.is_empty() && !self.index.has_vectors().await? {
             return unusable(VectorsUnusable::NoneYet);

@@ -109,7 +109,6 @@ impl Signals {
     }
 }
 
-/// A key word of the question.
 pub(super) struct KeyWord {
     pub(super) text: String,
     pub(super) stem: String,

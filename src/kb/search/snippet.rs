@@ -21,6 +21,18 @@ pub struct Snippet {
 }
 
 impl Snippet {
+    /// Returns the text in parts, each with whether it is a word of the query.
+    pub(crate) fn parts(&self) -> Vec<(&str, bool)> {
+        let (mut parts, mut at) = (Vec::new(), 0);
+        for mark in &self.marks {
+            parts.extend([(&self.text[at..mark.start], false), (&self.text[mark.clone()], true)]);
+            at = mark.end;
+        }
+        parts.push((&self.text[at..], false));
+        parts.retain(|(text, _)| !text.is_empty());
+        parts
+    }
+
     /// Cuts the part of `text` with the most distinct `stems`.
     pub(crate) fn cut(text: &str, stems: &[String], splitter: &WordSplitter) -> Self {
         let text = &readable(text);

@@ -33,7 +33,6 @@ const READ: usize = 20;
 /// similar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// The word of the question.
     pub(crate) word: String,
     /// Similar words of the folder.
     pub(crate) similar: Vec<String>,

@@ -126,7 +126,6 @@ const SAYS_BY_WORDS: LogisticModel =
     LogisticModel { bias: -4.890, weights: [4.721, 1.942, 0.226, 1.764, -0.642, 0.0, 0.0, 0.0, 0.0, 0.0, 0.789] };
 
 impl Support {
-    /// Judges the signals of a search.
     pub(crate) fn judge(signals: &Signals) -> Self {
         let (is_about, says) = match signals.measured {
             Measured::Tokens => (ABOUT.odds(signals) >= LEAST_ABOUT, &SAYS),

@@ -375,26 +375,16 @@ mod tests {
     #[test]
     fn refusal_of_a_schema_is_told_from_other_errors() {
         let refuses = |status, body| refuses_schema(StatusCode::from_u16(status).unwrap(), body);
-        for (status, body) in [
-            (
-                400,
-                r#"{"error":{"code":400,"message":"Failed to initialize samplers: failed to parse grammar","type":"invalid_request_error"}}"#,
-            ),
-            (
-                400,
-                r#"{"error":{"code":400,"message":"Unable to generate parser for this template. Automatic parser generation failed: JSON schema error at #/properties/a/anyOf/0: unsupported $ref #, only references into the same document are supported","type":"invalid_request_error"}}"#,
-            ),
-            (400, r#"{"error":"'response_format.type' must be 'json_schema' or 'text'"}"#),
-            (
-                400,
-                r#"{"error":{"message":"Invalid schema for response_format 'output': In context=(), 'additionalProperties' is required to be supplied and to be false.","code":"invalid_json_schema"}}"#,
-            ),
-            (
-                400,
-                r#"{"object":"error","message":"The provided JSON schema contains features not supported by xgrammar.","code":400}"#,
-            ),
-            (500, r#"{"error":"failed to load grammar"}"#),
-        ] {
+        let of_400 = [
+            r#"{"error":{"code":400,"message":"Failed to initialize samplers: failed to parse grammar","type":"invalid_request_error"}}"#,
+            r#"{"error":{"code":400,"message":"Unable to generate parser for this template. Automatic parser generation failed: JSON schema error at #/properties/a/anyOf/0: unsupported $ref #, only references into the same document are supported","type":"invalid_request_error"}}"#,
+            r#"{"error":"'response_format.type' must be 'json_schema' or 'text'"}"#,
+            r#"{"error":{"message":"Invalid schema for response_format 'output': In context=(), 'additionalProperties' is required to be supplied and to be false.","code":"invalid_json_schema"}}"#,
+            r#"{"object":"error","message":"The provided JSON schema contains features not supported by xgrammar.","code":400}"#,
+        ];
+        for (status, body) in
+            of_400.map(|body| (400, body)).into_iter().chain([(500, r#"{"error":"failed to load grammar"}"#)])
+        {
             assert!(refuses(status, body), "{body}");
         }
         for (status, body) in [

@@ -51,7 +51,6 @@ const MESSAGE_TOKENS: u64 = 6;
 /// Upper bound on the framing tokens of a whole prompt, and of a schema.
 const FRAME_TOKENS: u64 = 24;
 
-/// The API of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Api {
@@ -173,7 +172,6 @@ struct RefusedSchemas {
     reason: Option<String>,
 }
 
-/// A request that failed.
 struct FailedPost {
     error: ModelError,
     /// Whether the endpoint refused the schema that was to be enforced.

@@ -124,7 +124,7 @@ async fn measure() {
             let Query { text, gold, fair } = serde_json::from_str(line).unwrap();
             let readings = readings(&searcher.search(&text, &options()).await.unwrap().hits, folder);
             let question: Question = text.parse().unwrap();
-            let sought = Sought::of(&text, searcher.splitter());
+            let sought = Sought::of(&text, &searcher.splitter);
             let (mut candidates, _) = candidates(&readings, &[], &sought);
             add_meaning(&mut candidates, &question, embedder.as_ref()).unwrap();
             let answers = |candidate: &UnitCandidate<'_>| match () {
@@ -216,8 +216,7 @@ async fn add_matches() {
         let readings = readings(&searcher.search(&case.question, &options()).await.unwrap().hits, &folder);
         let question: Question = case.question.parse().unwrap();
         let picked =
-            pick(&NodeId::numbered(1), &question, &[], &readings, searcher.splitter(), Some(embedder.as_ref()))
-                .unwrap();
+            pick(&NodeId::numbered(1), &question, &[], &readings, &searcher.splitter, Some(embedder.as_ref())).unwrap();
         if let Some(matches) = picked.units.first().and_then(|best| best.matches) {
             case.values.extend([("whole".to_owned(), matches.whole), ("headings".to_owned(), matches.headings)]);
         }

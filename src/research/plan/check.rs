@@ -70,7 +70,6 @@ impl PlanDraft {
 enum Meant {
     /// A new node, by its index in the draft.
     New(usize),
-    /// An existing node.
     Old(NodeId),
 }
 

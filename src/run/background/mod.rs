@@ -7,8 +7,8 @@
 //!
 //! # Where to look
 //!
-//! - [`provider`] is the trait of a provider. A second one is a file like [`openai`] and a variant of [`ProviderKind`];
-//!   the compiler then asks for its default models, its endpoint, its client and its parser.
+//! - [`provider`] has the trait of a provider and the facts about one. A second one is a file like [`openai`], a variant
+//!   of [`ProviderKind`], and the arm of `facts` that the compiler then asks for.
 //! - [`settings`] resolves the table `[deep_research]`.
 //! - [`jobs`] decides whether a job is started, and never starts one twice; [`poll`] follows it and settles its cost.
 //! - [`verify`] turns a report into a branch; [`log`] tells what the jobs of a run did.
@@ -29,12 +29,9 @@ mod log;
 pub(crate) mod verify;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::base::environment::Environment;
 use crate::base::http::HttpError;
 use crate::base::id::ContentHash;
-use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::price::{Price, PriceTable};
 
 use super::journal::{CallRow, ProviderKind, StartedJob};
@@ -43,6 +40,7 @@ pub(crate) use log::{JobEntry, jobs_of};
 #[cfg(test)]
 pub(crate) use openai::OpenAiJobs;
 pub(crate) use provider::Provider;
+use provider::ProviderFacts;
 #[cfg(test)]
 pub(crate) use report::JobCitation;
 pub(crate) use report::JobReport;
@@ -51,44 +49,17 @@ pub(crate) use scripted::ScriptedJobs;
 pub(crate) use settings::{DeepResearchError, DeepResearchOptions, DeepResearchSettings, job_cap};
 
 impl ProviderKind {
-    /// Returns its default models, in the order they are tried. A model that was shut down is skipped.
-    fn models(self) -> &'static [&'static str] {
+    fn facts(self) -> &'static ProviderFacts {
         match self {
-            Self::OpenAi => &openai::MODELS,
+            Self::OpenAi => &openai::FACTS,
             #[cfg(test)]
-            Self::Scripted => &["scripted"],
-        }
-    }
-
-    /// Returns the endpoint, and whether jobs can be started there.
-    fn endpoint(
-        self,
-        options: &DeepResearchOptions,
-        environment: &Environment,
-    ) -> Result<(ModelEndpoint, bool), EndpointError> {
-        match self {
-            Self::OpenAi => openai::endpoint(options, environment),
-            #[cfg(test)]
-            Self::Scripted => openai::endpoint(options, environment),
-        }
-    }
-
-    /// Sets up the provider. Nothing is sent yet.
-    pub(crate) fn connect(self, settings: &DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError> {
-        match self {
-            Self::OpenAi => Ok(Arc::new(openai::OpenAiJobs::of(settings)?)),
-            #[cfg(test)]
-            Self::Scripted => Ok(Arc::new(scripted::ScriptedJobs::default())),
+            Self::Scripted => &scripted::FACTS,
         }
     }
 
     /// Parses the raw reply of a job. Never fails: what cannot be read is left out.
     pub(crate) fn parse(self, raw: &str) -> JobReport {
-        match self {
-            Self::OpenAi => openai::parse(raw),
-            #[cfg(test)]
-            Self::Scripted => scripted::parse(raw),
-        }
+        (self.facts().parse)(raw)
     }
 }
 
@@ -105,8 +76,8 @@ impl CallRow {
 enum Moved {
     #[error("it was started with another provider: put `deep_research.provider` back")]
     Provider,
-    #[error("it was started at `{started_at}`: put that address back (`deep_research.base_url` or `OPENAI_BASE_URL`)")]
-    Address { started_at: String },
+    #[error("it was started at `{started_at}`: put that address back (`deep_research.base_url` or `{variable}`)")]
+    Address { started_at: String, variable: &'static str },
     #[error("it was started with another key: put that key back (the variable that `deep_research.key_env` names)")]
     Key,
 }
@@ -128,7 +99,7 @@ impl DeepResearch {
         prices: PriceTable,
         retry_unknown: bool,
     ) -> Result<Self, HttpError> {
-        let provider = settings.provider.connect(&settings)?;
+        let provider = (settings.provider.facts().connect)(&settings)?;
         Ok(Self { settings, provider, prices, retry_unknown })
     }
 
@@ -146,11 +117,11 @@ impl DeepResearch {
             return Some(Moved::Provider);
         }
         let (here, there) = (self.settings.endpoint(&job.id), job.endpoint.as_ref()?);
-        match () {
-            () if there.address != here.address => Some(Moved::Address { started_at: there.address.clone() }),
-            () if there.key != here.key => Some(Moved::Key),
-            () => None,
+        if there.address != here.address {
+            let variable = self.provider.kind().facts().address_variable;
+            return Some(Moved::Address { started_at: there.address.clone(), variable });
         }
+        (there.key != here.key).then_some(Moved::Key)
     }
 
     /// Returns the billionths of a dollar set aside for one job; `None` if its price is unknown.
@@ -163,7 +134,6 @@ impl DeepResearch {
         job_cap(&self.settings, self.price(model).as_ref())
     }
 
-    /// Returns the price of a model, if it is known.
     pub(crate) fn price(&self, model: &str) -> Option<Price> {
         self.settings.price(model, &self.prices)
     }
@@ -171,16 +141,6 @@ impl DeepResearch {
     /// Returns whether any model has a price. Jobs of a model without one cannot run under a cost limit.
     pub(crate) fn is_priced(&self) -> bool {
         self.settings.models.iter().any(|model| self.price(model).is_some())
-    }
-
-    /// Returns how long one job may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    /// Returns how many jobs one run may start.
-    pub(crate) fn max_jobs(&self) -> usize {
-        self.settings.max_jobs
     }
 
     /// Returns a hash of everything but the instructions that a report depends on.

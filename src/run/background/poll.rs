@@ -146,7 +146,7 @@ impl Poller<'_> {
             let waited = self.ledger.clock().instant().duration_since(begun);
             match () {
                 () if waited >= left => Err(PollError::Over(Why::TimeIsUp)),
-                () if waited >= self.research.timeout() => Err(PollError::Over(Why::Late)),
+                () if waited >= self.research.settings.timeout => Err(PollError::Over(Why::Late)),
                 () => self.ledger.pause(delay).await.map_err(|_| PollError::Over(Why::Stopped)),
             }
         };

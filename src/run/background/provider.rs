@@ -1,5 +1,6 @@
-//! What a provider of background research can do.
+//! What a provider of background research can do, and the facts about it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -7,10 +8,29 @@ use jiff::civil::Date;
 
 use super::ProviderKind;
 use super::job::Job;
+use super::report::JobReport;
 use super::request::JobRequest;
+use super::settings::{DeepResearchOptions, DeepResearchSettings};
+use crate::base::environment::Environment;
+use crate::base::http::HttpError;
 use crate::base::id::JobId;
 use crate::base::retry::{Again, Failure};
+use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::model::ModelError;
+
+/// What is known of a provider before it is set up.
+pub(super) struct ProviderFacts {
+    /// Its default models, in the order they are tried. A model that was shut down is skipped.
+    pub(super) models: &'static [&'static str],
+    /// The variable that sets its address, if `deep_research.base_url` does not.
+    pub(super) address_variable: &'static str,
+    /// Returns the endpoint, and whether jobs can be started there.
+    pub(super) endpoint: fn(&DeepResearchOptions, &Environment) -> Result<(ModelEndpoint, bool), EndpointError>,
+    /// Sets up the provider. Nothing is sent yet.
+    pub(super) connect: fn(&DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError>,
+    /// Parses the raw reply of a job. Never fails: what cannot be read is left out.
+    pub(super) parse: fn(&str) -> JobReport,
+}
 
 /// Starts, polls and cancels background jobs. Each method sends its request once; `most` limits the time it may take.
 ///

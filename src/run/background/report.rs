@@ -36,7 +36,6 @@ pub(crate) struct JobReport {
 pub(crate) struct JobCitation {
     /// URL, `http` or `https`.
     pub(crate) url: String,
-    /// Title on one line.
     pub(crate) title: String,
     /// Byte range of the citation mark in the text, at character boundaries. `None` if the provider's range is invalid.
     pub(crate) span: Option<Range<usize>>,

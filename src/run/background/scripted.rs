@@ -1,7 +1,7 @@
 //! An in-process provider for tests. Every job completes at the first poll, unless the provider forgets jobs.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, ready};
@@ -9,11 +9,19 @@ use jiff::civil::Date;
 
 use super::ProviderKind;
 use super::job::{Job, JobState};
-use super::provider::{JobError, ModelChoice, Provider};
+use super::openai;
+use super::provider::{JobError, ModelChoice, Provider, ProviderFacts};
 use super::report::JobReport;
 use super::request::JobRequest;
 use crate::base::id::JobId;
 use crate::base::mutex::locked;
+
+pub(super) static FACTS: ProviderFacts = ProviderFacts {
+    models: &["scripted"],
+    connect: |_| Ok(Arc::new(ScriptedJobs::default())),
+    parse: |raw| JobReport { text: raw.trim_matches('"').to_owned(), web_searches: Some(0), ..JobReport::default() },
+    ..openai::FACTS
+};
 
 /// Provider whose reports are one sentence each.
 #[derive(Default)]
@@ -28,11 +36,6 @@ impl ScriptedJobs {
     pub(crate) fn started(&self) -> Vec<JobRequest> {
         locked(&self.started).clone()
     }
-}
-
-/// The raw reply is the text of the report.
-pub(super) fn parse(raw: &str) -> JobReport {
-    JobReport { text: raw.trim_matches('"').to_owned(), web_searches: Some(0), ..JobReport::default() }
 }
 
 fn job(id: &JobId, state: JobState) -> BoxFuture<'static, Result<Job, JobError>> {

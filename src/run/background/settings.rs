@@ -147,8 +147,8 @@ impl DeepResearchSettings {
         environment: &Environment,
     ) -> Result<Option<Self>, DeepResearchError> {
         let provider = options.provider.unwrap_or_default();
-        let endpoint = provider.endpoint(options, environment);
-        let (endpoint, is_available) = endpoint.map_err(|error| match error {
+        let facts = provider.facts();
+        let (endpoint, is_available) = (facts.endpoint)(options, environment).map_err(|error| match error {
             EndpointError::Address(source) => DeepResearchError::BadAddress { what: "endpoint", source },
             EndpointError::Key(source) => DeepResearchError::Key(source),
         })?;
@@ -157,7 +157,7 @@ impl DeepResearchSettings {
         let settings = Self {
             provider,
             is_free: address.is_own(options.local),
-            models: models(options.models.as_deref(), provider.models(), max_jobs)?,
+            models: models(options.models.as_deref(), facts.models, max_jobs)?,
             is_named: options.models.is_some(),
             terms: JobTerms {
                 effort: options.effort.clone().unwrap_or(Effort::High),
@@ -311,7 +311,7 @@ mod tests {
             let cap = job_cap(&settings, settings.price(model, &prices()).as_ref());
             assert_eq!(cap, Some(3_000_000_000), "{model} has a price");
         }
-        assert!(settings.provider.connect(&settings).is_ok());
+        assert!((settings.provider.facts().connect)(&settings).is_ok());
     }
 
     #[test]

@@ -41,7 +41,6 @@ pub enum CallKind {
     Job,
 }
 
-/// A call of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptCall {
     pub(crate) role: Role,
@@ -82,7 +81,6 @@ pub(crate) struct JobEndpoint {
 /// Word for a job in the column `role`, which has no role of a model then.
 const RESEARCHER: &str = "researcher";
 
-/// The columns of a [`CallKind`].
 #[derive(Serialize)]
 struct KindColumns {
     role: String,
@@ -174,7 +172,6 @@ pub(crate) enum CallOutcome {
     Lost(String, Option<u64>),
 }
 
-/// A stored call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CallRow {
     /// Its number among the calls of all runs.
@@ -189,36 +186,16 @@ pub(crate) struct CallRow {
 }
 
 /// Everything stored of the outcome of a call, by its [`CallState`]. Costs are in billionths of a dollar; `None` if they are
-/// not known. A repair may have lost times and usage.
+/// not known. A repair may have lost times and usage, and lists leave out the reply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub(crate) enum StoredOutcome {
     Sent,
-    /// The reply is `None` in lists that leave it out.
-    Replied {
-        ended_at: Option<Moment>,
-        reply: Option<Box<Reply>>,
-        usage: Option<Usage>,
-        cost: Option<u64>,
-    },
-    Failed {
-        ended_at: Option<Moment>,
-        error: String,
-    },
-    Unknown {
-        ended_at: Option<Moment>,
-        error: String,
-    },
-    Lost {
-        ended_at: Option<Moment>,
-        error: String,
-        cost: Option<u64>,
-    },
-    Damaged {
-        ended_at: Option<Moment>,
-        usage: Option<Usage>,
-        cost: Option<u64>,
-    },
+    Replied { ended_at: Option<Moment>, reply: Option<Box<Reply>>, usage: Option<Usage>, cost: Option<u64> },
+    Failed { ended_at: Option<Moment>, error: String },
+    Unknown { ended_at: Option<Moment>, error: String },
+    Lost { ended_at: Option<Moment>, error: String, cost: Option<u64> },
+    Damaged { ended_at: Option<Moment>, usage: Option<Usage>, cost: Option<u64> },
 }
 
 /// The background job that a call has started.
@@ -396,14 +373,6 @@ impl LockedRun {
             }
         });
         if write.await? == 1 { Ok(()) } else { Err(JournalError::Ended { call: id }) }
-    }
-
-    /// Gives a call the request of another one.
-    #[cfg(test)]
-    pub(in crate::run) async fn rehash(&self, id: i64, request: &ContentHash) -> Result<(), JournalError> {
-        let request = request.as_str().to_owned();
-        let sql = "UPDATE calls SET request_hash = ?2 WHERE id = ?1";
-        self.write(move |connection, _| connection.execute(sql, (id, request)).map(drop)).await
     }
 
     /// Stores the id of the background job that a call started, and where it can be polled. Must come before the first poll:

@@ -9,7 +9,6 @@ use crate::base::id::RunId;
 use crate::research::node::NodeId;
 use crate::source::Label;
 
-/// The kind of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LookupTool {
     /// Passages of the knowledge base.
@@ -141,7 +140,8 @@ impl Journal {
                 ":run": run,
                 ":before": before.map(Plain),
             };
-            statement.query_row(params, lookup_row).optional().map_err(read_failed)
+            let found = |row: &Row<'_>| Ok(LookupRow { id: row.get("id")?, result: row.get("result")? });
+            statement.query_row(params, found).optional().map_err(read_failed)
         })
         .await
     }
@@ -233,8 +233,4 @@ impl Journal {
         })
         .await
     }
-}
-
-fn lookup_row(row: &Row<'_>) -> rusqlite::Result<LookupRow> {
-    Ok(LookupRow { id: row.get("id")?, result: row.get("result")? })
 }

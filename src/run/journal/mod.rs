@@ -85,7 +85,6 @@ enum Keeping {
     Memory,
 }
 
-/// An open database.
 struct Database {
     connection: Mutex<Connection>,
     /// Keeps a repair from replacing the file. `None` for a database in memory.
@@ -132,7 +131,6 @@ impl LockedRun {
         &self.run
     }
 
-    /// Returns the journal of all runs.
     pub(crate) fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -440,7 +438,6 @@ fn lock_file(path: &Path) -> PathBuf {
     path.with_extension("lock")
 }
 
-/// Returns the lock file of a run.
 pub(super) fn run_lock(locks: &Path, run: &RunId) -> PathBuf {
     locks.join(format!("{run}.lock"))
 }

@@ -16,7 +16,6 @@ use crate::base::id::RunId;
 use crate::base::line::with_causes;
 use crate::run::event::{Event, Record};
 
-/// A run in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunRow {
     pub(crate) id: RunId,
@@ -24,7 +23,6 @@ pub(crate) struct RunRow {
     pub(crate) started_at: Moment,
 }
 
-/// The runs of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunList {
     /// The runs that can be read, newest first.

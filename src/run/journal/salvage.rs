@@ -139,7 +139,6 @@ const FIND_JOB: &str = "UPDATE lookups SET result = coalesce((
         calls.node = lookups.node ORDER BY calls.id DESC LIMIT 1
     ), '')";
 
-/// Result of a salvage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Salvaged {
     /// The damaged database, which is kept.
@@ -229,7 +228,6 @@ impl Journal {
     }
 }
 
-/// A salvage in progress.
 struct Salvage {
     damaged: Connection,
     fresh: Connection,

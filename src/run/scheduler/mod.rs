@@ -69,7 +69,6 @@ pub(crate) trait Board {
     fn block(&mut self, id: &NodeId, reason: String) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// Limits on starting nodes.
 pub(crate) struct StartLimits<'a> {
     /// Most nodes that run at the same time.
     pub(crate) max_parallel: usize,

@@ -58,7 +58,6 @@ pub(super) mod tests {
     }
 
     impl Shape {
-        /// Returns the sum of all durations.
         fn work(&self) -> Duration {
             self.durations.values().sum()
         }

@@ -157,8 +157,8 @@ async fn reply_under_its_own_key_takes_precedence_over_an_older_one_to_the_same_
     }
     // Journals of earlier versions can hold two replies to one request.
     let calls = world.store.journal().calls(&World::run()).await.unwrap();
-    let same = ledger.run().rehash(calls[1].id, &calls[0].request_hash).await;
-    assert!(same.is_ok());
+    let same = calls[0].request_hash.as_str();
+    world.store.journal().damage(&format!("UPDATE calls SET request_hash = '{same}' WHERE id = {}", calls[1].id)).await;
     assert_eq!(desk.call(&CallKey::new("n3/step/1"), &prompt("task")).await.unwrap().text, "2");
     assert_eq!(desk.call(&CallKey::new("n4/step/1"), &prompt("task")).await.unwrap().text, "1");
 }

@@ -81,7 +81,7 @@ async fn address_that_a_model_asks_back_about_is_not_in_the_words_of_the_user() 
         question: "Do you mean https://acme.example/heron?".into(),
         answer: "No, https://quill.example/mill.".into(),
     };
-    state.apply(&Record { seq: state.next_seq(), at: state.last_moment(), event }).unwrap();
+    state.apply(&Record { seq: state.next_seq(), at: state.last, event }).unwrap();
     let words = UserWords::of(&state).all().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     assert!(words.contains("quill.example") && !words.contains("acme.example"), "{words}");
 }

@@ -23,15 +23,10 @@ const PROMPT: PromptCall = PromptCall { role: Role::Worker, is_tight: false, cou
 
 #[derive(Clone, Debug)]
 enum Op {
-    Open {
-        worst: u64,
-    },
+    /// Opens a ticket.
+    Open { worst: u64 },
     /// Ends the oldest open ticket after skipping `skip` of them.
-    End {
-        skip: usize,
-        how: u8,
-        share: u64,
-    },
+    End { skip: usize, how: u8, share: u64 },
 }
 
 fn op() -> impl Strategy<Value = Op> {

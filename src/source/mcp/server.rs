@@ -178,14 +178,7 @@ impl<Q: ?Sized> Server<Q> {
         let put = tokio::task::spawn_blocking(move || answers.put(&stored, &kept)).await;
         put.map_err(|error| self.source_failed(&with_causes(&error)))?
             .map_err(|error| self.source_failed(&with_causes(&error)))?;
-        Ok(Passage {
-            id: place.call().unwrap_or_default(),
-            place,
-            label: self.settings.label,
-            snippet: text.clone(),
-            text,
-            score: 1.0,
-        })
+        Ok(Passage::whole(place.call().unwrap_or_default(), self.settings.label, place, text))
     }
 
     /// Returns the stored text behind a place.
@@ -207,7 +200,6 @@ impl<Q: ?Sized> Server<Q> {
         connected.as_mut().ok_or_else(|| ConnectionError::Request("no connection".to_owned()))
     }
 
-    /// Returns the state of each tool.
     fn listed(&self, tools: &[Tool]) -> Vec<ListedTool> {
         let ServerSettings { name, tools: allowed, .. } = &self.settings;
         let offer = |tool: &Tool| {

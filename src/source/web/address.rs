@@ -324,14 +324,6 @@ mod tests {
         assert_eq!(admitted(&gate(&["wiki.corp:80"]), "wiki.corp"), [numbers[0], numbers[1], numbers[2]]);
     }
 
-    #[tokio::test]
-    async fn name_of_this_machine_is_refused_unless_it_was_allowed() {
-        let name = || "localhost".parse::<Name>().unwrap();
-        let error = gate(&[]).resolve(name()).await.err().unwrap();
-        assert_eq!(error.downcast_ref::<Closed>(), Some(&Closed { host: "localhost".into() }));
-        assert!(gate(&["localhost"]).resolve(name()).await.unwrap().all(|address| address.ip().is_loopback()));
-    }
-
     #[test]
     fn text_that_is_neither_host_nor_network_is_refused() {
         for text in ["", "a b", "10.0.0.0/33", "http://wiki.corp/", "wiki.corp/path", "me@wiki.corp", "wiki.corp?x"] {

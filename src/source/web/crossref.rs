@@ -33,7 +33,7 @@ pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<W
     let dates: Vec<_> = since.into_iter().chain(until).collect();
     words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
     // Crossref asks for it, and may limit requests without.
-    let mail = client.contact().and_then(Contact::mail);
+    let mail = client.contact.as_ref().and_then(Contact::mail);
     words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
     let reply = client.send(client.get("/works").query(&words)).await?;
     let entries = client.list(&reply, "/message/items")?;

@@ -89,7 +89,6 @@ const MAX_PAGE_CHARS: usize = 60_000;
 /// How long a stored page is considered fresh.
 const FRESH: Duration = Duration::from_hours(24);
 
-/// The name of this source.
 const NAME: &str = "web";
 
 /// A page that was opened, with the links on it.
@@ -195,20 +194,9 @@ impl WebSource {
             *of_domain += 1;
             let text = if hit.snippet.is_empty() { hit.title.clone() } else { hit.snippet };
             let score = self.coverage(&stems, &format!("{} {text}", hit.title));
-            passages.push(Passage {
-                place: Place::Web {
-                    url: id.clone(),
-                    title: hit.title,
-                    published: hit.published.as_deref().and_then(provider::day).map(|day| day.to_string()),
-                    fetched_at: None,
-                    content_hash: None,
-                },
-                id,
-                label: Label::Public,
-                snippet: text.clone(),
-                text,
-                score,
-            });
+            let published = hit.published.as_deref().and_then(provider::day).map(|day| day.to_string());
+            let place = Place::unfetched(id.clone(), hit.title, published);
+            passages.push(Passage { score, ..Passage::whole(id, Label::Public, place, text) });
         }
         passages
     }
@@ -224,21 +212,14 @@ impl WebSource {
     fn opened(id: &str, page: WebPage) -> OpenedPage {
         let end = page.text.char_indices().nth(MAX_PAGE_CHARS).map_or(page.text.len(), |(end, _)| end);
         let text = page.text[..end].to_owned();
-        let passage = Passage {
-            id: id.to_owned(),
-            label: Label::Public,
-            snippet: text.clone(),
-            text,
-            score: 1.0,
-            place: Place::Web {
-                url: page.url.to_string(),
-                title: page.title,
-                published: page.published,
-                fetched_at: Some(page.fetched_at.0),
-                content_hash: Some(page.content_hash),
-            },
+        let place = Place::Web {
+            url: page.url.to_string(),
+            title: page.title,
+            published: page.published,
+            fetched_at: Some(page.fetched_at.0),
+            content_hash: Some(page.content_hash),
         };
-        OpenedPage { passage, links: page.links }
+        OpenedPage { passage: Passage::whole(id.to_owned(), Label::Public, place, text), links: page.links }
     }
 
     /// Returns the name of the engines, for reports.

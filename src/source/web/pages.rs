@@ -12,7 +12,6 @@ use super::url::WebUrl;
 use crate::base::clock::Moment;
 use crate::base::id::ContentHash;
 
-/// A fetched page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WebPage {
     /// Canonical address after redirects.

@@ -19,7 +19,6 @@ const MAX_CONTACT: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contact(String);
 
-/// The text is no contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("contact must be an email address or a URL")]
 pub struct ParseContactError;

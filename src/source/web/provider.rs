@@ -125,7 +125,6 @@ impl Failure for WebError {
     }
 }
 
-/// Searches the web.
 pub(crate) trait SearchProvider: Send + Sync {
     /// Returns the name in messages and journals, for example `searxng`.
     fn name(&self) -> &'static str;
@@ -186,9 +185,9 @@ pub(super) struct EngineFacts {
 pub(super) struct SearchClient {
     /// Name of the engine.
     provider: &'static str,
-    address: BaseUrl,
+    pub(super) address: BaseUrl,
     key: Option<Secret>,
-    contact: Option<Contact>,
+    pub(super) contact: Option<Contact>,
     client: Client,
     clock: Arc<dyn Clock>,
     /// Agent string in place of the usual one.
@@ -224,14 +223,6 @@ impl SearchClient {
     /// Returns a client that names itself and its user, and keeps to a pace.
     pub(super) fn politely(self, contact: Option<&Contact>, pace: Option<&'static Pace>) -> Self {
         Self { contact: contact.cloned(), agent: Some(agent(contact)), pace, ..self }
-    }
-
-    pub(super) fn address(&self) -> &BaseUrl {
-        &self.address
-    }
-
-    pub(super) fn contact(&self) -> Option<&Contact> {
-        self.contact.as_ref()
     }
 
     /// Adds the key to a request, if there is one.

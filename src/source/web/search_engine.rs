@@ -104,7 +104,6 @@ pub(crate) struct EngineClient {
 }
 
 impl EngineClient {
-    /// Returns a client of `engine` at `address`.
     pub(crate) fn new(
         engine: SearchEngine,
         address: BaseUrl,
@@ -134,7 +133,7 @@ impl SearchProvider for EngineClient {
     }
 
     fn address(&self) -> Option<&BaseUrl> {
-        Some(self.client.address())
+        Some(&self.client.address)
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

@@ -69,12 +69,11 @@ impl Server {
 
     /// Returns a fetcher that may ask this server, and no other machine around here.
     fn fetcher(&self) -> Fetcher {
-        self.fetcher_with(&FetchOptions::default())
-    }
-
-    fn fetcher_with(&self, options: &FetchOptions) -> Fetcher {
-        let allowed_hosts = vec![self.0.address().to_string().parse().unwrap()];
-        Fetcher::new(FetchOptions { allowed_hosts, ..options.clone() }, Arc::new(ManualClock::at(Moment(7)))).unwrap()
+        let options = FetchOptions {
+            allowed_hosts: vec![self.0.address().to_string().parse().unwrap()],
+            ..FetchOptions::default()
+        };
+        Fetcher::new(options, Arc::new(ManualClock::at(Moment(7)))).unwrap()
     }
 }
 
@@ -389,47 +388,30 @@ async fn engine_that_is_down_beside_another_is_not_asked_after_three_searches() 
 #[tokio::test]
 async fn failure_of_an_engine_says_what_can_be_done_and_never_the_key() {
     let said = json!({ "detail": { "error": "bad key tok-very-secret" } }).to_string();
-    let seconds = |seconds| Some(Duration::from_secs(seconds));
     let elsewhere = "https://elsewhere.example/?k=tok-very-secret";
-    for (answer, is_expected) in [
-        (
-            busy(429, &said),
-            (|error, wait| matches!(error, WebError::RateLimited { retry_after, .. } if retry_after == wait))
-                as fn(WebError, Option<Duration>) -> bool,
-        ),
-        (
-            busy(500, &said),
-            |error, wait| matches!(error, WebError::Transient { retry_after, .. } if retry_after == wait),
-        ),
-        (
-            busy(502, "<html>Bad gateway</html>"),
-            |error, _| matches!(&error, WebError::Transient { reason, .. } if reason == "status 502"),
-        ),
-        (Response::text(402, "{}"), |error, _| matches!(error, WebError::Quota { .. })),
-        (Response::text(432, "{}"), |error, _| matches!(error, WebError::Quota { .. })),
-        (Response::text(429, "{\"error\":\"monthly quota reached\"}"), |error, _| {
-            matches!(error, WebError::Quota { .. })
-        }),
-        (Response::text(400, &said), |error, _| matches!(error, WebError::BadQuery { .. })),
-        (Response::text(404, &said), |error, _| matches!(error, WebError::Refused { .. })),
-        (redirect(elsewhere).with_status(301), |error, _| matches!(error, WebError::Refused { .. })),
-        (Response::text(200, "<html>Sign in, tok-very-secret</html>"), |error, _| {
-            matches!(error, WebError::BadReply { .. })
-        }),
-        (Response::text(200, "{\"results\": {\"a\": 1}, \"web\": []}"), |error, _| {
-            matches!(error, WebError::BadReply { .. })
-        }),
-        (Response::text(200, "[]"), |error, _| matches!(error, WebError::BadReply { .. })),
+    for (answer, class, says) in [
+        (busy(429, &said), "RateLimited", "retry_after: Some(7s)"),
+        (busy(500, &said), "Transient", "retry_after: Some(7s)"),
+        (busy(502, "<html>Bad gateway</html>"), "Transient", "reason: \"status 502\""),
+        (Response::text(402, "{}"), "Quota", ""),
+        (Response::text(432, "{}"), "Quota", ""),
+        (Response::text(429, "{\"error\":\"monthly quota reached\"}"), "Quota", ""),
+        (Response::text(400, &said), "BadQuery", ""),
+        (Response::text(404, &said), "Refused", ""),
+        (redirect(elsewhere).with_status(301), "Refused", ""),
+        (Response::text(200, "<html>Sign in, tok-very-secret</html>"), "BadReply", ""),
+        (Response::text(200, "{\"results\": {\"a\": 1}, \"web\": []}"), "BadReply", ""),
+        (Response::text(200, "[]"), "BadReply", ""),
     ] {
         let said = answer.clone();
         let server = Server::start(move |_| said.clone());
         for engine in engines(&server.base()) {
             let error = engine.search(&query("beds")).await.unwrap_err();
-            let text = format!("{error} {error:?} {:?}", error.hint());
+            let text = format!("{error:?} {error} {:?}", error.hint());
             // An engine that has no key was not given this one.
             assert!(!has_key(&*engine) || !text.contains("very-secret"), "{text}");
             assert!(text.len() < 1_000 && !text.contains("<html>"), "{text}");
-            assert!(is_expected(error, seconds(7)), "{} {answer:?}: {text}", engine.name());
+            assert!(text.starts_with(class) && text.contains(says), "{} {answer:?}: {text}", engine.name());
         }
         assert_eq!(server.lines().len(), engines(&server.base()).len(), "each is asked once");
     }

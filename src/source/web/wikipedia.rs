@@ -35,7 +35,7 @@ pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<W
 fn read(client: &SearchClient, entry: &Value) -> Option<WebHit> {
     let text = |name: &str| entry[name].as_str().unwrap_or_default();
     let key = Some(text("key")).filter(|key| !key.is_empty())?;
-    let url = client.address().with_segments(&["wiki", key]);
+    let url = client.address.with_segments(&["wiki", key]);
     let excerpt = without_markup(text("excerpt"));
     let snippet = match text("description") {
         "" => excerpt,

@@ -1,29 +1,21 @@
-use rmcp::service::{ClientServiceExt, RunningService};
+use rmcp::ServiceError;
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{RoleClient, ServiceError};
 use serde_json::json;
 
-use super::{HttpServer, QUESTION, call, done, eras, hello, refused};
+use super::{Client, HttpServer, QUESTION, call, done, eras, hello, refused};
 use crate::common::{World, block_on, peak_memory};
 use crate::outside::set;
 use crate::run::kills::send;
 
 const TOKEN: &str = "a-token-that-is-long-enough";
 
-pub(super) async fn connect(
-    server: &HttpServer,
-    token: Option<&str>,
-    era: rmcp::service::ClientLifecycleMode,
-) -> RunningService<RoleClient, ()> {
+pub(super) async fn connect(server: &HttpServer, token: Option<&str>, era: ClientLifecycleMode) -> Client<()> {
     connect_to(&server.url(), token, era).await
 }
 
-pub(crate) async fn connect_to(
-    url: &str,
-    token: Option<&str>,
-    era: rmcp::service::ClientLifecycleMode,
-) -> RunningService<RoleClient, ()> {
+pub(crate) async fn connect_to(url: &str, token: Option<&str>, era: ClientLifecycleMode) -> Client<()> {
     // Its HTTP client would look for TLS otherwise, which no server here has.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = StreamableHttpClientTransportConfig::with_uri(url);

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use rmcp::service::ClientLifecycleMode;
 use serde_json::{Value, json};
 
-use super::{HttpServer, PATIENCE, QUESTION, Server, begun, done, eras, hanging, is_asked, refused, session};
+use super::{Client, HttpServer, PATIENCE, QUESTION, Server, begun, done, eras, hanging, is_asked, refused, session};
 use crate::common::{World, block_on};
 use crate::model_server::ModelServer;
 use crate::run::kills::send;
@@ -20,7 +20,7 @@ fn was_stopped(world: &World) -> bool {
 /// Starts a server, asks a question whose first model call hangs, and ends the server with `end`. Returns its exit code.
 fn ended_in_the_middle(
     tool: &'static str,
-    end: impl AsyncFnOnce(&mut Server, rmcp::service::RunningService<rmcp::RoleClient, ()>),
+    end: impl AsyncFnOnce(&mut Server, Client<()>),
 ) -> (World, ModelServer, Option<i32>) {
     let (model, asked, world) = hanging();
     let exit = block_on(async {

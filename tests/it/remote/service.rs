@@ -196,6 +196,9 @@ impl From<serde_json::Error> for Failure {
 
 type Answer<T> = Result<T, Failure>;
 
+/// The service and the name of a table.
+type Named = (State<Arc<Fake>>, Path<String>);
+
 /// A body of JSON; some requests have none.
 type Parameters = Option<Json<Value>>;
 
@@ -271,12 +274,7 @@ async fn list(State(fake): State<Arc<Fake>>) -> Answer<Json<Value>> {
     Ok(Json(json!({ "tables": fake.tables.table_names().execute().await? })))
 }
 
-async fn create(
-    State(fake): State<Arc<Fake>>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer<()> {
+async fn create((State(fake), Path(name)): Named, headers: HeaderMap, body: Bytes) -> Answer<()> {
     let (schema, batches) = rows(&headers, body)?;
     if batches.is_empty() {
         fake.tables.create_empty_table(name, schema).execute().await?;
@@ -286,17 +284,13 @@ async fn create(
     Ok(())
 }
 
-async fn describe(
-    State(fake): State<Arc<Fake>>,
-    Path(name): Path<String>,
-    parameters: Parameters,
-) -> Answer<Json<Value>> {
+async fn describe((State(fake), Path(name)): Named, parameters: Parameters) -> Answer<Json<Value>> {
     let table = fake.table(&name, &parameters).await?;
     let schema = JsonSchema::try_from(table.schema().await?.as_ref()).map_err(lancedb::Error::from)?;
     Ok(Json(json!({ "table": name, "version": table.version().await?, "schema": schema })))
 }
 
-async fn drop_table(State(fake): State<Arc<Fake>>, Path(name): Path<String>) -> Answer<()> {
+async fn drop_table((State(fake), Path(name)): Named) -> Answer<()> {
     Ok(fake.tables.drop_table(&name, &[]).await?)
 }
 
@@ -307,8 +301,7 @@ struct Insert {
 }
 
 async fn insert(
-    State(fake): State<Arc<Fake>>,
-    Path(name): Path<String>,
+    (State(fake), Path(name)): Named,
     Query(parameters): Query<Insert>,
     headers: HeaderMap,
     body: Bytes,
@@ -331,8 +324,7 @@ struct Merge {
 }
 
 async fn merge_insert(
-    State(fake): State<Arc<Fake>>,
-    Path(name): Path<String>,
+    (State(fake), Path(name)): Named,
     Query(parameters): Query<Merge>,
     headers: HeaderMap,
     body: Bytes,
@@ -353,21 +345,13 @@ async fn merge_insert(
     Ok(Json(serde_json::to_value(merge.execute(Box::new(batches)).await?)?))
 }
 
-async fn delete(
-    State(fake): State<Arc<Fake>>,
-    Path(name): Path<String>,
-    Json(body): Json<Value>,
-) -> Answer<Json<Value>> {
+async fn delete((State(fake), Path(name)): Named, Json(body): Json<Value>) -> Answer<Json<Value>> {
     let table = fake.table(&name, &None).await?;
     let deleted = table.delete(body["predicate"].as_str().unwrap_or_default()).await?;
     Ok(Json(serde_json::to_value(deleted)?))
 }
 
-async fn count_rows(
-    State(fake): State<Arc<Fake>>,
-    Path(name): Path<String>,
-    parameters: Parameters,
-) -> Answer<Json<usize>> {
+async fn count_rows((State(fake), Path(name)): Named, parameters: Parameters) -> Answer<Json<usize>> {
     let table = fake.table(&name, &parameters).await?;
     let condition = parameters.and_then(|Json(body)| Some(body["predicate"].as_str()?.to_owned()));
     Ok(Json(table.count_rows(condition).await?))
@@ -398,7 +382,7 @@ struct FullText {
     query: FtsQuery,
 }
 
-async fn query(State(fake): State<Arc<Fake>>, Path(name): Path<String>, Json(body): Json<Value>) -> Answer<Response> {
+async fn query((State(fake), Path(name)): Named, Json(body): Json<Value>) -> Answer<Response> {
     let wanted: Wanted = serde_json::from_value(body.clone())?;
     let table = fake.table(&name, &Some(Json(body))).await?;
     let plain = wanted.applied(table.query());
@@ -444,7 +428,7 @@ impl Wanted {
     }
 }
 
-async fn stats(State(fake): State<Arc<Fake>>, Path(name): Path<String>) -> Answer<Json<Value>> {
+async fn stats((State(fake), Path(name)): Named) -> Answer<Json<Value>> {
     let stats = fake.table(&name, &None).await?.stats().await?;
     let (fragments, lengths) = (&stats.fragment_stats, &stats.fragment_stats.lengths);
     Ok(Json(json!({
@@ -462,7 +446,7 @@ async fn stats(State(fake): State<Arc<Fake>>, Path(name): Path<String>) -> Answe
     })))
 }
 
-async fn list_versions(State(fake): State<Arc<Fake>>, Path(name): Path<String>) -> Answer<Json<Value>> {
+async fn list_versions((State(fake), Path(name)): Named) -> Answer<Json<Value>> {
     let versions = fake.table(&name, &None).await?.list_versions().await?;
     let shown = |version: &lancedb::table::Version| json!({ "version": version.version, "timestamp": version.timestamp.to_rfc3339(), "metadata": {} });
     Ok(Json(json!({ "versions": versions.iter().map(shown).collect::<Vec<_>>() })))
@@ -478,7 +462,7 @@ struct NewIndex {
     num_bits: Option<u32>,
 }
 
-async fn create_index(State(fake): State<Arc<Fake>>, Path(name): Path<String>, Json(body): Json<Value>) -> Answer<()> {
+async fn create_index((State(fake), Path(name)): Named, Json(body): Json<Value>) -> Answer<()> {
     let wanted: NewIndex = serde_json::from_value(body.clone())?;
     let index = match wanted.index_type.as_str() {
         "FTS" => Index::FTS(serde_json::from_value::<FtsIndexBuilder>(body)?),

@@ -65,7 +65,6 @@ fn number(span: &Span, key: &str) -> f64 {
     of(span, key).parse().unwrap()
 }
 
-/// Returns the spans of an operation of the conventions.
 fn operation<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
     let is = |span: &&Span| text(&span.attributes, "gen_ai.operation.name").as_deref() == Some(name);
     spans.iter().filter(is).collect()

@@ -37,7 +37,6 @@ impl Door {
     }
 }
 
-/// `ChromeDriver`.
 struct Driver {
     _child: Running,
     url: String,

@@ -114,7 +114,7 @@ pub struct EndpointSettings {
     pub(super) server: EmbeddingServer,
     pub(super) key: Option<Secret>,
     /// Components of a vector as it is stored.
-    pub(super) dimensions: usize,
+    pub(crate) dimensions: usize,
     pub(super) shorten: Option<Shorten>,
     pub(super) query_prefix: String,
     pub(super) passage_prefix: String,
@@ -124,11 +124,6 @@ pub struct EndpointSettings {
 }
 
 impl EndpointSettings {
-    /// Returns the number of components of a vector.
-    pub(crate) fn dimensions(&self) -> usize {
-        self.dimensions
-    }
-
     pub(crate) fn address(&self) -> &BaseUrl {
         &self.server.address
     }

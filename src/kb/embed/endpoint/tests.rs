@@ -347,17 +347,6 @@ fn query_that_is_refused_or_passes_the_limit_of_its_run_stops_no_other_query() {
 }
 
 #[test]
-fn offline_nothing_is_sent() {
-    let server = ModelServer::start(answered);
-    let options = EndpointOptions { base_url: Some(server.url()), ..options() };
-    let settings = options.resolve("mine", &Environment::default(), None).unwrap();
-    let offline = Endpoint::new(settings, true, None, Arc::new(ManualClock::default())).unwrap();
-    assert_eq!(source(offline.embed_query("a").unwrap_err()), EmbeddingServerError::Offline);
-    assert_eq!(source(offline.embed_passages(&["a"]).unwrap_err()), EmbeddingServerError::Offline);
-    assert_eq!(server.count(), 0);
-}
-
-#[test]
 fn fingerprint_changes_with_what_decides_the_vectors_and_not_with_the_server() {
     let fingerprint = |options: EndpointOptions, model: &str, address: &str| {
         let options = EndpointOptions { base_url: Some(address.to_owned()), ..options };

@@ -20,16 +20,16 @@ use jiff::civil::Date;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
-pub(super) use self::report::parse;
+use self::report::parse;
 use self::request::request_body;
 use self::state::state_of;
 use super::ProviderKind;
 use super::job::{Job, JobState};
-use super::provider::{JobError, ModelChoice, ModelStatus, Provider};
+use super::provider::{JobError, ModelChoice, ModelStatus, Provider, ProviderFacts};
 use super::request::JobRequest;
 use super::settings::{DeepResearchOptions, DeepResearchSettings, is_model_name};
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::environment::Environment;
+use crate::base::environment::{Environment, OPENAI_BASE_URL};
 use crate::base::http::{BaseUrl, Exchange, HttpError, Secret, authorized, client_for, exchange};
 use crate::base::id::JobId;
 use crate::base::line::shortened;
@@ -37,9 +37,14 @@ use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::model::ModelError;
 use crate::llm::openai::{MAX_REPLY_BYTES, failure};
 
-/// Default models, newest first.
-pub(super) const MODELS: [&str; 6] =
-    ["gpt-6.1-sol", "gpt-6-sol", "gpt-5.6-sol", "gpt-5.5", "o4-mini-deep-research", "o3-deep-research"];
+pub(super) static FACTS: ProviderFacts = ProviderFacts {
+    // Newest first.
+    models: &["gpt-6.1-sol", "gpt-6-sol", "gpt-5.6-sol", "gpt-5.5", "o4-mini-deep-research", "o3-deep-research"],
+    address_variable: OPENAI_BASE_URL,
+    endpoint,
+    connect: |settings| Ok(Arc::new(OpenAiJobs::of(settings)?)),
+    parse,
+};
 
 /// Time-out of a single request about a job. The job itself takes longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
@@ -231,7 +236,6 @@ impl Provider for OpenAiJobs {
     }
 }
 
-/// A successful reply.
 struct JobReply {
     body: String,
 }

@@ -27,7 +27,7 @@ const MAX_URL_BYTES: usize = 4_096;
 const MAX_MARKER_BYTES: usize = 2 * MAX_URL_BYTES;
 
 /// Parses a raw reply. Returns an empty report if it is not JSON.
-pub(in crate::run::background) fn parse(raw: &str) -> JobReport {
+pub(super) fn parse(raw: &str) -> JobReport {
     let raw: Value = serde_json::from_str(raw).unwrap_or_default();
     let mut report = JobReport {
         usage: usage(&raw),
