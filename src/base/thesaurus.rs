@@ -147,7 +147,7 @@ const PHRASES: [(&str, &str, &str); 33] = [
     ("switch", "on", "enable activate"),
     ("take", "over", "replace succeed"),
     ("took", "over", "replaced succeeded"),
-    ("get", "rid", "delete remove"),
+    ("get", "rid", "delete remove uninstall"),
     ("get", "out", "cancel leave"),
     ("get", "back", "recover restore"),
     ("kick", "out", "disqualify ban expel"),

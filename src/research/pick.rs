@@ -39,7 +39,10 @@ use remedy::Remedy;
 use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
-use value::{Wanted, asks_for_length, counted_words, has_measure, lacks_named, names_length};
+use value::{
+    Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_measure, lacks_named,
+    names_dimension, names_length,
+};
 
 pub(super) use features::only_points;
 
@@ -431,7 +434,8 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
             let said = sought.words_in(&text);
             words.iter().any(|word| said.contains(&splitter.stem(word)))
         };
-        wanted.is_in(&text) && (wanted != Wanted::Number || counted.as_ref().is_none_or(has_any))
+        let is_length = wanted != Wanted::Number || !counts_length(question.as_str()) || names_length(&text);
+        is_length && wanted.is_in(&text) && (wanted != Wanted::Number || counted.as_ref().is_none_or(has_any))
     };
     // Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually
     // counts something else.
@@ -439,6 +443,10 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     let has_any = || picked.first().is_some_and(|own| own.said().any(|(_, quote)| names_any(quote)));
     let lacks_length =
         asks_for_length(question.as_str()) && !has_any() && !said().any(|(_, quote)| names_length(quote));
+    let lacks_dimension = || {
+        let says = |own: &Picked| names_dimension(&own.row().unwrap_or_else(|| own.text.clone()));
+        asks_for_dimension(question.as_str()) && !picked.first().is_some_and(says)
+    };
     let texts = || said().map(|(source, quote)| format!("{} {quote}\n", source.names())).collect::<String>();
     // The best steps are of a task on something else.
     let object = object_of_task(question.as_str());
@@ -453,6 +461,7 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
     first.is_some_and(|own| !asks_where && only_points(&own.text))
         || sought.wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
         || lacks_length
+        || lacks_dimension()
         || lacks_object()
         || lacks_named(question.as_str(), &texts())
         || counted.as_ref().is_some_and(|words| !is_counted(words))

@@ -107,6 +107,16 @@ fn abbreviation_is_answered_by_the_text_that_spells_it_out() {
 }
 
 #[test]
+fn number_of_days_is_a_length_and_a_size_has_a_number() {
+    let lacks = |note: &str, question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(note, question));
+    let days = "How many days does the smith take for a pump?";
+    assert!(lacks("# Smith\n\nThe smith takes 2 pumps at once.\n", days));
+    assert!(!lacks("# Smith\n\nThe smith takes 2 weeks for a pump.\n", days));
+    let size = "How big can a pump get?";
+    assert!(lacks("# Smith\n\nA pump can get big.\n", size) && !lacks("# Smith\n\nA pump can get 3 m big.\n", size));
+}
+
+#[test]
 fn number_of_what_no_unit_mentions_is_no_answer() {
     let document = "# Work\n\nA task takes three weeks.\n";
     let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));

@@ -208,7 +208,7 @@ pub(super) fn lacks_named(question: &str, texts: &str) -> bool {
     };
     let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
     let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
-    let lacks_limit = || asks_for_limit() && !has_measure(&text) && !has_word(&text, ENDLESS);
+    let lacks_limit = || asks_for_limit() && !names_dimension(&text);
     lacks_default() || lacks_path() || lacks_limit()
 }
 
@@ -299,6 +299,21 @@ pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
     let own = words(after).filter(|word| !word.is_empty()).take_while(|word| !has_word(word, AUXILIARIES));
     let own: Vec<_> = own.map(str::to_owned).collect();
     (2..=MAX_COUNTED_WORDS).contains(&own.len()).then_some(own)
+}
+
+/// Returns whether a question asks how many days, hours or other units of length, which only a length answers.
+pub(super) fn counts_length(question: &str) -> bool {
+    counted(question).is_some_and(|noun| has_word(&noun, LENGTHS))
+}
+
+/// Returns whether a question asks how big or how fast something is, which only a measure answers.
+pub(super) fn asks_for_dimension(question: &str) -> bool {
+    has_phrase(question, &["how big ", "how large ", "how high ", "how deep ", "how fast ", "how wide ", "how heavy "])
+}
+
+/// Returns whether a text names a measure, or says that there is no limit.
+pub(super) fn names_dimension(text: &str) -> bool {
+    has_measure(text) || has_word(&text.to_lowercase(), ENDLESS)
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
