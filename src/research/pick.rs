@@ -40,8 +40,8 @@ use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
 use value::{
-    Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_measure, lacks_named,
-    names_dimension, names_length,
+    Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_measure, has_number, lacks_named,
+    names_dimension, names_length, numbers,
 };
 
 pub(super) use features::only_points;
@@ -300,6 +300,7 @@ fn answering<'a>(
     sought: &Sought<'_>,
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
+    put_exact_first(&mut candidates, sought);
     let is_said = says_all(&candidates, sought, weights);
     let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
     let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
@@ -359,6 +360,16 @@ fn answering<'a>(
         cut_loose_end(&mut own.candidate);
     }
     kept
+}
+
+/// Moves the unit with the exact value to the front, if it is in the section of the best one, which has none.
+fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
+    let Some(best) = candidates.first().filter(|best| !best.has_exact(sought)) else { return };
+    let (rank, section) = (best.rank, best.unit.section);
+    let is_exact = |own: &UnitCandidate<'_>| own.rank == rank && own.unit.section == section && own.has_exact(sought);
+    if let Some(at) = candidates.iter().position(is_exact) {
+        candidates[..=at].rotate_right(1);
+    }
 }
 
 /// Returns whether the best unit needs no text around it: it has the exact value, a sentence that answers yes or no, or
@@ -462,6 +473,7 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
         || sought.wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
         || lacks_length
         || lacks_dimension()
+        || numbers(question.as_str()).any(|number| !has_number(&texts(), number))
         || lacks_object()
         || lacks_named(question.as_str(), &texts())
         || counted.as_ref().is_some_and(|words| !is_counted(words))

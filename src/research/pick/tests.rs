@@ -117,6 +117,22 @@ fn number_of_days_is_a_length_and_a_size_has_a_number() {
 }
 
 #[test]
+fn release_that_no_unit_names_is_no_answer() {
+    let note = "# Pump\n\nSupport of Pump 7.6 ends in the year 2028.\n";
+    let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(note, question));
+    assert!(lacks("When does support of Pump 8 end?") && lacks("When does support of Pump 202 end?"));
+    assert!(!lacks("When does support of Pump 7 end?") && !lacks("When does support of Pump 7.6 end?"));
+}
+
+#[test]
+fn exact_number_in_the_section_of_the_best_unit_answers() {
+    let note = "# Pump\n\n## Hands\n\nBy default, at most 10 hands may be there.\n\nThis is no hard limit. The pump of the mill lets you put \
+        more to one wheel before the miller warns of a leak.\n";
+    let found = picked(note, "How many hands can I put to one wheel of the mill before the miller warns of a leak?");
+    assert!(found[0].text.contains("10 hands"), "{found:#?}");
+}
+
+#[test]
 fn number_of_what_no_unit_mentions_is_no_answer() {
     let document = "# Work\n\nA task takes three weeks.\n";
     let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));

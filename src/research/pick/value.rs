@@ -301,6 +301,23 @@ pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
     (2..=MAX_COUNTED_WORDS).contains(&own.len()).then_some(own)
 }
 
+/// Returns the numbers of a question in figures, such as a release or a year.
+pub(super) fn numbers(question: &str) -> impl Iterator<Item = &str> {
+    let is_number = |word: &&str| {
+        word.contains(|letter: char| letter.is_ascii_digit())
+            && word.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
+    };
+    let words = question.split_whitespace();
+    words.map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric())).filter(is_number)
+}
+
+/// Returns whether a text has a number of a question, as a whole or at the beginning of a longer one: "20" in "20.1".
+pub(super) fn has_number(text: &str, number: &str) -> bool {
+    let is_apart = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_ascii_digit());
+    text.match_indices(number)
+        .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + number.len()..].chars().next()))
+}
+
 /// Returns whether a question asks how many days, hours or other units of length, which only a length answers.
 pub(super) fn counts_length(question: &str) -> bool {
     counted(question).is_some_and(|noun| has_word(&noun, LENGTHS))

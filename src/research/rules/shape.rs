@@ -45,8 +45,7 @@ const OTHER_SEPARATORS: &str = " und | y | e | et ";
 const OTHER_ARTICLES: &str = "el |la |los |las |un |una |le |les |une |der |die |das |dem |den ";
 
 /// Beginnings of a clause after the entities of a comparison.
-const CLAUSES: &str =
-    "; |? |. | — | – | - |, what|, how |, which |, and which | and when | and how | and what | and why |: what|: how";
+const CLAUSES: &str = "; |? |. | — | – | - |, what|, how |, which |, and which | and when | and how | and what | and why |: what|: how|: which ";
 
 /// Words that introduce the criteria of a comparison.
 const TOPICS: &str = " for | in terms of | regarding | with respect to | when | in | on | as to ";
@@ -230,6 +229,9 @@ fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<Question
 fn refers_back(part: MaskedText<'_>, known: &HashSet<String>, splitter: &WordSplitter) -> bool {
     let words: Vec<_> = part.words().collect();
     let pronoun = words.iter().position(|word| is_in(word, PRONOUNS) || is_in(word, COMPARATIVES));
+    // "How do I raise that limit?" In "messages that are large", more words follow.
+    let demonstrative = words.len().checked_sub(2).filter(|at| is_in(words[*at], "this that these those"));
+    let pronoun = pronoun.or(demonstrative);
     let own = splitter.without_stop_words(part.text);
     let own: Vec<_> = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).collect();
     let count = own.len();

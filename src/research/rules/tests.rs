@@ -91,6 +91,10 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "How many days are letters kept in York, and how many when they come from Leeds?",
             "How many days are letters kept in York|How many when they come from Leeds (days letters kept York)",
         ),
+        (
+            "How big can a header be, and how do I raise that limit?",
+            "How big can a header be|How do I raise that limit (big header)",
+        ),
         ("Which office is open and on what day?", "Which office is open|On what day (office open)"),
         (
             "Which letters may a key have, and how long can a key be?",
