@@ -40,8 +40,8 @@ use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
 use value::{
-    Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_measure, has_number, lacks_named,
-    names_dimension, names_length, numbers,
+    Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
+    has_number, lacks_named, names_dimension, names_length, numbers,
 };
 
 pub(super) use features::only_points;
@@ -445,7 +445,7 @@ pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[P
             let said = sought.words_in(&text);
             words.iter().any(|word| said.contains(&splitter.stem(word)))
         };
-        let is_length = wanted != Wanted::Number || !counts_length(question.as_str()) || names_length(&text);
+        let is_length = wanted != Wanted::Number || !counts_length(question.as_str()) || has_length_unit(&text);
         is_length && wanted.is_in(&text) && (wanted != Wanted::Number || counted.as_ref().is_none_or(has_any))
     };
     // Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually

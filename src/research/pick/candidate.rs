@@ -34,7 +34,7 @@ const HISTORIES: [&str; 7] = [
 /// Two units that share more than this fraction of the smaller one's words count as duplicates.
 pub(super) const SAME_WORDS: f32 = 0.7;
 
-/// Minimum share of the question's words in a unit below a heading for limits for it to be the requested one.
+/// Minimum share of the question's words in a unit of a note on limits for it to be the requested one.
 const LEAST_LIMITED: f32 = 0.5;
 
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
@@ -229,8 +229,10 @@ pub(super) fn candidates<'a>(
         let is_defined = opens || candidate.defining.is_some();
         let opposes = opposes(candidate, sought, &weights);
         let says_no = unit.sentences.iter().any(|said| sought.says_no(said, &candidate.about, &weights));
-        let is_limit =
-            suits && words >= LEAST_LIMITED && sought.asks_for_limit() && names_limits(&candidate.headings());
+        let is_limit = suits
+            && words >= LEAST_LIMITED
+            && sought.asks_for_limit()
+            && names_limits(candidate.reading.document.place.title());
         let is_form = is_spelled_out || is_defined || says_no || is_limit;
         let has_form = asked.has_form(unit, text, &weights, splitter) || is_form;
         candidate.features = Features::of(unit, own, words, (suits, has_form && !opposes), candidate.hit);

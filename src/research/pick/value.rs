@@ -193,9 +193,9 @@ const ASKS_FOR_PATH: [&str; 8] = [
 ];
 const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
 
-/// Returns whether headings announce limits, which authors often list in one place.
-pub(super) fn names_limits(headings: &str) -> bool {
-    has_word(&headings.to_lowercase(), "limit|limits|quota|quotas")
+/// Returns whether a title announces limits, which authors often list in a note of their own.
+pub(super) fn names_limits(title: &str) -> bool {
+    has_word(&title.to_lowercase(), "limit|limits|quota|quotas")
 }
 
 /// Returns whether a question asks for a default, a path or a limit and the texts have none.
@@ -306,6 +306,8 @@ pub(super) fn numbers(question: &str) -> impl Iterator<Item = &str> {
     let is_number = |word: &&str| {
         word.contains(|letter: char| letter.is_ascii_digit())
             && word.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
+            // Not a day: "2019.11.21".
+            && word.matches('.').count() < 2
     };
     let words = question.split_whitespace();
     words.map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric())).filter(is_number)
@@ -321,6 +323,11 @@ pub(super) fn has_number(text: &str, number: &str) -> bool {
 /// Returns whether a question asks how many days, hours or other units of length, which only a length answers.
 pub(super) fn counts_length(question: &str) -> bool {
     counted(question).is_some_and(|noun| has_word(&noun, LENGTHS))
+}
+
+/// Returns whether a text has a unit of length.
+pub(super) fn has_length_unit(text: &str) -> bool {
+    has_word(&text.to_lowercase(), LENGTHS)
 }
 
 /// Returns whether a question asks how big or how fast something is, which only a measure answers.
