@@ -10,9 +10,8 @@ use tracing::{Instrument, debug_span, instrument};
 use super::background::Jobs;
 use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
-use super::event::RunRequest;
 use super::journal::JournalError;
-use super::outward::{asked_before, egress_allowed, outward_brief, outward_task};
+use super::outward::{UserWords, asked_before, egress_allowed, outward_brief, outward_task};
 use super::phase::{Briefs, Judged, Rounds, Stage};
 use super::recall::{Recall, RecallQuery, entries};
 use super::sources::RunSources;
@@ -173,7 +172,7 @@ impl Steps {
         let more = Some(more.join("\n")).filter(|more| !more.is_empty());
         let today = state.started.date();
         let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
-        let request = brief_request(state, more.as_deref(), today.as_deref());
+        let request = brief_request(state, more.as_ref(), &state.settings.request.required, today.as_deref());
         Ok(written(caller, &CallKey::of_run(Step::Brief), request).await?)
     }
 
@@ -186,11 +185,11 @@ impl Steps {
         if state.settings.is_open || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
-        let more = asked_before(state, followed);
+        let (more, required) = (asked_before(state, followed), UserWords::of(state).required);
         let today = state.started.date();
         let desk = self.desk.as_deref().map(Outward);
         let caller = desk.as_ref().map(|desk| desk as &dyn Caller);
-        let request = brief_request(state, Some(&more), today.as_deref());
+        let request = brief_request(state, Some(&more), &required, today.as_deref());
         let key = CallKey::of_run(Step::Brief).then(Step::Outward);
         let step = debug_span!("step", name = "brief");
         Ok(Some(PublicBrief::write(caller, &key, request).instrument(step).await?))
@@ -477,13 +476,13 @@ impl Nearest for Steps {
 }
 
 /// Returns the input of the planner for a brief of a run.
-fn brief_request<'a, Q: ?Sized>(
+fn brief_request<'a, Q>(
     state: &'a RunState,
     answer: Option<&'a Q>,
+    required: &'a [Q],
     today: Option<&'a str>,
 ) -> BriefRequest<'a, Q> {
-    let RunRequest { mode, required, .. } = &state.settings.request;
-    BriefRequest { question: &state.question, answer, mode: *mode, required, today }
+    BriefRequest { question: &state.question, answer, mode: state.settings.request.mode, required, today }
 }
 
 /// Returns the quotes that a draft cites, in its order, and then others up to [`MAX_JUDGED`].
