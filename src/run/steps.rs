@@ -308,8 +308,7 @@ impl Steps {
     /// Folds the branches of this round into the summaries, in the order their nodes were planned.
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "fold"))]
     async fn folded(&self, state: &RunState, rounds: &Rounds) -> Result<Memory, StepError> {
-        let Rounds { briefs, number, .. } = rounds;
-        let brief = &briefs.brief;
+        let brief = &rounds.briefs.brief;
         let r = state.settings.summary_tokens;
         let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
         let outward = self.desk.as_deref().map(Outward);
@@ -318,9 +317,9 @@ impl Steps {
         // In the order of the tree and not of their ends: prompts must not depend on timing.
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
-            let key = CallKey::of_run(Step::Fold).at(number).at(&node.id);
+            let key = CallKey::of_run(Step::Fold).at(rounds.number).at(&node.id);
             if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id) {
-                let (task, question) = (outward_brief(state, briefs), outward_task(state, briefs, node).question());
+                let (task, question) = (outward_brief(state), outward_task(state, node).question());
                 let told = Told { task: &task, id: &node.id, question: &question };
                 let (public, key) = (&memory.global_public, key.then(Step::Public));
                 memory.global_public = fold_public(outward, &key, told, public, &found, r).await?;

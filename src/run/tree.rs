@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::budget::LimitsByPlan;
 use super::event::{Event, Record, RunSettings};
-use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds, Stage};
+use super::phase::{Briefs, Ended, Folded, Judged, Phase, Rounds, Stage};
 use crate::base::clock::Moment;
 use crate::research::branch::{Branch, Finding};
 use crate::research::brief::PublicBrief;
@@ -259,12 +259,7 @@ impl RunState {
         if let Some(root) = self.tree.get_mut(&root) {
             root.aspects = brief.aspects.iter().map(|aspect| aspect.id.clone()).collect();
         }
-        let outward = match (&self.settings.follows, outward) {
-            (None, _) => OutwardBrief::Same,
-            (Some(_), Some(outward)) => OutwardBrief::Apart(outward.clone()),
-            (Some(_), None) => OutwardBrief::Missing,
-        };
-        self.phase = Phase::Open(Stage::Briefed(Briefs { brief: brief.clone(), outward }));
+        self.phase = Phase::Open(Stage::Briefed(Briefs { brief: brief.clone(), outward: outward.cloned() }));
         Ok(())
     }
 

@@ -67,7 +67,7 @@ impl Work {
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
             context: slice(global, &node.depends_on, node.question.as_str(), CONTEXT_TOKENS),
-            outward: OutwardWork::of(state, briefs, node),
+            outward: OutwardWork::of(state, node),
             asked: asked(state),
             verify_web: state.settings.request.verify_web,
             node: node.clone(),
