@@ -96,7 +96,18 @@ impl Failure for FetchError {
         match self {
             Self::Status { status: 408 | 429 | 500 | 502..=504, retry_after } => Again::Later(*retry_after),
             Self::Unreachable { .. } => Again::Later(None),
-            _ => Again::Never,
+            Self::Closed { .. }
+            | Self::BadRedirect(_)
+            | Self::TooManyRedirects
+            | Self::Robots { .. }
+            | Self::RobotsUnknown { .. }
+            | Self::Status { .. }
+            | Self::TimedOut { .. }
+            | Self::TooLarge { .. }
+            | Self::ContentType { .. }
+            | Self::Packed { .. }
+            | Self::Unreadable { .. }
+            | Self::Empty => Again::Never,
         }
     }
 }

@@ -120,7 +120,12 @@ impl Failure for WebError {
     fn again(&self) -> Again {
         match self {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after, .. } => Again::Later(*retry_after),
-            _ => Again::Never,
+            Self::Authentication { .. }
+            | Self::Quota { .. }
+            | Self::BadReply { .. }
+            | Self::Refused { .. }
+            | Self::BadQuery { .. }
+            | Self::GivenUp(_) => Again::Never,
         }
     }
 }
