@@ -238,7 +238,7 @@ impl Engine {
         // The mode of the settings is for searches of the user, not for those of a run.
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(searcher.index(), &scope.collections)?;
-        // A run whose model reranks asks it itself, for the searches of its workers only.
+        // If the run's model reranks, the run calls it, and only for its workers' searches.
         let listwise = self.listwise()?.filter(|_| models.is_some());
         let searcher = match listwise {
             Some(_) => searcher,

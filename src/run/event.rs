@@ -152,7 +152,7 @@ pub struct Listwise {
 
 impl RunSettings {
     /// Returns whether the user started the run with `--allow-egress`. Versions that do not record whether the run is
-    /// open set the flag for the settings of collections too, so theirs is none.
+    /// open also set the flag because of collection settings, so it is ignored for them.
     pub(crate) fn has_flag(&self) -> bool {
         self.request.allow_egress && self.is_open
     }

@@ -46,10 +46,10 @@ use crate::source::{Label, SourceError};
 /// Token limit of the summary of a group.
 const GROUP_TOKENS: u64 = 800;
 
-/// Most quotes shown to a writer unfiltered. Of more, those most similar to the question and its aspects are selected.
+/// Maximum number of quotes shown to a writer; beyond it, those most similar to the question and its aspects are chosen.
 const MAX_LEDGER: usize = 60;
 
-/// Most quotes that the judge is shown.
+/// Maximum number of quotes shown to the judge.
 const MAX_JUDGED: usize = 24;
 
 /// Quotes retrieved for the question, and for each aspect.

@@ -344,7 +344,7 @@ impl RunState {
         }
     }
 
-    /// Makes nodes pending again, with those they block. A round that was judged is under way again.
+    /// Resets nodes, and those they block, to pending. A judged round goes back to [`Stage::Planned`].
     fn try_again(&mut self, again: &[NodeId]) {
         // Back to before the verdict: the round is judged again with what these nodes find now.
         if let (Phase::Open(Stage::Judged(judged)), false) = (&self.phase, again.is_empty()) {

@@ -50,7 +50,7 @@ use crate::base::mutex::locked;
 use salvage::{complete_repair, is_half_repaired};
 use schema::{MIGRATIONS, differences, harden, migrate, version};
 
-/// The setting under which SQLite refuses to write. It is on but for the writes of a [`LockedRun`] and of a repair.
+/// The setting under which SQLite refuses to write. It is on except during writes of a [`LockedRun`] or a repair.
 const QUERY_ONLY: &str = "query_only";
 
 /// Folder of the lock files beside the database, one per run.

@@ -222,7 +222,7 @@ impl Connection {
         })
     }
 
-    /// Closes the connection and waits for the end of the program, which is killed if it does not end by itself.
+    /// Closes the connection and waits for the program to exit, and kills it if it does not.
     pub(super) async fn close(mut self) {
         let _ = self.service.close_with_timeout(GRACE).await;
         if let Some(mut process) = self.process.take() {
