@@ -16,7 +16,7 @@ use crate::kb::links::{LinkMap, LinkedNote};
 use crate::kb::search::Hit;
 use crate::kb::structure::Heading;
 
-/// Most notes that a [`Neighbourhood`] names in each direction.
+/// Maximum number of notes that a [`Neighbourhood`] names in each direction.
 const MAX_NEIGHBOURS: usize = 8;
 
 /// The context of a passage.

@@ -64,7 +64,7 @@ pub(super) const PAGES: &str = "pages";
 /// Flags about background jobs that no settings file can set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct JobFlags {
-    /// Most jobs the run may start; `None` uses the settings.
+    /// Maximum number of jobs the run may start; `None` uses the settings.
     pub(super) max_jobs: Option<usize>,
     /// Whether a job whose start has an unknown outcome is started again.
     pub(super) retry_unknown: bool,

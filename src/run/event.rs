@@ -101,9 +101,9 @@ pub struct RunSettings {
     #[serde(skip_serializing_if = "LimitsByPlan::is_none", default)]
     pub by_plan: LimitsByPlan,
     pub tree: TreeLimits,
-    /// Most nodes that run at the same time.
+    /// Maximum number of nodes that run at the same time.
     pub parallel: usize,
-    /// Most tokens of the rolling summary.
+    /// Maximum number of tokens of the rolling summary.
     pub summary_tokens: u64,
     /// Whether the run uses rules instead of models.
     pub by_rules: bool,

@@ -18,7 +18,7 @@ const VOUCHER: Voucher = Voucher::here();
 /// Tokens of the global summary that a worker is shown.
 pub(super) const CONTEXT_TOKENS: u64 = 1_000;
 
-/// Most pages listed for a worker outside as read before.
+/// Maximum number of pages listed for a worker outside as read before.
 const MAX_PAGES_READ: usize = 20;
 
 /// Words the user wrote: question, answer to a clarifying question, and requirements.

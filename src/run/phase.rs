@@ -49,7 +49,7 @@ pub(crate) enum Stage {
 pub(crate) struct Briefs {
     pub(super) brief: Brief,
     /// A second brief, made without the earlier answer that the run follows up. Its aspects have their own ids. `None`
-    /// if the run had no way out when it was briefed, and in a run that follows none: its brief may leave itself.
+    /// if the run had no way out when it was briefed, and in a run that follows no other: its own brief may leave.
     pub(super) outward: Option<PublicBrief>,
 }
 

@@ -26,10 +26,10 @@ use crate::base::mutex::locked;
 use crate::base::retry::{Again, Failure, Policy, retry};
 use crate::kb::extract::{Extractable, Extracted, extract};
 
-/// Most redirects followed per page.
+/// Maximum number of redirects followed per page.
 const MAX_REDIRECTS: usize = 5;
 
-/// Most bytes read of a `robots.txt`. RFC 9309 requires at least 500 KiB.
+/// Maximum number of bytes read of a `robots.txt`. RFC 9309 requires at least 500 KiB.
 const MAX_ROBOTS_BYTES: usize = 512 << 10;
 
 /// Value of the `Accept` header.

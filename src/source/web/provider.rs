@@ -41,7 +41,7 @@ pub(crate) struct DateRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WebQuery {
     pub(crate) text: Outbound,
-    /// Most pages to return.
+    /// Maximum number of pages to return.
     pub(crate) limit: usize,
     /// When the pages were published.
     pub(crate) dates: DateRange,
