@@ -61,7 +61,7 @@ use crate::traces::{NotExported, TraceOptions, TraceSettings};
 /// Name of the project's file.
 pub(crate) const PROJECT_FILE: &str = "dr.toml";
 
-/// File of the user's data folder with the key that fetched pages and results of tools are sealed with.
+/// File in the user's data folder with the key that seals fetched pages and tool results.
 const PAGE_KEY: &str = "page-key";
 
 /// Name of a file beside the project's that may hold OpenAI's key.

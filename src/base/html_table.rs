@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::html::{without_comments, without_html};
 use super::line::{CodeFence, one_line};
 
-/// Most columns that a cell may span.
+/// Maximum number of columns that a cell may span.
 const MAX_SPAN: usize = 100;
 
 pub(crate) struct HtmlRow {

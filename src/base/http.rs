@@ -122,7 +122,7 @@ pub struct BaseUrl(Url);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseBaseUrlError {
     /// Not an HTTP or HTTPS URL with a host. `url` is `…` if it may contain a password.
-    #[error("`{url}` is not an address (expected for example `http://localhost:11434/v1`)")]
+    #[error("`{url}` is not a valid URL (expected for example `http://localhost:11434/v1`)")]
     NotAnAddress { url: String },
     /// The URL has a user name, password, query or fragment. The error leaves the text out.
     #[error("address of an endpoint has a password or a query in it")]

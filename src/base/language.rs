@@ -115,11 +115,11 @@ const PHRASING: &[(&str, &str)] = &[
     ("fr", "différence différences comparer compare comparez choisir passe arrive signifie fonctionne sert"),
 ];
 
-/// Fewest different words that tell a language.
+/// Minimum number of distinct words needed to recognise a language.
 const FEWEST: usize = 2;
 
-/// Fewest different words that tell a language other than the document's. With two, one in 900 paragraphs of English
-/// documentation was taken for another language, mostly listings of code; with four, one in 15,000.
+/// Minimum number of distinct words needed to recognise a language other than the document's. With two, one in 900
+/// paragraphs of English documentation was taken for another language, mostly code listings; with four, one in 15,000.
 const FEWEST_IN_PARAGRAPH: usize = 4;
 
 /// At least one word in this many tells the language of the document.

@@ -114,8 +114,8 @@ pub(crate) fn is_field(line: &str) -> bool {
 /// Last words of a line whose sentence goes on in the next one.
 const GOING_ON: &str = "a|an|and|are|as|at|by|for|from|in|is|of|on|or|that|the|to|was|were|with";
 
-/// Returns whether a paragraph consists of fields, each on a line of its own. A line that is none continues the field
-/// above it.
+/// Returns whether a paragraph consists of fields, each on a line of its own. A line that is not a field continues
+/// the one above it.
 pub(crate) fn has_fields(paragraph: &str) -> bool {
     let mut lines = paragraph.lines();
     let goes_on = |line: &str| {

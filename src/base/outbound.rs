@@ -52,7 +52,10 @@
 //! may read,
 //!
 //! ```
-//! use dr::{research, run};
+//! use dr::base::outbound::{Outbound, Voucher};
+//! use dr::{research, run, source::Source};
+//! fn searched(_: Voucher, web: &dyn Source<Outbound>, query: &Outbound) { drop(web.search(query, 5)); }
+//! fn called(server: &dyn Source<Outbound>, arguments: &Outbound) { drop(server.call("tickets.read", arguments)); }
 //! fn words(report: research::branch::BranchReport) -> String { report.summary }
 //! fn question(node: research::node::Node) -> impl std::fmt::Display { node.question }
 //! fn answer(earlier: run::event::Followed) -> String { earlier.answer }

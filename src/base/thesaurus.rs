@@ -226,7 +226,8 @@ pub(crate) struct Related(Vec<(String, BTreeSet<String>)>);
 pub(crate) struct Directions(Vec<[HashSet<String>; 2]>);
 
 impl Directions {
-    /// Returns the directions of a question in English, given its stems. One that names both ends of a pair names none.
+    /// Returns the directions of a question in English, given its stems. A question that names both
+    /// directions of a pair counts as naming neither.
     pub(crate) fn of(stems: &[String], related: &Related, splitter: &WordSplitter) -> Self {
         let side = |words: &str| words.split(' ').map(|word| splitter.stem(word)).collect::<HashSet<_>>();
         let named: HashSet<&str> = stems.iter().map(String::as_str).chain(related.others()).collect();
@@ -240,7 +241,7 @@ impl Directions {
         Self(own_first.collect())
     }
 
-    /// Returns whether a text, given its stems, is about the opposite: it names that alone.
+    /// Returns whether a text, given its stems, names only the opposite direction.
     pub(crate) fn are_opposed_by(&self, stems: &HashSet<String>) -> bool {
         self.0.iter().any(|[own, opposite]| !opposite.is_disjoint(stems) && own.is_disjoint(stems))
     }

@@ -573,7 +573,7 @@ mod tests {
                     used.remove(&leaf);
                 }
             }
-            assert!(uses.is_empty(), "{}: {uses:?}", folder.display());
+            assert!(uses.is_empty(), "files in a circle (folders are not examined) in {}: {uses:?}", folder.display());
         }
         assert!(seen > 200, "{seen} uses were seen");
     }

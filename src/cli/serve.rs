@@ -34,7 +34,7 @@ pub(super) struct ServeArgs {
     #[arg(long)]
     open: bool,
 
-    /// Keep the index up to date beside the page, as `dr watch` does (default: all folders of the index)
+    /// Keep the index up to date while serving, as `dr watch` does (default: all folders of the index)
     #[arg(long, value_name = "PATH", num_args = 0..)]
     watch: Option<Vec<PathBuf>>,
 

@@ -53,7 +53,7 @@ pub(super) struct TrustArgs {
 }
 
 impl TrustArgs {
-    /// Checks that the user can be asked, or need not be.
+    /// Checks that the user can be asked, or that `--yes` makes that unnecessary.
     fn check_consent(&self) -> Result<(), CliError> {
         if self.yes || prompt::can_ask() {
             return Ok(());

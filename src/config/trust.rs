@@ -75,7 +75,7 @@ struct FolderAccess {
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// It came with its folder, or an older version of `dr` made it.
-    #[error("`{path}` was not made by your dr, so it is not used")]
+    #[error("`{path}` was not created by your `dr`, so it is not used")]
     Foreign { path: PathBuf },
     #[error("owner of `{path}` has changed, so it is not used")]
     Owner { path: PathBuf },

@@ -46,8 +46,7 @@ impl Engine {
         Err(EngineError::LocalOnly { collection: collection.to_owned() })
     }
 
-    /// Restricts a scope to the collections that may be shown to the audience. A scope without restriction is returned
-    /// as it is if that is all of them.
+    /// Restricts a scope to the collections that may be shown to the audience.
     ///
     /// # Errors
     ///
@@ -57,13 +56,14 @@ impl Engine {
             self.check_served(collection)?;
         }
         let (open, closed): (Vec<_>, Vec<_>) = manifest.collections.keys().partition(|name| self.serves(name));
-        match (closed.first(), open.is_empty()) {
-            (Some(closed), true) => Err(EngineError::LocalOnly { collection: (*closed).clone() }),
-            (Some(_), false) if scope.collections.is_empty() => {
-                Ok(Scope { collections: open.into_iter().cloned().collect(), ..scope.clone() })
-            }
-            _ => Ok(scope.clone()),
+        if let (Some(closed), true) = (closed.first(), open.is_empty()) {
+            return Err(EngineError::LocalOnly { collection: (*closed).clone() });
         }
+        if self.audience == Audience::ThisMachine || !scope.collections.is_empty() {
+            return Ok(scope.clone());
+        }
+        // Named even if they are all of the index, which may get a closed one before it is searched.
+        Ok(Scope { collections: open.into_iter().cloned().collect(), ..scope.clone() })
     }
 
     /// Restricts a question to the collections that may be shown to the audience, and to the runs it may follow.

@@ -18,7 +18,7 @@ pub(crate) struct CollectionEntry {
     pub(crate) name: String,
     /// Number of its documents.
     pub(crate) documents: usize,
-    /// What the user says of it.
+    /// The user's description of the collection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) about: Option<String>,
     /// Whether only this machine, and models on it, may see it.

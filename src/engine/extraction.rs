@@ -15,7 +15,7 @@ use crate::source::web::html_text;
 /// Largest input, in bytes; no format has larger files.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// Registers this program as one that has the hidden command of the child.
+/// Declares that this binary has the hidden command that runs as the child.
 pub(crate) fn answers_extraction() {
     answers();
 }

@@ -92,7 +92,7 @@ pub(crate) struct BrokenLink {
     pub(crate) written: String,
 }
 
-/// A note by its path and title.
+/// Path and title of a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct NoteName {
     /// Id of the document.

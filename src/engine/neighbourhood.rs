@@ -16,7 +16,7 @@ use crate::kb::links::{LinkMap, LinkedNote};
 use crate::kb::search::Hit;
 use crate::kb::structure::Heading;
 
-/// Most notes that a [`Neighbourhood`] names in each direction.
+/// Maximum number of notes that a [`Neighbourhood`] names in each direction.
 const MAX_NEIGHBOURS: usize = 8;
 
 /// The context of a passage.
@@ -59,8 +59,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Returns the context of each hit for a result that has at most about `most` tokens of it. Lines and documents that
-    /// an earlier hit has shown are not repeated. Of a section that is too long, the lines from the passage on are kept.
+    /// Returns the context of each hit, limited to about `most` tokens in total. Lines and documents that an earlier
+    /// hit has shown are not repeated. Of a section that is too long, the lines from the passage on are kept.
     pub(crate) async fn neighbourhoods_within(
         &self,
         hits: &[Hit],

@@ -236,7 +236,7 @@ impl Engine {
         if found.is_empty() { Err(GetError::NoMatch { glob: glob.clone() }.into()) } else { Ok(Some(found)) }
     }
 
-    /// Finds the chunk or document of a name among those the audience may see.
+    /// Finds the chunk or document with a given name among those the audience may see.
     ///
     /// # Errors
     ///

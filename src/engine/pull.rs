@@ -19,7 +19,7 @@ const MOST: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pulled {
     pub(crate) repository: PathBuf,
-    /// Output of `git` about it, on one line.
+    /// Output of `git pull`, on one line.
     pub(crate) said: String,
 }
 

@@ -183,7 +183,7 @@ impl Engine {
     }
 
     /// Returns a searcher whose queries stay on machines of the user if a collection that is searched is `local_only`
-    /// (all of the index are searched if none is named): a query may be made from its texts.
+    /// (without names, all collections are searched): a query may be made from its texts.
     pub(super) fn fenced<'a>(&self, searcher: Searcher, collections: impl IntoIterator<Item = &'a String>) -> Searcher {
         let Some(server) = searcher.server() else { return searcher };
         let mut searched: Vec<_> = collections.into_iter().collect();

@@ -64,7 +64,7 @@ pub(super) const PAGES: &str = "pages";
 /// Flags about background jobs that no settings file can set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct JobFlags {
-    /// Most jobs the run may start; `None` uses the settings.
+    /// Maximum number of jobs the run may start; `None` uses the settings.
     pub(super) max_jobs: Option<usize>,
     /// Whether a job whose start has an unknown outcome is started again.
     pub(super) retry_unknown: bool,
@@ -238,7 +238,7 @@ impl Engine {
         // The mode of the settings is for searches of the user, not for those of a run.
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(searcher.index(), &scope.collections)?;
-        // A run whose model reranks asks it itself, for the searches of its workers only.
+        // If the run's model reranks, the run calls it, and only for its workers' searches.
         let listwise = self.listwise()?.filter(|_| models.is_some());
         let searcher = match listwise {
             Some(_) => searcher,

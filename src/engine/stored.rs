@@ -448,7 +448,7 @@ impl Default for KnownCollections {
 }
 
 impl Origins {
-    /// Returns where the text of a run may be from, that of the runs it follows included.
+    /// Returns the sources that a run's text may come from, including those of the runs it follows.
     pub(super) async fn of(store: &Store, state: &RunState) -> Result<Self, EngineError> {
         let has_server_text = state.settings.may_have_server_text()
             // Runs of older versions do not say whether their jobs read a server.

@@ -33,7 +33,7 @@ use crate::research::evidence::line_range;
 use crate::research::folded::{FoldedText, Lines};
 use crate::source::web::{DateRange, WebAccess};
 
-/// Most pages that are fetched for one report.
+/// Maximum number of pages that are fetched for one report.
 const MAX_PAGES: usize = 200;
 
 /// Longest time that the files of one report may take. Reports of thousands of citations take a second.

@@ -396,7 +396,7 @@ fn mismatch(what: &'static str, stored: &str, current: &str) -> IngestError {
     IngestError::Mismatch { what, stored: stored.to_owned(), current: current.to_owned() }
 }
 
-/// Returns whether no part of an index is of a later version.
+/// Returns whether no part of the index was written by a newer version.
 fn is_earlier(stored: &Manifest) -> bool {
     let chunker = stored.chunker.split('/').next().and_then(|version| version.parse::<u32>().ok());
     let chunker = chunker.is_some_and(|version| version <= CHUNKER_VERSION);

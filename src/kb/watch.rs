@@ -127,8 +127,8 @@ impl FolderWatch {
         Self { roots, include, except, by, changes: Arc::default() }
     }
 
-    /// Starts to watch for changes. Must be called again before each time the folders are read: folders created since
-    /// then, including the roots, are noticed only by that.
+    /// Starts to watch for changes. Call again before each read of the folders; only then are new folders, including
+    /// the roots, watched.
     ///
     /// Returns the reason if the system cannot report changes. The folders are then polled every [`LOOK_INTERVAL`].
     pub(crate) async fn begin(&mut self) -> Option<WatchError> {
@@ -232,8 +232,8 @@ fn listen(
     Ok(watcher)
 }
 
-/// Returns whether an event may change the index of the folders `known`, which are all that are not ignored, or
-/// whether one of `roots` exists.
+/// Returns whether an event may change the index of `known`, the folders that are not ignored, or the existence of one
+/// of `roots`.
 fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf], include: &Include) -> bool {
     let is_entry = match event.kind {
         // Indexing itself opens files.

@@ -101,7 +101,13 @@ impl Failure for ModelError {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after } => Again::Later(*retry_after),
             Self::Unknown { .. } => Again::Unanswered,
             // A refusal is also a reply that was paid for, and the same prompt would be refused again.
-            _ => Again::Never,
+            Self::ContextTooLong { .. }
+            | Self::Refused { .. }
+            | Self::InvalidOutput { .. }
+            | Self::Quota
+            | Self::Authentication
+            | Self::Permanent { .. }
+            | Self::NoResearch { .. } => Again::Never,
         }
     }
 }

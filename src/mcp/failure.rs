@@ -18,7 +18,7 @@ pub(crate) enum ServeError {
     #[error("client does not speak the Model Context Protocol")]
     Handshake(#[source] Box<ServerInitializeError>),
     /// Other machines can reach the server, and no token is set.
-    #[error("a server at {address} is reached from other machines, and needs a token")]
+    #[error("a server at {address} is reachable from other machines and needs a token")]
     NoToken { address: SocketAddr },
     /// The token can be guessed.
     #[error("token in `{TOKEN_VARIABLE}` is shorter than {least} characters")]

@@ -94,7 +94,8 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     }
 }
 
-/// Returns the aspects without those that the units that compare answer: they have all words of its own.
+/// Returns the aspects that no comparison unit answers. A unit answers an aspect if it contains all of the aspect's own
+/// words.
 fn without_compared(mut aspects: Vec<String>, brief: &Brief, units: &[&Evidence]) -> Vec<String> {
     let splitter = WordSplitter::default();
     let said: BTreeSet<_> = units.iter().flat_map(|unit| splitter.stems(&unit.quote)).collect();

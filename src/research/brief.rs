@@ -28,7 +28,7 @@ pub(crate) struct Clarification {
 
 /// Input of [`written`], or with outbound text of [`PublicBrief::write`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BriefRequest<'a, Q: ?Sized = str> {
+pub(crate) struct BriefRequest<'a, Q = String> {
     /// The user's question.
     pub(crate) question: &'a Question,
     /// The user's answer to the clarifying question, and a note on the run that is followed.
@@ -36,9 +36,15 @@ pub(crate) struct BriefRequest<'a, Q: ?Sized = str> {
     /// Requested depth. With [`Mode::Auto`], the model decides.
     pub(crate) mode: Mode,
     /// Topics the caller requires. They become the first aspects, verbatim.
-    pub(crate) required: &'a [String],
+    pub(crate) required: &'a [Q],
     /// Today's date, if the prompt should contain it.
     pub(crate) today: Option<&'a str>,
+}
+
+impl<Q: AsRef<str>> BriefRequest<'_, Q> {
+    fn required_texts(&self) -> Vec<String> {
+        self.required.iter().map(|text| text.as_ref().to_owned()).collect()
+    }
 }
 
 /// A brief as a model says it.
@@ -102,12 +108,12 @@ impl PublicBrief {
 }
 
 /// Writes the brief with a model; by rules without one, or if its reply is of no use.
-pub(crate) async fn written<Q: Serialize + ?Sized>(
+pub(crate) async fn written<Q: AsRef<str> + Serialize + Sync>(
     caller: Option<&dyn Caller>,
     key: &CallKey,
     request: BriefRequest<'_, Q>,
 ) -> Result<Brief, StructuredError> {
-    let by_rules = || brief_by_rules(request.question, request.mode, request.required);
+    let by_rules = || brief_by_rules(request.question, request.mode, &request.required_texts());
     let Some(caller) = caller else { return Ok(by_rules()) };
     match brief(caller, key, &request).await {
         // A brief by rules covers the question as it is worded; without one there would be no run.
@@ -116,7 +122,7 @@ pub(crate) async fn written<Q: Serialize + ?Sized>(
     }
 }
 
-async fn brief<Q: Serialize + ?Sized>(
+async fn brief<Q: AsRef<str> + Serialize + Sync>(
     caller: &dyn Caller,
     key: &CallKey,
     request: &BriefRequest<'_, Q>,
@@ -141,7 +147,7 @@ async fn brief<Q: Serialize + ?Sized>(
     Ok(Brief {
         question: question.clone(),
         task: short(&draft.task, MAX_TASK_CHARACTERS),
-        aspects: Aspect::list(required, &draft.aspects),
+        aspects: Aspect::list(&request.required_texts(), &draft.aspects),
         mode: match (request.mode, draft.mode) {
             (Mode::Auto, ModeDraft::Quick) => Mode::Quick,
             (Mode::Auto, ModeDraft::Iterative) => Mode::Iterative,

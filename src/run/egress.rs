@@ -94,7 +94,7 @@ impl Egress {
         for text in UserWords::of(state).all() {
             tripwire.may_leave(text.as_str());
         }
-        let before = state.phase.stage().briefs().and_then(|briefs| BeforeRetrieval::of(state, briefs));
+        let before = BeforeRetrieval::of(state);
         if let Some(before) = before {
             let aspects = before.all_aspects().map(|aspect| aspect.text);
             let texts = aspects.chain(before.questions()).chain([before.task()]);

@@ -44,7 +44,7 @@ const JOB_TIME: Bounds<Duration> = Bounds { low: Duration::from_mins(2), high: D
 pub(crate) struct Bounds<T> {
     /// If the first searches are enough.
     pub(crate) low: T,
-    /// If workers search on and a second round follows. At most the limits of the run.
+    /// If workers search further and a second round follows; capped by the run's limits.
     pub(crate) high: T,
 }
 

@@ -101,9 +101,9 @@ pub struct RunSettings {
     #[serde(skip_serializing_if = "LimitsByPlan::is_none", default)]
     pub by_plan: LimitsByPlan,
     pub tree: TreeLimits,
-    /// Most nodes that run at the same time.
+    /// Maximum number of nodes that run at the same time.
     pub parallel: usize,
-    /// Most tokens of the rolling summary.
+    /// Maximum number of tokens of the rolling summary.
     pub summary_tokens: u64,
     /// Whether the run uses rules instead of models.
     pub by_rules: bool,
@@ -152,7 +152,7 @@ pub struct Listwise {
 
 impl RunSettings {
     /// Returns whether the user started the run with `--allow-egress`. Versions that do not record whether the run is
-    /// open set the flag for the settings of collections too, so theirs is none.
+    /// open also set the flag because of collection settings, so it is ignored for them.
     pub(crate) fn has_flag(&self) -> bool {
         self.request.allow_egress && self.is_open
     }

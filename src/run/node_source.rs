@@ -30,7 +30,7 @@ use crate::source::web::{OpenedPage, PageLink, WebSource, WebUrl, links_on, name
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::traces::attach;
 
-/// Most pages that are taken from the user's words. They come first in every search.
+/// Maximum number of pages that are taken from the user's words. They come first in every search.
 const MAX_NAMED: usize = 5;
 
 /// Heads the links of a page that are shown with it.

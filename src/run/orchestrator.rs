@@ -403,7 +403,7 @@ impl Orchestrator {
                     check_plan(draft, &self.state.tree, brief, limits)?;
                     brief.clone()
                 }
-                _ => self.steps.brief(&self.state).await.map_err(|error| error.during("make a brief"))?,
+                Some(_) | None => self.steps.brief(&self.state).await.map_err(|error| error.during("make a brief"))?,
             };
             self.brief(brief).await?;
         }

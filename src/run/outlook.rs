@@ -18,7 +18,7 @@ use crate::research::node::{Node, NodeId, NodeStatus};
 /// Calls of the writer whose cost is reserved beforehand: the report, and one retry.
 const WRITING_CALLS: u64 = 2;
 
-/// Fewest prompt tokens with which a report can be written.
+/// Minimum number of prompt tokens with which a report can be written.
 const LEAST_WRITING_INPUT: u64 = 2_000;
 
 const WRITING_TIME: Duration = Duration::from_mins(2);

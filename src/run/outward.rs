@@ -4,7 +4,6 @@
 //! outgoing text can be reviewed in one file.
 
 use super::event::Followed;
-use super::phase::{Briefs, OutwardBrief};
 use super::tree::RunState;
 use crate::base::line::one_line;
 use crate::base::outbound::{EgressAllowed, Outbound, Voucher};
@@ -19,7 +18,7 @@ const VOUCHER: Voucher = Voucher::here();
 /// Tokens of the global summary that a worker is shown.
 pub(super) const CONTEXT_TOKENS: u64 = 1_000;
 
-/// Most pages listed for a worker outside as read before.
+/// Maximum number of pages listed for a worker outside as read before.
 const MAX_PAGES_READ: usize = 20;
 
 /// Words the user wrote: question, answer to a clarifying question, and requirements.
@@ -60,14 +59,18 @@ impl UserWords {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BeforeRetrieval<'a> {
     state: &'a RunState,
-    briefs: &'a Briefs,
     brief: &'a Brief,
 }
 
 impl<'a> BeforeRetrieval<'a> {
     /// Returns the part of a run that was made before retrieval; `None` if its brief was not.
-    pub(crate) fn of(state: &'a RunState, briefs: &'a Briefs) -> Option<Self> {
-        Some(Self { state, briefs, brief: briefs.outward()? })
+    pub(crate) fn of(state: &'a RunState) -> Option<Self> {
+        let briefs = state.phase.stage().briefs()?;
+        let brief = match state.settings.follows {
+            None => &briefs.brief,
+            Some(_) => briefs.outward.as_ref()?.as_brief(),
+        };
+        Some(Self { state, brief })
     }
 
     /// Returns the question in full.
@@ -88,13 +91,13 @@ impl<'a> BeforeRetrieval<'a> {
 
     /// Returns whether nodes use the aspect ids of a different brief.
     pub(crate) fn has_other_ids(self) -> bool {
-        matches!(self.briefs.outward, OutwardBrief::Apart(_))
+        self.state.settings.follows.is_some()
     }
 
     /// Returns the question of a node, if the first plan worded it.
     pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
         let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
-        let is_first = self.briefs.outward == OutwardBrief::Same && !is_reworded;
+        let is_first = !self.has_other_ids() && !is_reworded;
         is_first.then(|| Outbound::vouched(VOUCHER, node.question.as_str()))
     }
 
@@ -134,8 +137,8 @@ pub(crate) struct OutwardWork {
 impl OutwardWork {
     /// Collects it. Findings are public ones only, unless the user allows all text to leave. A run begun when public
     /// texts were still made with internal ones in view has none.
-    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node) -> Self {
-        let task = outward_task(state, briefs, node);
+    pub(crate) fn of(state: &RunState, node: &Node) -> Self {
+        let task = outward_task(state, node);
         let memory = &state.folded.memory;
         let (allowed, is_apart) = (egress_allowed(state), state.settings.keeps_public_apart);
         let found = |id: &NodeId| match allowed {
@@ -143,7 +146,7 @@ impl OutwardWork {
             None => PublicBranch::of(&state.tree, &state.branches, id).filter(|_| is_apart),
         };
         let conclusion =
-            |id: &NodeId| Some((id.clone(), outward_task(state, briefs, state.tree.get(id)?).question(), found(id)?));
+            |id: &NodeId| Some((id.clone(), outward_task(state, state.tree.get(id)?).question(), found(id)?));
         let conclusions: Vec<_> = node.depends_on.iter().filter_map(conclusion).collect();
         let summary = match allowed {
             Some(allowed) => Outbound::allowed_by_user(allowed, &memory.global.text),
@@ -160,7 +163,7 @@ impl OutwardWork {
             conclusions,
             context: Outbound::lines([&known].into_iter().chain(&read)),
             has_own_ids: egress_allowed(state).is_some()
-                || !BeforeRetrieval::of(state, briefs).is_some_and(BeforeRetrieval::has_other_ids),
+                || !BeforeRetrieval::of(state).is_some_and(BeforeRetrieval::has_other_ids),
             task,
             asked: state.question.clone(),
             words: UserWords::of(state),
@@ -186,17 +189,17 @@ fn pages_read(state: &RunState) -> Vec<Outbound> {
 }
 
 /// Returns the task of a node for a worker or job outside.
-pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> OutwardTask {
+pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
     // The day the run began: a resumed run must make the same prompts.
     let today = state.started.date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
-    let before = BeforeRetrieval::of(state, briefs);
-    let (planned, background, aspects, output_schema) = match (egress_allowed(state), before) {
-        (Some(allowed), _) => {
+    let before = BeforeRetrieval::of(state);
+    let (planned, background, aspects, output_schema) = match (egress_allowed(state).zip(state.brief()), before) {
+        (Some((allowed, brief)), _) => {
             let text = |text: &str| Outbound::allowed_by_user(allowed, text);
-            let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
+            let aspects = brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
             let aspects = aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: text(&aspect.text) });
-            let background = Some(text(&briefs.brief.task));
+            let background = Some(text(&brief.task));
             let schema = node.output_schema.as_ref().map(|schema| text(&schema.to_string()));
             (Some(text(node.question.as_str())), background, aspects.collect(), schema)
         }
@@ -222,6 +225,6 @@ pub(crate) fn asked_before(state: &RunState, followed: &Followed) -> Outbound {
 }
 
 /// Returns the task of the whole run in words that may leave.
-pub(crate) fn outward_brief(state: &RunState, briefs: &Briefs) -> Outbound {
-    BeforeRetrieval::of(state, briefs).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
+pub(crate) fn outward_brief(state: &RunState) -> Outbound {
+    BeforeRetrieval::of(state).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
 }

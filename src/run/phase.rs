@@ -44,34 +44,13 @@ pub(crate) enum Stage {
     Judged(Box<Judged>),
 }
 
-/// The brief of a run, in full and as it may leave.
+/// The brief of a run, and in a run that follows another one, the brief for the web.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Briefs {
-    pub(crate) brief: Brief,
-    /// Its version for the web.
-    pub(crate) outward: OutwardBrief,
-}
-
-/// The brief as it may leave.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum OutwardBrief {
-    /// The brief of the run: it was made before anything was retrieved.
-    Same,
-    /// A second brief, made without the earlier answer that the run follows up. Its aspects have their own ids.
-    Apart(PublicBrief),
-    /// No brief may leave: the run follows up an earlier answer, and had no way out when it was briefed.
-    Missing,
-}
-
-impl Briefs {
-    /// Returns the brief that may leave, if there is one.
-    pub(crate) fn outward(&self) -> Option<&Brief> {
-        match &self.outward {
-            OutwardBrief::Same => Some(&self.brief),
-            OutwardBrief::Apart(brief) => Some(brief.as_brief()),
-            OutwardBrief::Missing => None,
-        }
-    }
+    pub(super) brief: Brief,
+    /// A second brief, made without the earlier answer that the run follows up. Its aspects have their own ids. `None`
+    /// if the run had no way out when it was briefed, and in a run that follows no other: its own brief may leave.
+    pub(super) outward: Option<PublicBrief>,
 }
 
 /// The rounds up to the one that is under way.

@@ -17,7 +17,7 @@ use crate::research::prompt::ends_run;
 use crate::research::rerank::order;
 use crate::source::{Found, SourceError, Support};
 
-/// Fewest hits whose order is worth a call.
+/// Minimum number of hits whose order is worth a call.
 const LEAST_HITS: usize = 3;
 
 /// Orders hits for all workers of a run.

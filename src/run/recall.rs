@@ -130,7 +130,7 @@ pub(crate) struct RecallQuery<'a> {
     pub(crate) source: Option<EntrySource>,
     /// Only entries of these nodes; all if there is none.
     pub(crate) nodes: &'a [NodeId],
-    /// Most entries to return.
+    /// Maximum number of entries to return.
     pub(crate) limit: usize,
 }
 

@@ -22,7 +22,7 @@ use crate::source::mcp::{ListedTool, Server, ToolList};
 use crate::source::{OfferedTool, Passage, Place, SourceError, SourceFile};
 use crate::traces::attach;
 
-/// Most tools that a worker is offered. Their descriptions are in each of its prompts.
+/// Maximum number of tools that a worker is offered. Their descriptions are in each of its prompts.
 const MAX_OFFERED: usize = 30;
 
 /// How often a call is made again because the stored copy of its result is missing.

@@ -10,9 +10,8 @@ use tracing::{Instrument, debug_span, instrument};
 use super::background::Jobs;
 use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
-use super::event::RunRequest;
 use super::journal::JournalError;
-use super::outward::{asked_before, egress_allowed, outward_brief, outward_task};
+use super::outward::{UserWords, asked_before, egress_allowed, outward_brief, outward_task};
 use super::phase::{Briefs, Judged, Rounds, Stage};
 use super::recall::{Recall, RecallQuery, entries};
 use super::sources::RunSources;
@@ -47,10 +46,10 @@ use crate::source::{Label, SourceError};
 /// Token limit of the summary of a group.
 const GROUP_TOKENS: u64 = 800;
 
-/// Most quotes shown to a writer unfiltered. Of more, those most similar to the question and its aspects are selected.
+/// Maximum number of quotes shown to a writer; beyond it, those most similar to the question and its aspects are chosen.
 const MAX_LEDGER: usize = 60;
 
-/// Most quotes that the judge is shown.
+/// Maximum number of quotes shown to the judge.
 const MAX_JUDGED: usize = 24;
 
 /// Quotes retrieved for the question, and for each aspect.
@@ -173,7 +172,7 @@ impl Steps {
         let more = Some(more.join("\n")).filter(|more| !more.is_empty());
         let today = state.started.date();
         let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
-        let request = brief_request(state, more.as_deref(), today.as_deref());
+        let request = brief_request(state, more.as_ref(), &state.settings.request.required, today.as_deref());
         Ok(written(caller, &CallKey::of_run(Step::Brief), request).await?)
     }
 
@@ -186,11 +185,11 @@ impl Steps {
         if state.settings.is_open || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
-        let more = asked_before(state, followed);
+        let (more, required) = (asked_before(state, followed), UserWords::of(state).required);
         let today = state.started.date();
         let desk = self.desk.as_deref().map(Outward);
         let caller = desk.as_ref().map(|desk| desk as &dyn Caller);
-        let request = brief_request(state, Some(&more), today.as_deref());
+        let request = brief_request(state, Some(&more), &required, today.as_deref());
         let key = CallKey::of_run(Step::Brief).then(Step::Outward);
         let step = debug_span!("step", name = "brief");
         Ok(Some(PublicBrief::write(caller, &key, request).instrument(step).await?))
@@ -309,8 +308,7 @@ impl Steps {
     /// Folds the branches of this round into the summaries, in the order their nodes were planned.
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "fold"))]
     async fn folded(&self, state: &RunState, rounds: &Rounds) -> Result<Memory, StepError> {
-        let Rounds { briefs, number, .. } = rounds;
-        let brief = &briefs.brief;
+        let brief = &rounds.briefs.brief;
         let r = state.settings.summary_tokens;
         let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
         let outward = self.desk.as_deref().map(Outward);
@@ -319,9 +317,9 @@ impl Steps {
         // In the order of the tree and not of their ends: prompts must not depend on timing.
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
-            let key = CallKey::of_run(Step::Fold).at(number).at(&node.id);
+            let key = CallKey::of_run(Step::Fold).at(rounds.number).at(&node.id);
             if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id) {
-                let (task, question) = (outward_brief(state, briefs), outward_task(state, briefs, node).question());
+                let (task, question) = (outward_brief(state), outward_task(state, node).question());
                 let told = Told { task: &task, id: &node.id, question: &question };
                 let (public, key) = (&memory.global_public, key.then(Step::Public));
                 memory.global_public = fold_public(outward, &key, told, public, &found, r).await?;
@@ -477,13 +475,13 @@ impl Nearest for Steps {
 }
 
 /// Returns the input of the planner for a brief of a run.
-fn brief_request<'a, Q: ?Sized>(
+fn brief_request<'a, Q>(
     state: &'a RunState,
     answer: Option<&'a Q>,
+    required: &'a [Q],
     today: Option<&'a str>,
 ) -> BriefRequest<'a, Q> {
-    let RunRequest { mode, required, .. } = &state.settings.request;
-    BriefRequest { question: &state.question, answer, mode: *mode, required, today }
+    BriefRequest { question: &state.question, answer, mode: state.settings.request.mode, required, today }
 }
 
 /// Returns the quotes that a draft cites, in its order, and then others up to [`MAX_JUDGED`].

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::budget::LimitsByPlan;
 use super::event::{Event, Record, RunSettings};
-use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds, Stage};
+use super::phase::{Briefs, Ended, Folded, Judged, Phase, Rounds, Stage};
 use crate::base::clock::Moment;
 use crate::research::branch::{Branch, Finding};
 use crate::research::brief::PublicBrief;
@@ -259,12 +259,7 @@ impl RunState {
         if let Some(root) = self.tree.get_mut(&root) {
             root.aspects = brief.aspects.iter().map(|aspect| aspect.id.clone()).collect();
         }
-        let outward = match (&self.settings.follows, outward) {
-            (None, _) => OutwardBrief::Same,
-            (Some(_), Some(outward)) => OutwardBrief::Apart(outward.clone()),
-            (Some(_), None) => OutwardBrief::Missing,
-        };
-        self.phase = Phase::Open(Stage::Briefed(Briefs { brief: brief.clone(), outward }));
+        self.phase = Phase::Open(Stage::Briefed(Briefs { brief: brief.clone(), outward: outward.cloned() }));
         Ok(())
     }
 
@@ -349,7 +344,7 @@ impl RunState {
         }
     }
 
-    /// Makes nodes pending again, with those they block. A round that was judged is under way again.
+    /// Resets nodes, and those they block, to pending. A judged round goes back to [`Stage::Planned`].
     fn try_again(&mut self, again: &[NodeId]) {
         // Back to before the verdict: the round is judged again with what these nodes find now.
         if let (Phase::Open(Stage::Judged(judged)), false) = (&self.phase, again.is_empty()) {

@@ -67,7 +67,7 @@ impl Work {
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
             context: slice(global, &node.depends_on, node.question.as_str(), CONTEXT_TOKENS),
-            outward: OutwardWork::of(state, briefs, node),
+            outward: OutwardWork::of(state, node),
             asked: asked(state),
             verify_web: state.settings.request.verify_web,
             node: node.clone(),
@@ -161,7 +161,7 @@ impl Steps {
         Ok(compress(desk, &task, gathered).await?)
     }
 
-    /// Returns what the skim of the knowledge base found. The first node to ask has it done.
+    /// Returns what the skim of the knowledge base found. The first caller runs it; others wait for its result.
     #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "skim"))]
     async fn skimmed(&self, desk: &Desk, work: &Work) -> Result<Option<&Skim>, StepError> {
         let skimmed = self.skim.get_or_try_init(|| async {

@@ -52,7 +52,7 @@ pub(super) struct SearchReply {
     hits: Vec<HitReply>,
     /// How well the hits bear on the query.
     support: Support,
-    /// What became of words of the query that the index does not have, and why the search was less than it could be.
+    /// How words missing from the index were handled, and why the search was degraded.
     notes: Vec<String>,
     /// Time of the search.
     milliseconds: f64,
@@ -75,7 +75,7 @@ struct HitReply {
     line_end: u32,
     /// The part that matches best. Matched words are marked.
     snippet: Vec<SnippetSpan>,
-    /// What the user says of the folder of the document.
+    /// The user's description of the document's folder.
     about: Option<String>,
     /// From 0 to 1, comparable within one search.
     score: f32,

@@ -19,8 +19,8 @@ use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher, Unkn
 use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
 
-/// Deepest headings, and most of them, that are named below an opened passage, and most notes in each direction. All of
-/// it is part of a worker's prompt and costs about a tenth of the passage.
+/// Limits of the outline below an opened passage: heading depth, number of headings, and linked notes each way. The
+/// outline is part of a worker's prompt and costs about a tenth of the passage.
 const OUTLINE_LEVELS: u8 = 3;
 const MAX_SECTIONS: usize = 12;
 const MAX_LINKED: usize = 5;

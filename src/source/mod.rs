@@ -143,13 +143,13 @@ pub struct Found {
     /// The same if the passages turn out not to answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
-    /// What the source has no word for, nor one in its place.
+    /// The kind of query word that has no match and no synonym in the source.
     #[serde(default, skip_serializing_if = "Lack::is_none")]
     pub lacks: Lack,
     /// Words of the query that name documents of the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<ProperName>,
-    /// Whether what it says of a document that the query names is not about the query.
+    /// Whether its passages mention the document that the query names but are not about the query.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_of_others: bool,
     /// The query with misspelt words replaced, if it was searched instead.
@@ -157,11 +157,11 @@ pub struct Found {
     pub corrected: Option<String>,
 }
 
-/// What of a query a source has no word for.
+/// The kind of query word that is missing from a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lack {
-    /// It has all words, or others in their place.
+    /// It has all words, or synonyms of them.
     #[default]
     None,
     Word,

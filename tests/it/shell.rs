@@ -39,7 +39,7 @@ fn open_starts_the_editor_at_the_line_of_a_hit() {
     assert!(arguments.starts_with("+3\n") && note.contains("has changed since it was indexed"), "{note}");
     fs::remove_file(&file).unwrap();
     let gone = world.dr(["open", path]);
-    assert!(gone.exit == Some(1) && gone.stderr.contains("is gone since it was indexed"), "{gone}");
+    assert!(gone.exit == Some(1) && gone.stderr.contains("no longer exists; it was there"), "{gone}");
     fs::remove_file(world.home("arguments")).unwrap();
     for id in ["0123456789abcdef", "../home/nvim", "missing.md"] {
         assert_eq!(world.dr(["open", id]).exit, Some(1), "{id}");

@@ -67,7 +67,7 @@ fn dr_folder_that_came_with_a_folder_is_not_used_until_it_is_trusted() {
     let world = world_that_came_with_a_dr();
     let before = names(&world.path(".dr"));
     for command in READERS {
-        assert_refused(&world.dr(command), "/.dr` was not made by your dr, so it is not used");
+        assert_refused(&world.dr(command), "/.dr` was not created by your `dr`, so it is not used");
     }
     for command in [&["ask", "--offline", QUESTION][..], &["resume"], &["rm", "a"]] {
         assert_refused(&world.dr(command), "dr trust ");
@@ -79,7 +79,7 @@ fn dr_folder_that_came_with_a_folder_is_not_used_until_it_is_trusted() {
     }
     assert_eq!(world.runs().len(), 1);
     world.dr(["trust", "--revoke"]).succeeded();
-    assert_refused(&world.dr(["runs"]), "not made by your dr");
+    assert_refused(&world.dr(["runs"]), "not created by your `dr`");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn trust_without_a_terminal_to_ask_on_needs_yes() {
         assert_eq!((run.exit, run.stdout.as_str()), (Some(2), ""), "{run}");
         assert!(run.stderr.contains("no terminal to ask on\n\nhint: pass `--yes`"), "{run}");
     }
-    assert_refused(&world.dr(["runs"]), "not made by your dr");
+    assert_refused(&world.dr(["runs"]), "not created by your `dr`");
     let trusted = world.dr(["trust", "--yes"]).succeeded();
     assert!(trusted.stderr.contains("\n  .dr     its index and its runs\n`"), "{trusted}");
     world.dr(["runs"]).succeeded();
@@ -140,13 +140,13 @@ fn dr_folder_found_upward_or_named_is_judged_like_one_that_is_here() {
     let world = world_that_came_with_a_dr();
     fs::create_dir_all(world.path("kb/deep")).unwrap();
     let below = |args: &[&str]| world.run_of(world.command(args).current_dir(world.path("kb/deep")).output().unwrap());
-    assert_refused(&below(&["search", "siren"]), "not made by your dr");
+    assert_refused(&below(&["search", "siren"]), "not created by your `dr`");
     let named = world.path(".dr/index");
     let other = world.path("../other");
     fs::create_dir(&other).unwrap();
     let args = ["--index", named.to_str().unwrap(), "runs"];
     let elsewhere = || world.run_of(world.command(args).current_dir(&other).output().unwrap());
-    assert_refused(&elsewhere(), "not made by your dr");
+    assert_refused(&elsewhere(), "not created by your `dr`");
     // A `.dr` stands for its folder.
     world.dr(["trust", "--yes", ".dr"]).succeeded();
     below(&["search", "siren", "--mode", "lexical"]).succeeded();
@@ -159,7 +159,7 @@ fn dr_folder_that_replaces_a_known_one_is_foreign() {
     let theirs = world_with_a_run();
     fs::remove_dir_all(world.path(".dr")).unwrap();
     copy(&theirs.path(".dr"), &world.path(".dr"));
-    assert_refused(&world.dr(["runs"]), "not made by your dr");
+    assert_refused(&world.dr(["runs"]), "not created by your `dr`");
     fs::remove_dir_all(world.path(".dr")).unwrap();
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     assert_eq!(world.runs().len(), 0);
@@ -185,7 +185,7 @@ fn link_to_a_trusted_dr_folder_is_not_trusted() {
     fs::create_dir(&other).unwrap();
     std::os::unix::fs::symlink(world.path(".dr"), other.join(".dr")).unwrap();
     let run = world.run_of(world.command(["runs"]).current_dir(&other).output().unwrap());
-    assert_refused(&run, "not made by your dr");
+    assert_refused(&run, "not created by your `dr`");
 }
 
 #[cfg(unix)]
@@ -308,7 +308,7 @@ fn key_in_the_env_file_of_a_folder_is_read_once_the_folder_is_trusted() {
     let doctor = world.dr(["doctor"]).stdout;
     assert!(doctor.contains("the writer at https://api.openai.com/v1"), "{doctor}");
     world.dr(["trust", "--revoke"]).succeeded();
-    assert_refused(&world.dr(["doctor"]), "not made by your dr");
+    assert_refused(&world.dr(["doctor"]), "not created by your `dr`");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub enum GetError {
     /// The PDF has no such page, or no text on it.
     #[error("`{path}` has no text on page {page}")]
     NoSuchPage { path: String, page: u32 },
-    #[error("`{path}` is gone since it was indexed")]
+    #[error("`{path}` no longer exists; it was there when it was indexed")]
     Gone { path: String },
     /// The file has changed since it was indexed, so line numbers are no longer valid.
     #[error("`{path}` has changed since it was indexed")]

@@ -14,9 +14,9 @@ pub enum VerifyError {
     File { action: &'static str, path: String, source: std::io::Error },
     #[error("failed to {action} `{path}`")]
     Format { action: &'static str, path: String, source: SavedError },
-    #[error("note `{path}` was made by an earlier version and has no quotes, and its run is not stored here")]
+    #[error("note `{path}` was written by an earlier version and has no quotes, and its run is not stored here")]
     NoQuotes { path: String },
-    #[error("note `{path}` was made by an earlier version and has no places to update")]
+    #[error("note `{path}` was written by an earlier version and records no citation locations to update")]
     NoPlaces { path: String },
     #[error("`{name}` is a run, and a run is never changed")]
     UpdatesRun { name: String },

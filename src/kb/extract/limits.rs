@@ -16,8 +16,8 @@ pub(crate) struct Limited {
 
 /// Applies limits to this process, for good.
 ///
-/// Processor time is limited. No file or socket can be opened, since every descriptor that may exist does, and no file
-/// can grow. On Linux, memory is limited too, and no process or thread can be started (root is exempt from that
+/// Processor time is limited. No file or socket can be opened, since all permitted descriptors are in use, and no
+/// file can grow. On Linux, memory is limited too, and no process or thread can be started (root is exempt from that
 /// limit). On other Unix systems the parent watches the memory, and nothing prevents a new process.
 #[cfg(unix)]
 pub(crate) fn confine(limited: Limited) -> io::Result<()> {

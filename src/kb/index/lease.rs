@@ -241,7 +241,7 @@ impl Held {
         self.is_lost = true;
     }
 
-    /// Writes the lease if it is still this one. Other failures are ignored: the lease stays valid for a while.
+    /// Writes the lease if this writer still holds it. Other failures are ignored: the lease stays valid for a while.
     async fn write(&mut self, record: &LeaseRecord) -> bool {
         let path = path_of(&self.site, &self.record.collection);
         for _ in 0..2 {

@@ -42,7 +42,7 @@ pub enum LocationError {
     #[error("this `dr` was built without support for `{scheme}://`")]
     Feature { scheme: String, feature: &'static str },
     /// The path is not UTF-8 or has control characters.
-    #[error("path `{path}` of the index has bytes that are not text")]
+    #[error("index path `{path}` is not valid UTF-8 or has control characters")]
     NotText { path: PathBuf },
     #[error("failed to find `{path}`")]
     Path { path: PathBuf, source: std::io::Error },

@@ -97,7 +97,7 @@ pub enum IndexError {
     /// `collection` is empty for the index as a whole.
     #[error("lease of {} was lost", named(collection))]
     LeaseLost { collection: String },
-    #[error("failed to {action}: other writers were first {attempts} times")]
+    #[error("failed to {action}: other writers committed first, {attempts} times in a row")]
     Contended { action: &'static str, attempts: u64, source: Box<lancedb::Error> },
     #[error("index was rebuilt by another writer")]
     Superseded,

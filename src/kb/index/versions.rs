@@ -22,8 +22,8 @@ pub(super) fn oldest_kept(versions: &[Version]) -> (i64, i64) {
     (oldest_kept_ms(&made_ms, now_ms), now_ms)
 }
 
-/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS`] ago. By its own
-/// time alone, a version of yesterday would be deleted a moment after it was superseded.
+/// Returns the time of the oldest version to keep: the one that was the latest [`KEPT_VERSIONS`] ago. Judged by
+/// its own age, yesterday's version would be deleted as soon as it was superseded.
 fn oldest_kept_ms(made_ms: &[i64], now_ms: i64) -> i64 {
     let kept_ms = i64::try_from(KEPT_VERSIONS.as_millis()).unwrap_or(i64::MAX);
     let limit = now_ms.saturating_sub(kept_ms);

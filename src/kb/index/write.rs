@@ -159,8 +159,8 @@ impl IndexWriter {
     ///
     /// # Errors
     ///
-    /// Returns [`IndexError::Contended`] if other writers were first [`ATTEMPTS`] times, and [`IndexError::LeaseLost`]
-    /// if another writer may write the same collections.
+    /// Returns [`IndexError::Contended`] if other writers committed first [`ATTEMPTS`] times in a row, and
+    /// [`IndexError::LeaseLost`] if another writer may write the same collections.
     pub(super) async fn commit<T, F>(&self, action: &'static str, work: impl Fn() -> F) -> Result<T, IndexError>
     where
         F: Future<Output = Result<T, IndexError>>,

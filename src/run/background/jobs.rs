@@ -70,7 +70,7 @@ impl JobTask<'_> {
     }
 }
 
-/// A job could not be started, for `R` if its instructions were not released.
+/// Why a job could not be started. `R` is the error of releasing its instructions.
 #[derive(Debug, thiserror::Error)]
 enum StartError<R> {
     #[error(transparent)]
@@ -92,7 +92,7 @@ impl<R> Failure for StartError<R> {
     }
 }
 
-/// A new job is about to be started: for which node, with which instructions, and how these are recorded as leaving.
+/// A job about to be started: its node, its instructions, and the call that records them as sent.
 struct Starting<'a, R> {
     node: &'a NodeId,
     instructions: &'a Outbound,

@@ -74,11 +74,11 @@ impl CallRow {
 /// A setting that has changed since a job was started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Moved {
-    #[error("it was started with another provider: put `deep_research.provider` back")]
+    #[error("it was started with another provider: restore `deep_research.provider`")]
     Provider,
-    #[error("it was started at `{started_at}`: put that address back (`deep_research.base_url` or `{variable}`)")]
+    #[error("it was started at `{started_at}`: restore that address (`deep_research.base_url` or `{variable}`)")]
     Address { started_at: String, variable: &'static str },
-    #[error("it was started with another key: put that key back (the variable that `deep_research.key_env` names)")]
+    #[error("it was started with another key: restore that key (the variable that `deep_research.key_env` names)")]
     Key,
 }
 

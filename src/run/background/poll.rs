@@ -89,7 +89,7 @@ impl Poller<'_> {
                 return Err(cannot_be_polled(with_causes(&error) + &hint));
             }
         };
-        // To another account, the job is one that never was.
+        // Another account cannot see the job, so it looks as if it never existed.
         let moved = self.moved.filter(|_| job.state == JobState::Vanished);
         if let Some(why) = why.filter(|_| !job.state.is_over() || moved.is_some()) {
             // The cancellation may have failed: the ticket stays open, and a resumed run polls the job again.

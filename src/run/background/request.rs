@@ -27,9 +27,9 @@ pub(crate) struct JobTerms {
     pub(crate) effort: Effort,
     /// Whether to request reasoning summaries. Some accounts may not use them.
     pub(crate) summaries: bool,
-    /// Most calls of all tools together. The model continues without tools after that.
+    /// Maximum number of calls of all tools together. The model continues without tools after that.
     pub(crate) max_tool_calls: u32,
-    /// Most tokens of the reply, reasoning included.
+    /// Maximum number of tokens of the reply, reasoning included.
     pub(crate) max_output_tokens: u32,
     /// Hosts it may search, with their subdomains; empty for all hosts.
     pub(crate) allowed_domains: Vec<String>,

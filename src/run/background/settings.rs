@@ -130,7 +130,7 @@ pub(crate) struct DeepResearchSettings {
     pub(crate) terms: JobTerms,
     /// Billionths of a dollar set aside for one job.
     pub(crate) max_cost_nanos: u64,
-    /// Most jobs one run may start.
+    /// Maximum number of jobs one run may start.
     pub(crate) max_jobs: usize,
     /// How long one job may take.
     pub(crate) timeout: Duration,

@@ -18,10 +18,10 @@ use crate::research::question::{Aspect, AspectId};
 use crate::research::sentence::{Sentence, sentences, sentences_of_page};
 use crate::source::{Documents, Passage, SourceError, Support};
 
-/// Most claims verified per report.
+/// Maximum number of claims verified per report.
 const MAX_CLAIMS: usize = 30;
 
-/// Most pages read to verify the claims of one report.
+/// Maximum number of pages read to verify the claims of one report.
 const MAX_PAGES: usize = 12;
 
 /// Smallest share of a claim's key words that a passage must contain to confirm it.

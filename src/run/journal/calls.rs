@@ -277,7 +277,7 @@ impl CallRow {
 
 impl LockedRun {
     /// Stores a call that is about to be sent; returns its number.
-    pub(crate) async fn begin_call(&self, call: &Call, at: Moment) -> Result<i64, JournalError> {
+    pub(in crate::run) async fn begin_call(&self, call: &Call, at: Moment) -> Result<i64, JournalError> {
         let call = call.clone();
         let KindColumns { role, is_tight, counted_tokens, worst_tokens } = call.kind.into();
         self.write(move |connection, run| {
@@ -313,7 +313,7 @@ impl LockedRun {
     /// # Errors
     ///
     /// Returns [`JournalError::Ended`] if the call is in another state: it ends once.
-    pub(crate) async fn end_call(
+    pub(in crate::run) async fn end_call(
         &self,
         id: i64,
         from: CallState,
@@ -357,7 +357,7 @@ impl LockedRun {
     /// # Errors
     ///
     /// Returns [`JournalError::Ended`] if its reply can be read, or if it ended in another way.
-    pub(crate) async fn lose_reply(&self, id: i64) -> Result<(), JournalError> {
+    pub(in crate::run) async fn lose_reply(&self, id: i64) -> Result<(), JournalError> {
         let write = self.write(move |connection, run| {
             let sql = "SELECT reply FROM calls WHERE id = ?1 AND run = ?2 AND outcome = ?3";
             let values = (id, run.as_str(), Plain(CallState::Replied));
@@ -377,7 +377,11 @@ impl LockedRun {
 
     /// Stores the id of the background job that a call started, and where it can be polled. Must come before the first poll:
     /// a crash after it finds the job again.
-    pub(crate) async fn attach_job(
+    ///
+    /// # Errors
+    ///
+    /// Returns [`JournalError::Ended`] if the call is not in flight.
+    pub(in crate::run) async fn attach_job(
         &self,
         id: i64,
         job: &JobId,
@@ -385,19 +389,20 @@ impl LockedRun {
         endpoint: JobEndpoint,
     ) -> Result<(), JournalError> {
         let job = job.clone();
-        self.write(move |connection, run| {
+        let write = self.write(move |connection, run| {
             let sql = "UPDATE calls SET job = :job, provider = :provider, endpoint = :endpoint \
-                       WHERE id = :id AND run = :run";
+                       WHERE id = :id AND run = :run AND outcome = :sent";
             let values = named_params! {
                 ":id": id,
                 ":run": run.as_str(),
                 ":job": Plain(job),
                 ":provider": Plain(provider),
                 ":endpoint": Json(endpoint),
+                ":sent": Plain(CallState::Sent),
             };
-            connection.execute(sql, values).map(drop)
-        })
-        .await
+            connection.execute(sql, values)
+        });
+        if write.await? == 1 { Ok(()) } else { Err(JournalError::Ended { call: id }) }
     }
 }
 

@@ -50,7 +50,7 @@ use crate::base::mutex::locked;
 use salvage::{complete_repair, is_half_repaired};
 use schema::{MIGRATIONS, differences, harden, migrate, version};
 
-/// The setting under which SQLite refuses to write. It is on but for the writes of a [`LockedRun`] and of a repair.
+/// The setting under which SQLite refuses to write. It is on except during writes of a [`LockedRun`] or a repair.
 const QUERY_ONLY: &str = "query_only";
 
 /// Folder of the lock files beside the database, one per run.
@@ -825,7 +825,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn call_of_another_run_is_not_ended() {
+    async fn call_of_another_run_is_not_ended_and_gets_no_job() {
         let journal = Journal::in_memory().unwrap();
         let [mine, other] = [1, 2].map(|id| LockedRun::new(RunId::random(id), journal.clone(), None));
         mine.create("why?", &started()).await.unwrap();
@@ -833,11 +833,18 @@ pub(crate) mod tests {
         let id = mine.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         let ended = other.end_call(id, CallState::Sent, &CallOutcome::Failed("no".into()), Moment(9)).await;
         assert!(matches!(ended, Err(JournalError::Ended { call }) if call == id));
-        assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state(), CallState::Sent);
+        assert!(matches!(attach(&other, id).await, Err(JournalError::Ended { call }) if call == id));
+        let call = journal.calls(mine.id()).await.unwrap().remove(0);
+        assert_eq!((call.state(), call.job), (CallState::Sent, None));
+    }
+
+    async fn attach(run: &LockedRun, call: i64) -> Result<(), JournalError> {
+        let endpoint = JobEndpoint { address: "http://localhost".into(), key: None };
+        run.attach_job(call, &"resp_7".parse().unwrap(), ProviderKind::OpenAi, endpoint).await
     }
 
     #[tokio::test]
-    async fn call_that_ended_is_not_ended_again() {
+    async fn call_that_ended_is_not_ended_again_and_starts_no_job() {
         let run = LockedRun::new(RunId::random(1), Journal::in_memory().unwrap(), None);
         run.create("why?", &started()).await.unwrap();
         let id = run.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
@@ -847,6 +854,7 @@ pub(crate) mod tests {
         };
         end("timed out").await.unwrap();
         assert!(matches!(end("refused").await, Err(JournalError::Ended { .. })));
+        assert!(matches!(attach(&run, id).await, Err(JournalError::Ended { .. })));
         let outcome = run.journal().calls(run.id()).await.unwrap().remove(0).outcome;
         assert!(matches!(outcome, StoredOutcome::Unknown { error, .. } if error == "timed out"));
     }

@@ -31,7 +31,7 @@ pub(crate) struct RunList {
     pub(crate) damage: Option<String>,
 }
 
-/// Most runs of [`Journal::glance`]: as many as a terminal can list.
+/// Maximum number of runs of [`Journal::glance`]: as many as a terminal can list.
 const GLANCED: usize = 50;
 
 const INSERT_EVENT: &str = "INSERT INTO events (run, seq, at, body) VALUES (:run, :seq, :at, :body)";

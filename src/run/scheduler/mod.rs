@@ -70,7 +70,7 @@ pub(crate) trait Board {
 }
 
 pub(crate) struct StartLimits<'a> {
-    /// Most nodes that run at the same time.
+    /// Maximum number of nodes that run at the same time.
     pub(crate) max_parallel: usize,
     /// Returns whether the budget is tight. Nodes then run one at a time, so that the rest completes some nodes instead
     /// of being spread over many that a limit would cut off.

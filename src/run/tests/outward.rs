@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::super::event::{Event, Followed, Record};
 use super::super::outward::{OutwardWork, outward_brief, outward_task};
-use super::super::phase::OutwardBrief;
 use super::super::steps::checked;
 use super::*;
 use crate::research::memory::Memory;
@@ -66,17 +65,16 @@ fn schema_and_output_of_a_node_leave_only_in_words_from_before_retrieval() {
     let output = json!({ "said": "in the words of the schema" });
     let events = [briefed()].into_iter().chain(round(1, 2, "Drip lines save water.", Some(output)));
     let state = state(settings(BudgetLimits::default()), events.chain([planned(2, web(3, &[2]))]).collect());
-    let briefs = state.phase.stage().briefs().unwrap();
     let schemas = [2, 3].map(|number| {
         let node = state.tree.get(&NodeId::numbered(number)).unwrap();
-        outward_task(&state, briefs, node).output_schema.map(|schema| schema.to_string())
+        outward_task(&state, node).output_schema.map(|schema| schema.to_string())
     });
     assert_eq!(
         schemas,
         [web(2, &[]).output_schema.map(|schema| schema.to_string()), None],
         "the planner of round 2 had findings in view"
     );
-    let work = OutwardWork::of(&state, briefs, state.tree.get(&NodeId::numbered(3)).unwrap());
+    let work = OutwardWork::of(&state, state.tree.get(&NodeId::numbered(3)).unwrap());
     let reports: Vec<_> = work.conclusions.iter().map(|(.., branch)| &branch.as_branch().report).collect();
     assert_eq!(reports.len(), 1);
     assert!(!reports[0].findings.is_empty() && reports[0].output.is_none(), "{:#?}", reports[0]);
@@ -126,9 +124,7 @@ fn run_that_was_briefed_with_an_earlier_answer_in_view_and_no_way_out_gives_the_
             planned(1, web(2, &[])),
         ],
     );
-    let briefs = state.phase.stage().briefs().unwrap();
-    assert_eq!(briefs.outward, OutwardBrief::Missing);
-    let task = outward_task(&state, briefs, state.tree.get(&NodeId::numbered(2)).unwrap());
+    let task = outward_task(&state, state.tree.get(&NodeId::numbered(2)).unwrap());
     assert_eq!((task.words().as_str(), task.aspects().len(), task.output_schema.as_ref()), (ASKED, 0, None));
-    assert_eq!(outward_brief(&state, briefs).as_str(), ASKED);
+    assert_eq!(outward_brief(&state).as_str(), ASKED);
 }

@@ -36,10 +36,10 @@ use crate::base::mutex::locked;
 /// Largest message of a server, in bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// Most tools of one server.
+/// Maximum number of tools of one server.
 const MAX_TOOLS: usize = 200;
 
-/// Most pages of a list of tools. A page may be as large as a message, and a server may invent pages without end.
+/// Maximum number of pages of a list of tools. A page may be as large as a message, and a server may never stop.
 const MAX_PAGES: usize = 20;
 
 /// Largest error message over HTTP, in bytes.
@@ -222,7 +222,7 @@ impl Connection {
         })
     }
 
-    /// Closes the connection and waits for the end of the program, which is killed if it does not end by itself.
+    /// Closes the connection and waits for the program to exit, and kills it if it does not.
     pub(super) async fn close(mut self) {
         let _ = self.service.close_with_timeout(GRACE).await;
         if let Some(mut process) = self.process.take() {

@@ -20,7 +20,7 @@ const MAX_SCHEMA: usize = 4_000;
 /// Time to check arguments against a schema, which may take exponential time.
 const CHECK_TIME: Duration = Duration::from_secs(2);
 
-/// Most mismatches that are reported at once.
+/// Maximum number of mismatches that are reported at once.
 const MAX_COMPLAINTS: usize = 3;
 
 /// A tool that a worker may call.

@@ -17,10 +17,10 @@ pub(super) static FACTS: EngineFacts = EngineFacts {
     pace: Some(Pace::new(Duration::from_secs(3))),
 };
 
-/// Most results per search.
+/// Maximum number of results per search.
 const MAX_RESULTS: usize = 25;
 
-/// Most words of a query.
+/// Maximum number of words of a query.
 const MAX_WORDS: usize = 12;
 
 pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {

@@ -14,7 +14,7 @@ pub(super) static FACTS: EngineFacts = EngineFacts {
     pace: None,
 };
 
-/// Most results per search, set by Brave.
+/// Maximum number of results per search, set by Brave.
 const MAX_RESULTS: usize = 20;
 
 /// Longest query, in characters. Brave refuses longer ones, and those of more words.

@@ -16,7 +16,7 @@ pub(super) static FACTS: EngineFacts = EngineFacts {
     pace: Some(Pace::new(Duration::from_secs(1))),
 };
 
-/// Most results per search.
+/// Maximum number of results per search.
 const MAX_RESULTS: usize = 20;
 
 /// The fields that are read; a whole record has lists of references.

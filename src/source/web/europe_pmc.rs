@@ -16,7 +16,7 @@ pub(super) static FACTS: EngineFacts = EngineFacts {
     pace: Some(Pace::new(Duration::from_millis(200))),
 };
 
-/// Most results per search.
+/// Maximum number of results per search.
 const MAX_RESULTS: usize = 25;
 
 pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {

@@ -9,7 +9,7 @@ use crate::base::http::Secret;
 pub(super) static FACTS: EngineFacts =
     EngineFacts { name: "exa", variable: Some("EXA_API_KEY"), address: Some("https://api.exa.ai"), pace: None };
 
-/// Most results per search; Exa charges more beyond that.
+/// Maximum number of results per search; Exa charges more beyond that.
 const MAX_RESULTS: usize = 25;
 
 /// Characters requested from the beginning of a page, used if it has no highlights.

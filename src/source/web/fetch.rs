@@ -26,10 +26,10 @@ use crate::base::mutex::locked;
 use crate::base::retry::{Again, Failure, Policy, retry};
 use crate::kb::extract::{Extractable, Extracted, extract};
 
-/// Most redirects followed per page.
+/// Maximum number of redirects followed per page.
 const MAX_REDIRECTS: usize = 5;
 
-/// Most bytes read of a `robots.txt`. RFC 9309 requires at least 500 KiB.
+/// Maximum number of bytes read of a `robots.txt`. RFC 9309 requires at least 500 KiB.
 const MAX_ROBOTS_BYTES: usize = 512 << 10;
 
 /// Value of the `Accept` header.
@@ -96,7 +96,18 @@ impl Failure for FetchError {
         match self {
             Self::Status { status: 408 | 429 | 500 | 502..=504, retry_after } => Again::Later(*retry_after),
             Self::Unreachable { .. } => Again::Later(None),
-            _ => Again::Never,
+            Self::Closed { .. }
+            | Self::BadRedirect(_)
+            | Self::TooManyRedirects
+            | Self::Robots { .. }
+            | Self::RobotsUnknown { .. }
+            | Self::Status { .. }
+            | Self::TimedOut { .. }
+            | Self::TooLarge { .. }
+            | Self::ContentType { .. }
+            | Self::Packed { .. }
+            | Self::Unreadable { .. }
+            | Self::Empty => Again::Never,
         }
     }
 }

@@ -8,10 +8,10 @@ use super::readable::Readable;
 use super::url::{WebUrl, named_in};
 use crate::base::word::WordSplitter;
 
-/// Most links kept of a page.
+/// Maximum number of links kept of a page.
 const MAX_LINKS: usize = 100;
 
-/// Most links shown with a page.
+/// Maximum number of links shown with a page.
 const MAX_SHOWN: usize = 8;
 
 /// Bytes at the start of a text that are searched for addresses outside of links. Bounds the time a hostile page takes.

@@ -83,7 +83,7 @@ const RANK_OFFSET: f32 = 60.0;
 /// Factor by which more hits are requested than needed, since some are dropped.
 const HITS_PER_PASSAGE: usize = 2;
 
-/// Most characters of a page returned at once; the whole page is stored.
+/// Maximum number of characters of a page returned at once; the whole page is stored.
 const MAX_PAGE_CHARS: usize = 60_000;
 
 /// How long a stored page is considered fresh.

@@ -19,14 +19,14 @@ pub(super) static FACTS: EngineFacts = EngineFacts {
     pace: Some(Pace::new(Duration::from_millis(100))),
 };
 
-/// Most results per search.
+/// Maximum number of results per search.
 const MAX_RESULTS: usize = 25;
 
 /// The fields that are read.
 const FIELDS: &str =
     "doi,display_name,publication_date,authorships,primary_location,best_oa_location,abstract_inverted_index";
 
-/// Most words of an abstract.
+/// Maximum number of words of an abstract.
 const MAX_WORDS: u64 = 2_000;
 
 pub(super) async fn ask(client: &SearchClient, query: &WebQuery) -> Result<Vec<WebHit>, WebError> {

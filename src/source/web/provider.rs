@@ -41,7 +41,7 @@ pub(crate) struct DateRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WebQuery {
     pub(crate) text: Outbound,
-    /// Most pages to return.
+    /// Maximum number of pages to return.
     pub(crate) limit: usize,
     /// When the pages were published.
     pub(crate) dates: DateRange,
@@ -120,7 +120,12 @@ impl Failure for WebError {
     fn again(&self) -> Again {
         match self {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after, .. } => Again::Later(*retry_after),
-            _ => Again::Never,
+            Self::Authentication { .. }
+            | Self::Quota { .. }
+            | Self::BadReply { .. }
+            | Self::Refused { .. }
+            | Self::BadQuery { .. }
+            | Self::GivenUp(_) => Again::Never,
         }
     }
 }

@@ -26,8 +26,8 @@ pub enum SearchEngine {
 }
 
 impl SearchEngine {
-    /// Returns every engine, in order of preference: without a setting, the first whose variable is set is used. Those
-    /// that need none are used only if a setting names them.
+    /// Returns every engine, in order of preference: without a setting, the first whose variable is set is used.
+    /// Engines without a variable are used only if a setting names them.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         use SearchEngine::{Arxiv, Brave, Crossref, EuropePmc, Exa, OpenAlex, SearxNg, Tavily, Wikipedia};
 

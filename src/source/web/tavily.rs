@@ -13,7 +13,7 @@ pub(super) static FACTS: EngineFacts = EngineFacts {
     pace: None,
 };
 
-/// Most results per search, set by Tavily.
+/// Maximum number of results per search, set by Tavily.
 const MAX_RESULTS: usize = 20;
 
 /// Longest query, in characters. Tavily refuses longer ones.

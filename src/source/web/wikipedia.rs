@@ -16,7 +16,7 @@ pub(super) static FACTS: EngineFacts = EngineFacts {
     pace: Some(Pace::new(Duration::ZERO)),
 };
 
-/// Most results per search.
+/// Maximum number of results per search.
 const MAX_RESULTS: usize = 50;
 
 /// Longest query, in characters. `MediaWiki` refuses longer ones.

@@ -70,7 +70,7 @@ fn job_in_flight_is_kept_while_the_settings_lead_to_another_server() {
     set(&world, &format!("[deep_research]\nbase_url = \"{}\"\n", other.url()));
     let elsewhere = world.dr(["resume", "--json"]);
     assert_eq!(elsewhere.exit, Some(4), "{elsewhere}");
-    let said = format!("it was started at `{}`: put that address back", server.url());
+    let said = format!("it was started at `{}`: restore that address", server.url());
     assert!(elsewhere.stdout.contains(&said), "{elsewhere}");
     assert_eq!((other.jobs().len(), count(&other, Kind::AskJob)), (0, 0), "nothing was asked there");
     set(&world, "");

@@ -416,7 +416,7 @@ fn doctor_says_whether_traces_are_exported_and_where_to() {
     assert!(checked.contains(unused), "{checked}");
     let world = world.with_variable(ENDPOINT, "collector");
     let invalid = check(&world, &["doctor"]);
-    assert!(invalid.starts_with("note ") && invalid.contains("`collector` is not an address"), "{invalid}");
+    assert!(invalid.starts_with("note ") && invalid.contains("`collector` is not a valid URL"), "{invalid}");
 }
 
 #[test]

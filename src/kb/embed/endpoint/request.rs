@@ -150,7 +150,19 @@ impl Failure for EmbeddingServerError {
             Self::NoReply { may_be_done: true, .. } => Again::Unanswered,
             Self::NoReply { may_be_done: false, .. } => Again::Later(None),
             Self::Busy { retry_after, .. } => Again::Later(*retry_after),
-            _ => Again::Never,
+            Self::Offline
+            | Self::EmptyText
+            | Self::OverLimit(_)
+            | Self::Open(_)
+            | Self::Stopped
+            | Self::Key { .. }
+            | Self::Quota { .. }
+            | Self::TooLarge { .. }
+            | Self::Refused { .. }
+            | Self::TooMuch { .. }
+            | Self::Form { .. }
+            | Self::WrongDimensions { .. }
+            | Self::NoDirection => Again::Never,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::run::background::report::{JobCitation, JobReport};
 /// Separator between the texts of two messages.
 const GAP: &str = "\n\n";
 
-/// Most citations, searches and opened pages kept, each. Far above the number in a long job.
+/// Maximum number of citations, searches and opened pages kept, each. Far above the number in a long job.
 const MAX_LISTED: usize = 2_000;
 
 /// Longest URL kept, in bytes.
