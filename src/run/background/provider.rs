@@ -18,14 +18,17 @@ use crate::base::retry::{Again, Failure};
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::model::ModelError;
 
+/// Returns the endpoint of a provider, and whether jobs can be started there.
+pub(super) type ResolveEndpoint =
+    fn(&DeepResearchOptions, &Environment) -> Result<(ModelEndpoint, bool), EndpointError>;
+
 /// What is known of a provider before it is set up.
 pub(super) struct ProviderFacts {
     /// Its default models, in the order they are tried. A model that was shut down is skipped.
     pub(super) models: &'static [&'static str],
     /// The variable that sets its address, if `deep_research.base_url` does not.
     pub(super) address_variable: &'static str,
-    /// Returns the endpoint, and whether jobs can be started there.
-    pub(super) endpoint: fn(&DeepResearchOptions, &Environment) -> Result<(ModelEndpoint, bool), EndpointError>,
+    pub(super) endpoint: ResolveEndpoint,
     /// Sets up the provider. Nothing is sent yet.
     pub(super) connect: fn(&DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError>,
     /// Parses the raw reply of a job. Never fails: what cannot be read is left out.
