@@ -12,6 +12,7 @@ mod extent;
 mod features;
 #[cfg(test)]
 mod fit;
+mod lacking;
 mod nearness;
 mod negation;
 mod overview;
@@ -27,10 +28,9 @@ mod tests;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use asked::{AnswerKind, object_of_task};
-use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, unescaped, units_in};
+use asked::AnswerKind;
+use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, units_in};
 use choice::{MARGIN, MAX_TEXTS, best, says_all};
-use code_word::CodeWord;
 use extent::{GAP, ReadOn, add_announced, add_counterpart, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, share};
 use nearness::names_subject;
@@ -39,12 +39,10 @@ use remedy::Remedy;
 use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
-use value::{
-    Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
-    has_number, lacks_named, names_dimension, names_length, numbers,
-};
+use value::{Wanted, names_length};
 
 pub(super) use features::only_points;
+pub(super) use lacking::lacks_value;
 
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
@@ -411,74 +409,6 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
     let here = candidates.iter().position(|own| is_procedure(own) && is_here(own));
     let at = here.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_near(own)))?;
     Some(candidates.remove(at))
-}
-
-/// Returns whether the units are on topic but lack the requested value (a version, a day), counted noun, code word or
-/// name, or the best one only links elsewhere.
-pub(super) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
-    // Without the text appended for context, which was not picked for the question.
-    let said = || picked.iter().flat_map(Picked::said);
-    let splitter = WordSplitter::default();
-    let sought = Sought::of(question.as_str(), &splitter);
-    let counted = counted_words(question.as_str());
-    let has_word = |word: &CodeWord| {
-        said().any(|(source, quote)| {
-            let text = unescaped(&format!("{} {} {quote}", source.for_people(), source.names()));
-            word.is_in(&text, &splitter.stems(&text))
-        })
-    };
-    let mentions = |name: &ProperName| {
-        said().any(|(source, _)| is_of(source, name)) || has_word(&CodeWord::of_name(&name.word, &splitter))
-    };
-    // A single noun may have a synonym in the text, as "members" for "people"; of several words, one must occur.
-    let is_counted = |words: &[String]| {
-        said().any(|(source, quote)| {
-            let stems = splitter.stems(&format!("{} {quote}", source.names()));
-            words.iter().any(|word| stems.contains(&splitter.stem(word)))
-        })
-    };
-    // A value in another unit, in another row or in code belongs to something else, and so does the number of another
-    // thing.
-    let says = |wanted: Wanted, own: &Picked| {
-        let text = own.row().unwrap_or_else(|| own.text.clone());
-        let has_any = |words: &Vec<String>| {
-            let said = sought.words_in(&text);
-            words.iter().any(|word| said.contains(&splitter.stem(word)))
-        };
-        let is_length = wanted != Wanted::Number || !counts_length(question.as_str()) || has_length_unit(&text);
-        is_length && wanted.is_in(&text) && (wanted != Wanted::Number || counted.as_ref().is_none_or(has_any))
-    };
-    // Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually
-    // counts something else.
-    let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
-    let has_any = || picked.first().is_some_and(|own| own.said().any(|(_, quote)| names_any(quote)));
-    let lacks_length =
-        asks_for_length(question.as_str()) && !has_any() && !said().any(|(_, quote)| names_length(quote));
-    let lacks_dimension = || {
-        let says = |own: &Picked| names_dimension(&own.row().unwrap_or_else(|| own.text.clone()));
-        asks_for_dimension(question.as_str()) && !picked.first().is_some_and(says)
-    };
-    let texts = || said().map(|(source, quote)| format!("{} {quote}\n", source.names())).collect::<String>();
-    // The best steps are of a task on something else.
-    let object = object_of_task(question.as_str());
-    let best = || picked.iter().take(1).flat_map(Picked::said);
-    let lacks_object = || {
-        let said =
-            sought.words_in(&best().map(|(source, quote)| format!("{} {quote}\n", source.names())).collect::<String>());
-        !object.is_empty() && !object.iter().any(|word| said.contains(&splitter.stem(word)))
-    };
-    let asks_where = question.as_str().trim_start().to_lowercase().starts_with("where");
-    let first = picked.first();
-    first.is_some_and(|own| !asks_where && only_points(&own.text))
-        || sought.wanted.is_some_and(|wanted| !first.is_some_and(|own| says(wanted, own)))
-        || lacks_length
-        || lacks_dimension()
-        || numbers(question.as_str()).any(|number| !has_number(&texts(), number))
-        || lacks_object()
-        || lacks_named(question.as_str(), &texts())
-        || counted.as_ref().is_some_and(|words| !is_counted(words))
-        || sought.code_words.iter().any(|word| word.has_sign && !has_word(word))
-        || (!names.is_empty() && !names.iter().any(mentions))
 }
 
 /// Returns whether a place is in a document with this name.

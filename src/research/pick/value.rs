@@ -27,7 +27,7 @@ const ASKS_FOR_MEASURE: [&str; 11] = [
     "how long ", "how far ", "how big ", "how large ", "how high ", "how deep ", "how fast ", "how soon ",
     "how often ", "how wide ", "how heavy ",
 ];
-const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
+pub(super) const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
 /// Phrases that ask for a length, mostly of time; units of length; and words for an unlimited one.
 const ASKS_FOR_LENGTH: [&str; 3] = ["how long ", "longest time", "longest a "];
@@ -184,32 +184,9 @@ pub(super) fn asks_for_length(question: &str) -> bool {
     has_phrase(question, &ASKS_FOR_LENGTH)
 }
 
-/// Words that a text on a default has, openings of questions for a path, and openings of questions for a limit.
-const DEFAULTS: &str =
-    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
-const ASKS_FOR_PATH: [&str; 8] = [
-    "which folder", "what folder", "which directory", "what directory", "which path", "what path", "what is the path",
-    "what's the path",
-];
-const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
-
 /// Returns whether a title announces limits, which authors often list in a note of their own.
 pub(super) fn names_limits(title: &str) -> bool {
     has_word(&title.to_lowercase(), "limit|limits|quota|quotas")
-}
-
-/// Returns whether a question asks for a default, a path or a limit and the texts have none.
-pub(super) fn lacks_named(question: &str, texts: &str) -> bool {
-    let (lower, text) = (question.to_lowercase(), texts.to_lowercase());
-    let lacks_default = || {
-        has_word(&lower, "default|defaults")
-            && !has_word(&text, DEFAULTS)
-            && !has_phrase(&text, &["don't specify", "not specif", "not set", "isn't set", "isn't specif"])
-    };
-    let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
-    let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
-    let lacks_limit = || asks_for_limit() && !names_dimension(&text);
-    lacks_default() || lacks_path() || lacks_limit()
 }
 
 /// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027".

@@ -1,0 +1,163 @@
+//! Tells whether the picked units are on topic but lack what a question requests: a value of a kind, the thing counted, the
+//! object of a task, a name.
+
+use super::asked::object_of_task;
+use super::candidate::unescaped;
+use super::code_word::CodeWord;
+use super::features::only_points;
+use super::sought::Sought;
+use super::value::{
+    LIMITS, Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
+    has_number, names_dimension, names_length, numbers,
+};
+use super::wording::{has_phrase, has_word};
+use super::{Picked, is_of};
+use crate::base::word::WordSplitter;
+use crate::research::question::Question;
+use crate::source::{Place, ProperName};
+
+/// Words that a text on a default has, openings of questions for a path, and openings of questions for a limit.
+const DEFAULTS: &str =
+    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
+const ASKS_FOR_PATH: [&str; 8] = [
+    "which folder", "what folder", "which directory", "what directory", "which path", "what path", "what is the path",
+    "what's the path",
+];
+const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
+
+/// Returns whether the units lack what a question requests, or the best one only links elsewhere.
+pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
+    let splitter = WordSplitter::default();
+    let answer = Answer { sought: Sought::of(question.as_str(), &splitter), picked };
+    answer.points_elsewhere()
+        || answer.lacks_kind()
+        || answer.lacks_length()
+        || answer.lacks_dimension()
+        || answer.lacks_number()
+        || answer.lacks_object()
+        || answer.lacks_counted()
+        || answer.lacks_code_word()
+        || answer.lacks_name(names)
+        || lacks_named(question.as_str(), &texts(answer.said()))
+}
+
+/// The units picked for a question.
+struct Answer<'a> {
+    sought: Sought<'a>,
+    picked: &'a [Picked],
+}
+
+impl<'a> Answer<'a> {
+    /// Returns the quotes with their places, without the text added for context, which was not picked for the question.
+    fn said(&self) -> impl Iterator<Item = (&'a Place, &'a str)> {
+        self.picked.iter().flat_map(Picked::said)
+    }
+
+    /// Returns the quotes of the best unit.
+    fn best(&self) -> impl Iterator<Item = (&'a Place, &'a str)> {
+        self.picked.iter().take(1).flat_map(Picked::said)
+    }
+
+    /// Returns the sentence that answers, or its row. A value in another unit, in another row or in code belongs to
+    /// something else.
+    fn deciding(&self) -> String {
+        self.picked.first().map(|own| own.row().unwrap_or_else(|| own.text.clone())).unwrap_or_default()
+    }
+
+    /// Returns whether a text has one of some words, or a synonym.
+    fn has_any(&self, text: &str, words: &[String]) -> bool {
+        let said = self.sought.words_in(text);
+        words.iter().any(|word| said.contains(&self.sought.splitter.stem(word)))
+    }
+
+    fn points_elsewhere(&self) -> bool {
+        let asks_where = self.sought.question.trim_start().to_lowercase().starts_with("where");
+        !asks_where && self.picked.first().is_some_and(|own| only_points(&own.text))
+    }
+
+    /// Returns whether there is no value of the requested kind. The number of another thing is none.
+    fn lacks_kind(&self) -> bool {
+        let (question, text) = (self.sought.question, self.deciding());
+        let counts = || counted_words(question).is_none_or(|words| self.has_any(&text, &words));
+        match self.sought.wanted {
+            None => false,
+            Some(Wanted::Number) => {
+                !Wanted::Number.is_in(&text) || !counts() || (counts_length(question) && !has_length_unit(&text))
+            }
+            Some(wanted) => !wanted.is_in(&text),
+        }
+    }
+
+    /// Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually
+    /// counts something else.
+    fn lacks_length(&self) -> bool {
+        let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
+        asks_for_length(self.sought.question)
+            && !self.best().any(|(_, quote)| names_any(quote))
+            && !self.said().any(|(_, quote)| names_length(quote))
+    }
+
+    fn lacks_dimension(&self) -> bool {
+        asks_for_dimension(self.sought.question) && !names_dimension(&self.deciding())
+    }
+
+    /// Returns whether a number of the question, such as a release, occurs nowhere.
+    fn lacks_number(&self) -> bool {
+        let said = texts(self.said());
+        numbers(self.sought.question).any(|number| !has_number(&said, number))
+    }
+
+    /// Returns whether the best steps are of a task on something else.
+    fn lacks_object(&self) -> bool {
+        let object = object_of_task(self.sought.question);
+        !object.is_empty() && !self.has_any(&texts(self.best()), &object)
+    }
+
+    /// A single noun may have a synonym in the text, as "members" for "people"; of several words, one must occur.
+    fn lacks_counted(&self) -> bool {
+        let splitter = self.sought.splitter;
+        let is_counted = |words: &[String]| {
+            let stems = splitter.stems(&texts(self.said()));
+            words.iter().any(|word| stems.contains(&splitter.stem(word)))
+        };
+        counted_words(self.sought.question).is_some_and(|words| !is_counted(&words))
+    }
+
+    fn lacks_code_word(&self) -> bool {
+        self.sought.code_words.iter().any(|word| word.has_sign && !self.has_word(word))
+    }
+
+    fn lacks_name(&self, names: &[ProperName]) -> bool {
+        let mentions = |name: &ProperName| {
+            self.said().any(|(source, _)| is_of(source, name))
+                || self.has_word(&CodeWord::of_name(&name.word, self.sought.splitter))
+        };
+        !names.is_empty() && !names.iter().any(mentions)
+    }
+
+    fn has_word(&self, word: &CodeWord) -> bool {
+        self.said().any(|(source, quote)| {
+            let text = unescaped(&format!("{} {} {quote}", source.for_people(), source.names()));
+            word.is_in(&text, &self.sought.splitter.stems(&text))
+        })
+    }
+}
+
+/// Returns quotes with the names of their places.
+fn texts<'a>(said: impl Iterator<Item = (&'a Place, &'a str)>) -> String {
+    said.map(|(source, quote)| format!("{} {quote}\n", source.names())).collect()
+}
+
+/// Returns whether a question asks for a default, a path or a limit and the texts have none.
+fn lacks_named(question: &str, texts: &str) -> bool {
+    let (lower, text) = (question.to_lowercase(), texts.to_lowercase());
+    let lacks_default = || {
+        has_word(&lower, "default|defaults")
+            && !has_word(&text, DEFAULTS)
+            && !has_phrase(&text, &["don't specify", "not specif", "not set", "isn't set", "isn't specif"])
+    };
+    let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
+    let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
+    let lacks_limit = || asks_for_limit() && !names_dimension(&text);
+    lacks_default() || lacks_path() || lacks_limit()
+}
