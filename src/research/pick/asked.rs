@@ -79,18 +79,19 @@ pub(super) fn object_of_task(question: &str) -> Vec<String> {
     let mut rest = words(asked.unwrap_or_default()).filter(|word| !word.is_empty()).skip(1).peekable();
     rest.next_if(|word| has_word(word, PARTICLES));
     let object = rest.take_while(|word| !has_word(word, ENDS_OBJECT));
-    object.filter(|word| !has_word(word, NAMELESS) && !has_word(word, PEOPLE)).map(str::to_owned).collect()
+    object.filter(|word| !has_word(word, NAMELESS) && !is_person(word)).map(str::to_owned).collect()
 }
 
-/// Words for people and groups of them.
-const PEOPLE: &str = "admin|admins|administrator|administrators|anybody|anyone|approver|approvers|author|authors|board|boss|\
-    captain|chair|chairs|client|clients|collaborator|collaborators|committee|committer|committers|contractor|contractors|\
-    contributor|contributors|customer|customers|developer|developers|director|directors|editor|editors|employee|employees|\
-    engineer|engineers|everybody|everyone|expert|experts|founder|founders|group|groups|guest|guests|head|heads|lead|leads|\
-    leader|leaders|maintainer|maintainers|manager|managers|member|members|moderator|moderators|nobody|officer|officers|\
-    operator|operators|organizer|organizers|owner|owners|participant|participants|partner|partners|people|person|\
-    president|principal|principals|recipient|recipients|releaser|releasers|representative|representatives|reviewer|\
-    reviewers|role|roles|staff|supervisor|team|teams|user|users|vendor|vendors|volunteer|volunteers";
+/// Words for people and groups of them, in the singular.
+const PEOPLE: &str = "admin|administrator|anybody|anyone|approver|author|board|boss|captain|chair|client|collaborator|\
+    committee|committer|contractor|contributor|customer|developer|director|editor|employee|engineer|everybody|everyone|\
+    expert|founder|group|guest|head|lead|leader|maintainer|manager|member|moderator|nobody|officer|operator|organizer|\
+    owner|participant|partner|people|person|president|principal|recipient|releaser|representative|reviewer|role|staff|\
+    supervisor|team|user|vendor|volunteer";
+
+fn is_person(word: &str) -> bool {
+    has_word(word, PEOPLE) || word.strip_suffix('s').is_some_and(|one| has_word(one, PEOPLE))
+}
 
 /// Words of a sentence that says who may do something.
 const MAY: &str = "can|may|must|allowed|permission|permissions|permitted|authorized|responsible|only";
@@ -103,7 +104,7 @@ pub(super) fn names_person(text: &str) -> bool {
     let is_name = |at: usize| {
         !words[at - 1].ends_with(['.', ':', '?', '!']) && is_capital(words[at]) && is_capital(words[at + 1])
     };
-    has_word(&text.to_lowercase(), PEOPLE)
+    self::words(&text.to_lowercase()).any(is_person)
         || (1..words.len().saturating_sub(1)).any(is_name)
         || words.iter().any(|word| word.trim_start_matches(['(', '[']).starts_with('@'))
 }

@@ -45,7 +45,8 @@ const OTHER_SEPARATORS: &str = " und | y | e | et ";
 const OTHER_ARTICLES: &str = "el |la |los |las |un |una |le |les |une |der |die |das |dem |den ";
 
 /// Beginnings of a clause after the entities of a comparison.
-const CLAUSES: &str = "; |? |. | — | – | - |, what|, how |, which |, and which | and when | and how | and what | and why |: what|: how|: which ";
+const CLAUSES: &str = "; |? |. | — | – | - |, what|, how |, which |, and which | and when | and how | and what | and why \
+    |: what|: how|: which ";
 
 /// Words that introduce the criteria of a comparison.
 const TOPICS: &str = " for | in terms of | regarding | with respect to | when | in | on | as to ";
