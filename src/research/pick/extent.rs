@@ -42,6 +42,9 @@ const EXPLAINING: [&str; 9] = [
     "This example", "This code",
 ];
 
+/// Maximum number of lines on a screen of the text that is shown above a step: what is needed first is said briefly.
+const TEXT_ABOVE_STEPS: usize = 10;
+
 /// Openings of a later step of a procedure.
 pub(super) const CONTINUING: [&str; 16] = [
     "Then", "Next", "Now ", "Once ", "After", "Finally", "Lastly", "In another ", "By adding ", "By passing ",
@@ -334,7 +337,7 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
     // A step may need what is written above it, up to the step before; its own sentence may end a paragraph.
     let above = section.iter().rev().filter(|unit| unit.range.start < range.start);
     let is_text = |unit: &&&Unit| matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
-    let fits = |unit: &&&Unit| screen_lines(&text[unit.range.start..own.start]) <= READ_ON_TO;
+    let fits = |unit: &&&Unit| screen_lines(&text[unit.range.start..own.start]) <= TEXT_ABOVE_STEPS;
     if is_step(&candidate.unit) && range.start == own.start {
         let first = above.take_while(is_text).take_while(fits).last();
         range.start = first.map_or(range.start, |first| first.range.start);
