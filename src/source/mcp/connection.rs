@@ -317,10 +317,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The program may have started others, and may have ended before them.
         if let Some(group) = self.group {
-            if let Some(groups) = locked(&GROUPS).as_mut() {
+            let mut groups = locked(&GROUPS);
+            // Under the lock: this process may exit as soon as the group is not on the list any more.
+            kill(group);
+            if let Some(groups) = groups.as_mut() {
                 groups.remove(&group);
             }
-            kill(group);
         }
     }
 }
