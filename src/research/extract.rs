@@ -125,17 +125,16 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             let question = corrected.as_ref().unwrap_or(question);
             let Picks { units: picked, others } =
                 picker.pick(node, question, &found.names, &readings(&passages, source).await).await?;
+            let lacks = |lack| found.lacks == lack && !found.is_reranked;
             found.support = match is_said(&picked, question, &found) {
                 // On topic, but without the requested value: shown as the closest passages.
                 _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
-                // Few words of the question occur, and the name that it is about does not.
-                said if found.lacks == Lack::Name && !found.is_reranked => {
-                    if said != Some(true) && found.support == Support::Weak { Support::None } else { Support::Weak }
-                }
+                Some(true) if lacks(Lack::Name) => Support::Weak,
+                // Little of the question is found, and the name it asks about is not.
+                _ if lacks(Lack::Name) && found.support == Support::Weak => Support::None,
+                _ if lacks(Lack::Name) => Support::Weak,
                 // Notes that lack a word of a yes-or-no question would answer a different question.
-                _ if found.lacks == Lack::Word && !found.is_reranked && asks_whether(question.as_str()) => {
-                    Support::Weak
-                }
+                _ if lacks(Lack::Word) && asks_whether(question.as_str()) => Support::Weak,
                 // Support was judged by the first passages; the unit may be in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,

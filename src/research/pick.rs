@@ -332,7 +332,7 @@ fn answering<'a>(
             shorten(&mut own.candidate, LONG_PARAGRAPH, PARAGRAPH_LINES, Some(&own.text));
         }
     }
-    // What stands between steps may be those of another task.
+    // The text between two steps may belong to another task.
     join(&mut kept, if asks_for_steps { 0 } else { GAP });
     if asks_for_steps {
         in_order_of_steps(&mut kept);
@@ -360,7 +360,7 @@ fn answering<'a>(
     kept
 }
 
-/// Moves the unit with the exact value to the front, if it is in the section of the best one, which has none.
+/// If the best unit lacks the exact value, moves the unit of its section that has it to the front.
 fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
     let Some(best) = candidates.first().filter(|best| !best.has_exact(sought)) else { return };
     let (rank, section) = (best.rank, best.unit.section);

@@ -126,7 +126,7 @@ pub(crate) struct RecallQuery<'a> {
     pub(crate) run: Option<&'a RunId>,
     pub(crate) text: &'a str,
     pub(crate) kind: EntryKind,
-    /// Only entries from there; from anywhere if it is `None`.
+    /// Only entries from this source; from any source if it is `None`.
     pub(crate) source: Option<EntrySource>,
     /// Only entries of these nodes; all if there is none.
     pub(crate) nodes: &'a [NodeId],

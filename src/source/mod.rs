@@ -112,7 +112,7 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// Returns a text that is shown whole.
+    /// Returns a passage whose text is shown whole.
     pub(crate) fn whole(id: String, label: Label, place: Place, text: String) -> Self {
         Self { id, place, label, snippet: text.clone(), text, score: 1.0 }
     }
@@ -336,7 +336,7 @@ pub(crate) fn page_of(path: &str, heading_path: &[String]) -> Option<u32> {
 }
 
 impl Place {
-    /// Returns a page that was found and not fetched.
+    /// Returns a page that was found but not fetched.
     pub(crate) fn unfetched(url: String, title: String, published: Option<String>) -> Self {
         Self::Web { url, title, published, fetched_at: None, content_hash: None }
     }

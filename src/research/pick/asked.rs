@@ -71,12 +71,12 @@ const ENDS_OBJECT: &str = "for|in|on|to|with|from|of|by|at|into|onto|using|witho
 const NAMELESS: &str = "the|a|an|my|our|your|its|their|it|them|this|these|those|all|any|one|more|new|own|another|other|\
     multiple|several|certain|specific|what|whether";
 
-/// Returns the words of what a task is done to: "appliance mode" of "How do I turn on appliance mode for a VPC?". Empty if
-/// the question asks for no task.
+/// Returns the words of the object of a task: "night mode" of "How do I turn on night mode for a lamp?". Empty if the
+/// question asks for no task.
 pub(super) fn object_of_task(question: &str) -> Vec<String> {
     let lower = question.to_lowercase();
     let asked = ASKS_HOW.iter().find_map(|opening| lower.trim_start().strip_prefix(opening));
-    let mut rest = words(asked.unwrap_or_default()).filter(|word| !word.is_empty()).skip(1).peekable();
+    let mut rest = words(asked.unwrap_or_default()).skip(1).peekable();
     rest.next_if(|word| has_word(word, PARTICLES));
     let object = rest.take_while(|word| !has_word(word, ENDS_OBJECT));
     object.filter(|word| !has_word(word, NAMELESS) && !is_person(word)).map(str::to_owned).collect()
@@ -98,7 +98,7 @@ const MAY: &str = "can|may|must|allowed|permission|permissions|permitted|authori
 
 /// Returns whether a text names a person or a group of people.
 pub(super) fn names_person(text: &str) -> bool {
-    // Two words with a capital that do not begin a sentence, and a name on a site.
+    // A proper name, two capitalised words in a row within a sentence, or a handle such as `@ann`.
     let words: Vec<_> = text.split_whitespace().collect();
     let is_capital = |word: &str| word.starts_with(char::is_uppercase) && word.chars().skip(1).any(char::is_lowercase);
     let is_name = |at: usize| {
@@ -119,7 +119,7 @@ fn is_contrast(question: &str) -> bool {
 /// Returns whether a question in lower case begins with "what" or "which" and a noun in the plural: "what statuses can
 /// …", "which office supplies …".
 fn asks_for_several(question: &str) -> bool {
-    let mut words = words(question).filter(|word| !word.is_empty());
+    let mut words = words(question);
     let opening = words.next();
     // "Class", "status" and "analysis" are not plurals.
     let is_plural =

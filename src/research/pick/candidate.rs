@@ -34,7 +34,7 @@ const HISTORIES: [&str; 7] = [
 /// Two units that share more than this fraction of the smaller one's words count as duplicates.
 pub(super) const SAME_WORDS: f32 = 0.7;
 
-/// Minimum share of the question's words in a unit of a note on limits for it to be the requested one.
+/// Minimum share of the question's words in a unit of a note on limits for it to be the requested limit.
 const LEAST_LIMITED: f32 = 0.5;
 
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.

@@ -56,7 +56,7 @@ impl Term {
         let (_, rest) = asked.max_by_key(|(opening, _)| opening.len())?;
         let end = BEHIND.iter().filter_map(|behind| rest.find(behind)).min().unwrap_or(rest.len());
         let term = rest[..end].split(['?', ',', '.', ';']).next().unwrap_or_default();
-        let words = words(term).filter(|word| !word.is_empty()).skip_while(|word| has_word(word, ARTICLES));
+        let words = words(term).skip_while(|word| has_word(word, ARTICLES));
         let stems: Vec<_> = words.map(|word| splitter.stem(word)).collect();
         (!stems.is_empty()).then_some(Self { stems })
     }
@@ -95,7 +95,7 @@ impl Term {
     fn end_at(&self, tokens: &[&str], from: usize, splitter: &WordSplitter) -> Option<usize> {
         let (mut at, mut stems) = (from, self.stems.iter().peekable());
         while stems.peek().is_some() {
-            for word in words(tokens.get(at)?).filter(|word| !word.is_empty()) {
+            for word in words(tokens.get(at)?) {
                 if splitter.stem(&word.to_lowercase()) != *stems.next()? {
                     return None;
                 }
@@ -136,7 +136,7 @@ fn ends_name(tokens: &[&str], at: usize) -> bool {
 /// name of its maker may stand before it: "The Acme Scan".
 fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
     let opening: String = text.chars().take(OPENING).collect();
-    let words = words(&opening).filter(|word| !word.is_empty());
+    let words = words(&opening);
     let words: Vec<_> = words.skip_while(|word| has_word(&word.to_lowercase(), ARTICLES)).collect();
     let names = words.iter().take(MAX_MAKER_WORDS).take_while(|word| word.starts_with(char::is_uppercase)).count();
     let is_subject = |from: &usize| {
@@ -164,7 +164,7 @@ pub(super) fn defines(text: &str, subject: &Weights, splitter: &WordSplitter) ->
 /// Returns whether the opening of a note on the subject of a question defines it. "A scan operation reads …", "A scan
 /// reads …" and "Scans are fast reads …" do, "Scan owners must …" and "A scan optimizer is …" do not.
 pub(super) fn opens_with(text: &str, subject: &Weights, splitter: &WordSplitter) -> bool {
-    let first = words(text).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
+    let first = words(text).next().unwrap_or_default().to_lowercase();
     let after = after_subject(text, subject, splitter).unwrap_or_default();
     let is_kind = after.first().is_some_and(|next| has_word(next, KINDS));
     let after: Vec<_> = after.iter().skip(usize::from(is_kind)).map(String::as_str).collect();

@@ -17,12 +17,14 @@ pub(super) const SHORT_SECTION: usize = 12;
 /// Maximum length, in lines, of a procedure, which makes sense only as a whole.
 pub(super) const MAX_STEP_LINES: usize = 32;
 
-/// Lines on a screen up to which the best unit is extended below its heading, and if it is about a failure: messages are
-/// long, and the remedy comes last. With 16 lines, 147 of 198 questions on nine folders get their full answer; with 26,
-/// 148 do, with 7 % more text. If a unit with all words of the question is not extended, 144 do, with 4 % less.
+/// Lines up to which the best unit is extended below its heading. With 16 lines, 147 of 198 questions on nine folders get
+/// their full answer; with 26, 148 do, with 7 % more text. If a unit with all words of the question is not extended, 144
+/// do, with 4 % less.
 pub(super) const READ_ON_TO: usize = 16;
 
-pub(super) const READ_ON_AFTER_FAILURE_TO: usize = 38;
+/// Lines of a screen, up to which a report of a failure is extended, since messages are long and the remedy comes last, and
+/// a list by its counterpart.
+pub(super) const SCREEN: usize = 38;
 
 /// Lines on a screen between two units of a section up to which they are shown as one text.
 pub(super) const GAP: usize = 5;
@@ -202,7 +204,7 @@ pub(super) fn read_on(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>, how: ReadOn
 }
 
 /// Extends the best unit by the list in its section that has almost the same lead-in, and returns whether there is one:
-/// "… is ideal for" and "… is not ideal for". One word tells which of the two is requested, or a synonym of it.
+/// "… is ideal for" and "… is not ideal for". Which of the two is requested may depend on a single word.
 pub(super) fn add_counterpart(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> bool {
     let Some(Kept { candidate: best, .. }) = kept.first() else { return false };
     let text = &best.reading.document.text;
@@ -219,7 +221,7 @@ pub(super) fn add_counterpart(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> 
     let units = if is_list(&best.unit) { units_in(&best.reading.document) } else { Vec::new() };
     let union = |other: &Unit| range.start.min(other.range.start)..range.end.max(other.range.end);
     let both = units.iter().find(is_counterpart).map(union);
-    let Some(both) = both.filter(|both| screen_lines(&text[both.clone()]) <= READ_ON_AFTER_FAILURE_TO) else {
+    let Some(both) = both.filter(|both| screen_lines(&text[both.clone()]) <= SCREEN) else {
         return false;
     };
     extend_best(kept, both);
@@ -248,7 +250,7 @@ fn extend_best(kept: &mut Vec<Kept<'_>>, whole: Range<usize>) {
 /// Returns the end of the text to read on to after a unit, if it is shown from `start`.
 fn read_on_to(best: &UnitCandidate<'_>, start: usize, units: &[Unit], sought: &Sought<'_>, to_remedy: bool) -> usize {
     let (text, end) = (&best.reading.document.text, best.unit.range.end);
-    let most = if to_remedy { READ_ON_AFTER_FAILURE_TO } else { READ_ON_TO };
+    let most = if to_remedy { SCREEN } else { READ_ON_TO };
     let (mut last, mut read_to) = (&best.unit, end);
     for next in units.iter().filter(|unit| unit.range.start >= end) {
         // Below one more heading, and below a second if the first names the cause.
@@ -334,7 +336,8 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
             range = wider;
         }
     }
-    // A step may need what is written above it, up to the step before; its own sentence may end a paragraph.
+    // A step is shown with the text above it, back to the previous step. The sentence that introduces code may be the
+    // last of a paragraph.
     let above = section.iter().rev().filter(|unit| unit.range.start < range.start);
     let is_text = |unit: &&&Unit| matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
     let fits = |unit: &&&Unit| screen_lines(&text[unit.range.start..own.start]) <= TEXT_ABOVE_STEPS;

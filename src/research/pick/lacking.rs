@@ -28,7 +28,8 @@ const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
 /// Returns whether the units lack what a question requests, or the best one only links elsewhere.
 pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
     let splitter = WordSplitter::default();
-    let answer = Answer { sought: Sought::of(question.as_str(), &splitter), picked };
+    let said = texts(picked.iter().flat_map(Picked::said));
+    let answer = Answer { sought: Sought::of(question.as_str(), &splitter), picked, said };
     answer.points_elsewhere()
         || answer.lacks_kind()
         || answer.lacks_length()
@@ -38,13 +39,15 @@ pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName]
         || answer.lacks_counted()
         || answer.lacks_code_word()
         || answer.lacks_name(names)
-        || lacks_named(question.as_str(), &texts(answer.said()))
+        || answer.lacks_named()
 }
 
 /// The units picked for a question.
 struct Answer<'a> {
     sought: Sought<'a>,
     picked: &'a [Picked],
+    /// All quotes, with the names of their places.
+    said: String,
 }
 
 impl<'a> Answer<'a> {
@@ -75,7 +78,7 @@ impl<'a> Answer<'a> {
         !asks_where && self.picked.first().is_some_and(|own| only_points(&own.text))
     }
 
-    /// Returns whether there is no value of the requested kind. The number of another thing is none.
+    /// Returns whether there is no value of the requested kind. The number of another thing does not count.
     fn lacks_kind(&self) -> bool {
         let (question, text) = (self.sought.question, self.deciding());
         let counts = || counted_words(question).is_none_or(|words| self.has_any(&text, &words));
@@ -88,8 +91,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Any number in the best unit may be a length, in a unit of measure that is not listed. In further ones it usually
-    /// counts something else.
+    /// Returns whether there is no length. Any number in the best unit may be one, in a unit of measure that is not listed;
+    /// in further units it usually counts something else.
     fn lacks_length(&self) -> bool {
         let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
         asks_for_length(self.sought.question)
@@ -103,8 +106,7 @@ impl<'a> Answer<'a> {
 
     /// Returns whether a number of the question, such as a release, occurs nowhere.
     fn lacks_number(&self) -> bool {
-        let said = texts(self.said());
-        numbers(self.sought.question).any(|number| !has_number(&said, number))
+        numbers(self.sought.question).any(|number| !has_number(&self.said, number))
     }
 
     /// Returns whether the best steps are of a task on something else.
@@ -113,14 +115,29 @@ impl<'a> Answer<'a> {
         !object.is_empty() && !self.has_any(&texts(self.best()), &object)
     }
 
-    /// A single noun may have a synonym in the text, as "members" for "people"; of several words, one must occur.
+    /// Returns whether the counted noun does not occur. A single noun may have a synonym in the text, as "members" for
+    /// "people"; of several words, one must occur.
     fn lacks_counted(&self) -> bool {
         let splitter = self.sought.splitter;
         let is_counted = |words: &[String]| {
-            let stems = splitter.stems(&texts(self.said()));
+            let stems = splitter.stems(&self.said);
             words.iter().any(|word| stems.contains(&splitter.stem(word)))
         };
         counted_words(self.sought.question).is_some_and(|words| !is_counted(&words))
+    }
+
+    /// Returns whether a question asks for a default, a path or a limit and no unit has one.
+    fn lacks_named(&self) -> bool {
+        let (lower, text) = (self.sought.question.to_lowercase(), self.said.to_lowercase());
+        let lacks_default = || {
+            has_word(&lower, "default|defaults")
+                && !has_word(&text, DEFAULTS)
+                && !has_phrase(&text, &["don't specify", "not specif", "not set", "isn't set", "isn't specif"])
+        };
+        let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
+        let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
+        let lacks_limit = || asks_for_limit() && !names_dimension(&text);
+        lacks_default() || lacks_path() || lacks_limit()
     }
 
     fn lacks_code_word(&self) -> bool {
@@ -146,18 +163,4 @@ impl<'a> Answer<'a> {
 /// Returns quotes with the names of their places.
 fn texts<'a>(said: impl Iterator<Item = (&'a Place, &'a str)>) -> String {
     said.map(|(source, quote)| format!("{} {quote}\n", source.names())).collect()
-}
-
-/// Returns whether a question asks for a default, a path or a limit and the texts have none.
-fn lacks_named(question: &str, texts: &str) -> bool {
-    let (lower, text) = (question.to_lowercase(), texts.to_lowercase());
-    let lacks_default = || {
-        has_word(&lower, "default|defaults")
-            && !has_word(&text, DEFAULTS)
-            && !has_phrase(&text, &["don't specify", "not specif", "not set", "isn't set", "isn't specif"])
-    };
-    let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
-    let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
-    let lacks_limit = || asks_for_limit() && !names_dimension(&text);
-    lacks_default() || lacks_path() || lacks_limit()
 }

@@ -7,14 +7,14 @@ const NEGATIONS: &str = "not|cannot|no|none|never|unsupported|unavailable|unable
     forbidden|refused|rejected|exempt|lack|lacks";
 const EXCEPTIONS: &str = "without|except";
 
-/// Maximum number of words in which a negative question has its verb.
+/// Number of words at the start of a question among which the negated verb is looked for.
 const OPENING_WORDS: usize = 7;
 
 /// Returns whether a question asks which things are not so: "which services can't be logged", "what can't I edit". What
 /// happens if something is not done is asked for otherwise.
 pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     let lower = question.to_lowercase();
-    let all: Vec<_> = words(&lower).filter(|word| !word.is_empty()).collect();
+    let all: Vec<_> = words(&lower).collect();
     let words = &all[..all.len().min(OPENING_WORDS)];
     // "Can't" is two words here. A noun stands before the verb.
     let denies = |pair: &[&str]| match pair {

@@ -43,7 +43,7 @@ pub(super) struct Sought<'a> {
     directions: Directions,
     /// Whether the question is negative: "which services can't be logged".
     is_negated: bool,
-    /// Whether yes or no may answer it.
+    /// Whether it is a yes-or-no question.
     pub(super) asks_whether: bool,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
@@ -171,7 +171,7 @@ impl<'a> Sought<'a> {
         self.is_negated && is_negative(text) && share() >= LEAST_DENIED
     }
 
-    /// Returns whether a sentence denies what a yes-or-no question asks about. Such a question mostly meets a limit: of 36 on
+    /// Returns whether a sentence denies what a yes-or-no question asks about. Most such questions are about a limit: of 36 on
     /// twelve folders, 26 are answered by a sentence with a negation. `about` are the words of the question in its headings.
     pub(super) fn says_no(&self, sentence: &Sentence, about: &HashSet<String>, weights: &Weights) -> bool {
         let share = || share(weights, &self.words_in(&sentence.plain), about);

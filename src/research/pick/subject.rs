@@ -46,7 +46,7 @@ pub(crate) fn overview_of(question: &str) -> Option<&str> {
     let opening = OVERVIEWS.iter().find_map(|opening| asked.strip_prefix(opening));
     let rest = opening.or_else(|| ORDERS.iter().find_map(|order| asked.strip_prefix(order)).and_then(after_name))?;
     let subject = question[question.len() - rest.len()..].trim().trim_end_matches(['.', '?', '!']).trim_end();
-    let is_clause = words(rest).find(|word| !word.is_empty()).is_some_and(|word| has_word(word, CLAUSES));
+    let is_clause = words(rest).next().is_some_and(|word| has_word(word, CLAUSES));
     let is_subject = has_key_word(subject) && !is_clause && !has_phrase(subject, &TELLS_APART);
     is_subject.then_some(subject)
 }

@@ -37,6 +37,11 @@ fn quotes(found: &Picked) -> Vec<&str> {
     found.quotes.iter().map(|quote| quote.quote.as_str()).collect()
 }
 
+/// Returns whether the units picked from a document lack what a question requests.
+fn lacks(document: &str, question: &str) -> bool {
+    lacks_value(&question.parse().unwrap(), &[], &picked(document, question))
+}
+
 #[test]
 fn long_table_is_cut_to_its_header_and_the_rows_that_bear_on_the_question() {
     let rows: Vec<_> = (1..40).map(|bed| format!("| bed {bed} | holds plant{bed} |\n")).collect();
@@ -108,7 +113,6 @@ fn abbreviation_is_answered_by_the_text_that_spells_it_out() {
 
 #[test]
 fn number_of_days_is_a_length_and_a_size_has_a_number() {
-    let lacks = |note: &str, question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(note, question));
     let days = "How many days does the smith take for a pump?";
     assert!(lacks("# Smith\n\nThe smith takes 2 pumps at once.\n", days));
     assert!(!lacks("# Smith\n\nThe smith takes 2 weeks for a pump.\n", days));
@@ -119,7 +123,7 @@ fn number_of_days_is_a_length_and_a_size_has_a_number() {
 #[test]
 fn release_that_no_unit_names_is_no_answer() {
     let note = "# Pump\n\nSupport of Pump 7.6 ends in the year 2028.\n";
-    let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(note, question));
+    let lacks = |question: &str| lacks(note, question);
     assert!(lacks("When does support of Pump 8 end?") && lacks("When does support of Pump 202 end?"));
     assert!(!lacks("When does support of Pump 7 end?") && !lacks("When does support of Pump 7.6 end?"));
 }
@@ -135,7 +139,7 @@ fn exact_number_in_the_section_of_the_best_unit_answers() {
 #[test]
 fn number_of_what_no_unit_mentions_is_no_answer() {
     let document = "# Work\n\nA task takes three weeks.\n";
-    let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));
+    let lacks = |question: &str| lacks(document, question);
     assert!(lacks("How many story points is a task?"));
     assert!(!lacks("How many weeks is a task?") && !lacks("How many days is a task?"));
 }
@@ -284,8 +288,6 @@ fn example_is_shown_with_the_paragraph_that_it_is_an_example_of() {
 
 #[test]
 fn question_for_a_value_is_not_answered_by_units_without_one() {
-    let lacks =
-        |document: &str, question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));
     let document = "# Valves\n\nBrass valves arrived in a later version of the garden.\n";
     assert!(lacks(document, "Which version introduced brass valves?"));
     assert!(!lacks(document, "Why did the garden introduce brass valves?"));
@@ -476,8 +478,6 @@ fn term_is_defined_by_a_sentence_of_any_note() {
 
 #[test]
 fn question_for_a_default_a_path_a_limit_or_a_count_is_not_answered_without_one() {
-    let lacks =
-        |document: &str, question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(document, question));
     for (question, lacking, answer) in [
         (
             "What is the default speed of the mill wheel?",
@@ -620,10 +620,7 @@ fn number_of_an_example_gives_way_to_the_rule() {
 
 #[test]
 fn duration_that_is_not_in_the_answer_is_lacking() {
-    let lacks = |note: &str| {
-        let question = "How long are the keys of the shed kept?".parse().unwrap();
-        lacks_value(&question, &[], &picked(note, "How long are the keys of the shed kept?"))
-    };
+    let lacks = |note: &str| lacks(note, "How long are the keys of the shed kept?");
     assert!(lacks("# Keys\n\nThe keys of the shed are kept by the gardener in a box.\n"));
     assert!(lacks("# Keys\n\nThe keys of the shed are kept in a box.\n\n## Sheds\n\nThe shed has 500 keys.\n"));
     for length in [
@@ -813,7 +810,7 @@ fn steps_have_the_text_above_them_and_code_the_text_that_explains_it() {
 #[test]
 fn steps_of_a_task_on_something_else_are_no_answer() {
     let note = "# Pump\n\n**To share the pump with a mill**\n\n1. Open the gate.\n2. Turn the mill around.\n";
-    let lacks = |question: &str| lacks_value(&question.parse().unwrap(), &[], &picked(note, question));
+    let lacks = |question: &str| lacks(note, question);
     assert!(lacks("How do I turn on night mode for the mill?"));
     assert!(!lacks("How do I share a pump with the mill?") && !lacks("How do I turn it around?"));
 }

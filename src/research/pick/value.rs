@@ -1,7 +1,7 @@
 //! Recognises the value a question requests, and whether a text has it: a number, a version, a day, an amount of money, a
 //! length.
 
-use super::wording::{AUXILIARIES, has_digit, has_phrase, has_word, words};
+use super::wording::{AUXILIARIES, has_digit, has_phrase, has_word, pieces, words};
 use crate::base::word::WordSplitter;
 
 /// Openings of questions that only a number answers, in digits or in words.
@@ -22,11 +22,10 @@ const NUMBERED_WITHIN: usize = 3;
 /// Maximum number of words in a counted noun phrase; a longer text is a clause.
 const MAX_COUNTED_WORDS: usize = 4;
 
-/// Phrases and words that ask for a measure or a limit.
-const ASKS_FOR_MEASURE: [&str; 11] = [
-    "how long ", "how far ", "how big ", "how large ", "how high ", "how deep ", "how fast ", "how soon ",
-    "how often ", "how wide ", "how heavy ",
-];
+/// Phrases that ask for a size or a speed, and further phrases and words that ask for a measure or a limit.
+const ASKS_FOR_DIMENSION: [&str; 7] =
+    ["how big ", "how large ", "how high ", "how deep ", "how fast ", "how wide ", "how heavy "];
+const ASKS_FOR_MEASURE: [&str; 4] = ["how long ", "how far ", "how soon ", "how often "];
 pub(super) const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
 /// Phrases that ask for a length, mostly of time; units of length; and words for an unlimited one.
@@ -131,7 +130,7 @@ impl Wanted {
         };
         let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
         let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
-        let mut pairs = words(&text).zip(words(&text).skip(1));
+        let mut pairs = pieces(&text).zip(pieces(&text).skip(1));
         // "S3" is not a number.
         let is_number = |word: &str| word.starts_with(|letter: char| letter.is_ascii_digit());
         let has_number = || words(&text).any(is_number) || has_word(&text, NUMBERS);
@@ -146,7 +145,7 @@ impl Wanted {
             }
             // Personal notes may leave the currency out.
             Self::Money => {
-                let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+                let words: Vec<_> = words(&text).collect();
                 let is_amount = |near: &[&str]| {
                     near.iter().any(|word| has_digit(word)) && near.iter().any(|word| has_word(word, COSTS))
                 };
@@ -171,7 +170,7 @@ pub(super) fn asks_for_version(question: &str) -> bool {
 
 /// Returns whether a question in lower case asks for one of the nouns by "what is": "what is the hourly price of".
 fn asks_what_is(question: &str, nouns: &str) -> bool {
-    let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
+    let words: Vec<_> = words(question).collect();
     let is_opening = |words: &[&str]| matches!(words, ["what", "is" | "s", "the" | "my" | "our" | "your"]);
     let Some(at) = words.windows(3).position(is_opening) else { return false };
     let rest = &words[at + 3..];
@@ -192,7 +191,7 @@ pub(super) fn names_limits(title: &str) -> bool {
 /// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027".
 pub(super) fn names_length(text: &str) -> bool {
     let text = without_markers(&text.to_lowercase());
-    let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+    let words: Vec<_> = words(&text).collect();
     let is_number =
         |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, VAGUE);
     let is_unit = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
@@ -239,7 +238,9 @@ fn names_version(text: &str) -> bool {
 
 /// Returns whether a question asks for a measure or a limit, which words may answer as well: "as long as you like".
 pub(super) fn asks_for_measure(question: &str) -> bool {
-    has_phrase(question, &ASKS_FOR_MEASURE) || has_word(&question.to_lowercase(), LIMITS)
+    has_phrase(question, &ASKS_FOR_MEASURE)
+        || asks_for_dimension(question)
+        || has_word(&question.to_lowercase(), LIMITS)
 }
 
 /// Returns whether a text has a number that is no year.
@@ -250,7 +251,7 @@ pub(super) fn has_measure(text: &str) -> bool {
 
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
 fn asks_for(question: &str, nouns: &str) -> bool {
-    let words: Vec<_> = words(question).filter(|word| !word.is_empty()).collect();
+    let words: Vec<_> = words(question).collect();
     let asks = |at: usize| {
         matches!(words[at], "what" | "which")
             && words[at + 1..]
@@ -266,14 +267,15 @@ fn asks_for(question: &str, nouns: &str) -> bool {
 pub(super) fn counted(question: &str) -> Option<String> {
     let lower = question.to_lowercase();
     let (_, after) = lower.split_once("how many ")?;
-    words(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
+    // A mark after "how many" begins a quotation, which is no noun.
+    pieces(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
 /// Returns the words of the noun phrase counted by "how many", if there are several: "story points".
 pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
     let lower = question.to_lowercase();
     let (_, after) = lower.split_once("how many ")?;
-    let own = words(after).filter(|word| !word.is_empty()).take_while(|word| !has_word(word, AUXILIARIES));
+    let own = words(after).take_while(|word| !has_word(word, AUXILIARIES));
     let own: Vec<_> = own.map(str::to_owned).collect();
     (2..=MAX_COUNTED_WORDS).contains(&own.len()).then_some(own)
 }
@@ -309,7 +311,7 @@ pub(super) fn has_length_unit(text: &str) -> bool {
 
 /// Returns whether a question asks how big or how fast something is, which only a measure answers.
 pub(super) fn asks_for_dimension(question: &str) -> bool {
-    has_phrase(question, &["how big ", "how large ", "how high ", "how deep ", "how fast ", "how wide ", "how heavy "])
+    has_phrase(question, &ASKS_FOR_DIMENSION)
 }
 
 /// Returns whether a text names a measure, or says that there is no limit.
@@ -321,7 +323,7 @@ pub(super) fn names_dimension(text: &str) -> bool {
 /// "4 bytes", "five severity levels". Units of data are interchangeable: "400 KB".
 pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
     let text = without_markers(&text.to_lowercase());
-    let words: Vec<_> = words(&text).filter(|word| !word.is_empty()).collect();
+    let words: Vec<_> = words(&text).collect();
     let is_number = |word: &str| has_digit(word) || has_word(word, NUMBERS);
     let counts_data = DATA.split('|').any(|unit| splitter.stem(unit) == stem);
     let is_unit = |word: &str| splitter.stem(word) == stem || (counts_data && has_word(word, DATA));

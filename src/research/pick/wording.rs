@@ -13,8 +13,13 @@ pub(super) const TELLS_APART: [&str; 13] = [
     "versus ", "different from ", "what separates ", "what distinguishes ", "distinguish between ", "tell apart ",
 ];
 
-/// Returns the words of a text, and empty texts between marks.
+/// Returns the words of a text.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).filter(|word| !word.is_empty())
+}
+
+/// Returns the words of a text, and empty texts between marks: words that follow each other have no mark between them.
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric())
 }
 
@@ -24,7 +29,7 @@ pub(super) fn has_digit(word: &str) -> bool {
 
 /// Returns whether a text in lower case has one of some words, which are divided by `|`.
 pub(super) fn has_word(text: &str, wanted: &str) -> bool {
-    words(text).any(|word| !word.is_empty() && wanted.split('|').any(|wanted| wanted == word))
+    words(text).any(|word| wanted.split('|').any(|wanted| wanted == word))
 }
 
 /// Returns whether a text has one of some phrases, each in lower case, at the start of a word.

@@ -60,7 +60,7 @@ pub(super) struct QuestionPart {
     pub(super) question: String,
 }
 
-/// The parts of a question: empty for a plain one, the entities for a comparison. One if what else is asked needs no search.
+/// The parts of a question: empty for a plain one, the entities for a comparison. Only the first if the second needs no search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) parts: Vec<QuestionPart>,
@@ -74,7 +74,7 @@ impl Shape {
         // “Which of them is cheaper?” belongs to the comparison before it.
         let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
         let compared = comparison(parts[0]).filter(|_| is_one);
-        // What each of several things does stands beside its name.
+        // The text that lists several things usually describes each.
         if let ([first, second], None) = (parts.as_slice(), &compared)
             && asks_of_each(*second, splitter)
         {
