@@ -6,8 +6,17 @@ use super::html::{without_comments, without_html};
 use super::html_table::{as_markdown, html_tables};
 use super::line::{has_fields, is_directive, is_field, is_tag};
 
+/// Last words of a link's text that does not say where the link leads, its maximum length in words, and maximum length of an
+/// address that is shown, in bytes.
+const NAMELESS: [&str; 12] = [
+    "channel", "document", "form", "here", "link", "page", "repo", "repository", "site", "spreadsheet", "this",
+    "website",
+];
+const MAX_NAMELESS_WORDS: usize = 4;
+const MAX_ADDRESS: usize = 120;
+
 /// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, except
-/// those that fill a cell, links reduced to their text, and not indented. A table in HTML becomes one in Markdown.
+/// those that fill a cell, links reduced to their text or to text and address, and not indented. A table in HTML becomes one in Markdown.
 pub(crate) fn readable(markdown: &str) -> String {
     let (mut shown, mut from) = (Vec::new(), 0);
     for table in html_tables(markdown) {
@@ -205,6 +214,9 @@ fn without_links_in(text: &str) -> String {
                 let is_apart = shown.is_empty() || shown.ends_with(char::is_whitespace);
                 shown.push_str(if starts && !is_apart { " " } else { "" });
                 shown.push_str(text.trim());
+                if let Some(address) = address(text, &after[..length]) {
+                    shown.push_str(&format!(" ({address})"));
+                }
                 shown.push_str(if ends && rest.starts_with(char::is_alphanumeric) { " " } else { "" });
             }
             None => {
@@ -228,6 +240,17 @@ fn image_name<'a>(description: &'a str, link: &'a str) -> &'a str {
         () if is_name => stem.strip_prefix("icon-").unwrap_or(stem),
         () => "",
     }
+}
+
+/// Returns the address of a link on the web whose text does not say where it leads: "[this form](https://…)". The link is
+/// then what a reader needs.
+fn address<'a>(text: &str, link: &'a str) -> Option<&'a str> {
+    let last = text.trim().rsplit(|letter: char| !letter.is_alphanumeric()).next()?.to_lowercase();
+    let is_nameless = NAMELESS.contains(&last.as_str()) && text.split_whitespace().count() <= MAX_NAMELESS_WORDS;
+    let address = link.rsplit_once("](")?.1.strip_suffix(')')?;
+    let is_plain = address.len() <= MAX_ADDRESS && address.chars().all(|letter| letter.is_ascii_graphic());
+    let is_web = address.starts_with("https://") || address.starts_with("http://");
+    (is_nameless && is_plain && is_web).then_some(address)
 }
 
 /// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
@@ -304,6 +327,13 @@ mod tests {
             readable("**See [ the map ](m).**\n\n ** [Edition](#e) **   <a name=\"e\"></a>"),
             "**See the map.**\n\n**Edition**"
         );
+    }
+
+    #[test]
+    fn address_is_shown_if_the_text_of_a_link_does_not_say_where_it_leads() {
+        let shown = readable("Ask by [this form](https://e.org/f_1?a=b), [here][h], or read [the page](page.md).");
+        assert_eq!(shown, "Ask by this form (https://e.org/f_1?a=b), here, or read the page.");
+        assert_eq!(readable("Read [the guide of Ann](https://e.org)."), "Read the guide of Ann.");
     }
 
     #[test]

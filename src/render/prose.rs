@@ -144,6 +144,9 @@ pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     let text = numbered(&printable(text), number);
     let mut builder = BlockBuilder::default();
     for (event, range) in Parser::new_ext(&text, Options::ENABLE_TABLES).into_offset_iter() {
+        if event == Event::Start(Tag::Item) {
+            builder.number_item(&text[range.clone()]);
+        }
         builder.take(match event {
             // Decoded from a reference such as `&#27;`.
             Event::Text(decoded) if !builder.is_code && *decoded != text[range] => {
@@ -365,6 +368,15 @@ impl BlockBuilder {
         }
     }
 
+    /// Takes the number that an item has in the text, unless it is lower than its place in the list: a list that is shown in
+    /// part skips numbers, and authors may number each item with 1.
+    fn number_item(&mut self, item: &str) {
+        let digits = item.split(|letter: char| !letter.is_ascii_digit()).next().unwrap_or_default();
+        if let (Some(Some(next)), Ok(written)) = (self.lists.last_mut(), digits.parse::<u64>()) {
+            *next = written.max(*next);
+        }
+    }
+
     fn next_item(&mut self) -> Option<(usize, Option<u64>)> {
         let depth = self.lists.len().checked_sub(1)?;
         let next = self.lists.last_mut()?;
@@ -453,6 +465,17 @@ mod tests {
             Span::Citation(number) => format!("<{number}>"),
         };
         spans.iter().map(show).collect()
+    }
+
+    #[test]
+    fn items_keep_the_numbers_of_a_list_shown_in_part() {
+        let numbers = |text: &str| {
+            let number = |block: Block| if let Block::Item { number, .. } = block { number } else { None };
+            blocks(text, &known).into_iter().map(number).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers("2. Oil it.\n5. Ring.\n\n9. Rest."), [Some(2), Some(5), Some(9)]);
+        assert_eq!(numbers("1. Oil it.\n1. Ring.\n1. Rest."), [Some(1), Some(2), Some(3)]);
+        assert_eq!(numbers("- Oil it.\n- 7 times"), [None, None]);
     }
 
     #[test]

@@ -127,12 +127,11 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                 picker.pick(node, question, &found.names, &readings(&passages, source).await).await?;
             let lacks = |lack| found.lacks == lack && !found.is_reranked;
             found.support = match is_said(&picked, question, &found) {
-                // On topic, but without the requested value: shown as the closest passages.
-                _ if found.is_of_others || lacks_value(question, &found.names, &picked) => Support::Weak,
-                Some(true) if lacks(Lack::Name) => Support::Weak,
+                _ if found.is_of_others => Support::Weak,
                 // Little of the question is found, and the name it asks about is not.
-                _ if lacks(Lack::Name) && found.support == Support::Weak => Support::None,
-                _ if lacks(Lack::Name) => Support::Weak,
+                Some(false) | None if lacks(Lack::Name) && found.support == Support::Weak => Support::None,
+                // On topic, but without the requested name or value: shown as the closest passages.
+                _ if lacks(Lack::Name) || lacks_value(question, &found.names, &picked) => Support::Weak,
                 // Notes that lack a word of a yes-or-no question would answer a different question.
                 _ if lacks(Lack::Word) && asks_whether(question.as_str()) => Support::Weak,
                 // Support was judged by the first passages; the unit may be in a later one.
@@ -396,6 +395,9 @@ mod tests {
         let found = Found { lacks: Lack::Name, ..Found::default() };
         let refused = support("The valve opens at six.", found, "What is red in Leeds?", Whole::default()).await;
         assert_eq!(refused, Support::None, "nothing but the search finds it near");
+        let found = Found { lacks: Lack::Name, ..Found::default() };
+        let refused = support("The valve is red.", found, "How many valves are in Leeds?", Whole::default()).await;
+        assert_eq!(refused, Support::None, "the number is missing as well");
     }
 
     #[tokio::test]

@@ -231,9 +231,10 @@ pub(crate) fn pick(
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
         let words = sought.words_in(&own.text);
         let is_fact = weights.len() >= LEAST_WORDS || (weights.len() > 1 && sought.asks_for_value());
-        let is_decisive = is_fact
+        let is_said = is_fact
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
             && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
+        let is_decisive = is_said || candidate.is_titled(&sought, &weights);
         let (is_clear, lead) = (own.is_clear, candidate.lead);
         Picked {
             text: own.text,
@@ -443,7 +444,7 @@ pub(super) fn is_definition(question: &Question) -> bool {
 pub(super) fn on_term<'a>(question: &Question, passages: &[&'a Passage]) -> Vec<&'a Passage> {
     let splitter = WordSplitter::default();
     let sought = Sought::of(question.as_str(), &splitter);
-    let defines = |own: &Passage| units_in(own).iter().any(|unit| sought.defining(unit).is_some());
+    let defines = |own: &Passage| units_in(own).iter().any(|unit| sought.defining(unit, &own.text).is_some());
     let is_on = |own: &&&Passage| names_subject(own.place.title(), &sought) || defines(own);
     passages.iter().filter(is_on).copied().collect()
 }

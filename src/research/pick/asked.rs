@@ -85,8 +85,8 @@ pub(super) fn object_of_task(question: &str) -> Vec<String> {
 /// Words for people and groups of them, in the singular.
 const PEOPLE: &str = "admin|administrator|anybody|anyone|approver|author|board|boss|captain|chair|client|collaborator|\
     committee|committer|contractor|contributor|customer|developer|director|editor|employee|engineer|everybody|everyone|\
-    expert|founder|group|guest|head|lead|leader|maintainer|manager|member|moderator|nobody|officer|operator|organizer|\
-    owner|participant|partner|people|person|president|principal|recipient|releaser|representative|reviewer|role|staff|\
+    expert|founder|guest|head|lead|leader|maintainer|manager|member|moderator|nobody|officer|operator|organizer|\
+    owner|participant|partner|people|person|president|principal|recipient|releaser|representative|reviewer|staff|\
     supervisor|team|user|vendor|volunteer";
 
 fn is_person(word: &str) -> bool {

@@ -132,6 +132,15 @@ impl UnitCandidate<'_> {
             && (self.defining.is_some() || (self.is_opening && self.features.has_form()))
     }
 
+    /// Returns whether the heading above requested steps has all words of the question, of which there are several.
+    pub(super) fn is_titled(&self, sought: &Sought<'_>, weights: &Weights) -> bool {
+        let Some(heading) = self.unit.headings.last().filter(|_| sought.asked == AnswerKind::Steps) else {
+            return false;
+        };
+        let words = sought.words_in(heading);
+        weights.len() > 1 && weights.keys().all(|stem| words.contains(stem))
+    }
+
     /// Returns whether a sentence has exactly the requested value.
     pub(super) fn has_exact(&self, sought: &Sought<'_>) -> bool {
         (0..self.unit.sentences.len()).any(|at| self.value_in(at, sought) == Value::Exact)
@@ -179,7 +188,7 @@ pub(super) fn candidates<'a>(
             let is_opening = nearness.is_on_subject() && can_open(&unit, text) && opened.insert(nearness);
             let example = unit.sentences.iter().position(|own| opens_example(&own.plain));
             // What an example says of a thing does not define it.
-            let defining = sought.defining(&unit).filter(|at| example.is_none_or(|first| *at < first));
+            let defining = sought.defining(&unit, text).filter(|at| example.is_none_or(|first| *at < first));
             let wanted = match asked {
                 // It defines the subject, whatever its rank in the search.
                 AnswerKind::Definition => is_opening.then_some(best).or(defining.map(|_| least)),
@@ -273,7 +282,7 @@ fn opposes(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights
     sought.is_opposed_by(&format!("{heading} {first}"), &candidate.unit, weights)
 }
 
-fn opens_example(text: &str) -> bool {
+pub(super) fn opens_example(text: &str) -> bool {
     EXAMPLES.iter().any(|opening| text.starts_with(opening))
 }
 

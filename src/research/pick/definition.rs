@@ -77,6 +77,17 @@ impl Term {
         opens || NAMING.iter().any(is_named) || self.is_explained(&tokens, splitter)
     }
 
+    /// Returns whether a sentence in Markdown puts the term, or the part of it that tells it from others, in italics, as
+    /// authors do where they introduce one: "Pumps that can be moved are *mobile*."
+    pub(super) fn is_introduced_by(&self, sentence: &str, splitter: &WordSplitter) -> bool {
+        let is_part = |stems: &HashSet<String>| !stems.is_empty() && stems.iter().all(|own| self.stems.contains(own));
+        let has_all = || {
+            let said = splitter.stems(sentence);
+            self.stems.iter().all(|own| said.contains(own))
+        };
+        italics(sentence).any(|text| is_part(&splitter.stems(text))) && has_all()
+    }
+
     /// Returns whether a clause behind the term defines it: "… with a scan, which is a way of …".
     fn is_explained(&self, tokens: &[&str], splitter: &WordSplitter) -> bool {
         let ends_at = |from: usize| self.end_at(tokens, from, splitter).filter(|end| tokens[end - 1].ends_with(','));
@@ -132,6 +143,19 @@ fn ends_name(tokens: &[&str], at: usize) -> bool {
     is_last || tokens[..at].last().is_some_and(|word| ends(word))
 }
 
+/// Returns the texts between single stars or underscores. An underscore within a word is part of it.
+fn italics(sentence: &str) -> impl Iterator<Item = &str> {
+    let opens = move |at: usize| {
+        let (before, after) = (&sentence[..at], &sentence[at + 1..]);
+        !before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '*')
+            && after.starts_with(char::is_alphanumeric)
+    };
+    ["*", "_"].into_iter().flat_map(move |mark| {
+        let starts = sentence.match_indices(mark).filter(move |(at, _)| opens(*at));
+        starts.filter_map(move |(at, _)| Some(sentence[at + 1..].split_once(mark)?.0))
+    })
+}
+
 /// Returns the words after the subject of a question if a text opens with that: "is a way …" of "A scan is a way …". The
 /// name of its maker may stand before it: "The Acme Scan".
 fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Option<Vec<String>> {
@@ -185,6 +209,19 @@ mod tests {
         let splitter = WordSplitter::default();
         let term = Term::of("What is a hand pump?", &splitter).unwrap();
         assert!(term.is_named_by("** Hand pump **", &splitter) && !term.is_named_by("Hand pump parts", &splitter));
+    }
+
+    #[test]
+    fn term_in_italics_is_introduced() {
+        let splitter = WordSplitter::default();
+        let term = Term::of("What is a mobile pump?", &splitter).unwrap();
+        let introduces = |sentence: &str| term.is_introduced_by(sentence, &splitter);
+        assert!(introduces("Pumps that can be moved are *mobile*.") && introduces("Call them _mobile pumps_."));
+        for other in
+            ["A mobile pump is *not* a toy.", "Choose **Mobile pump**.", "Move the *mobile* one.", "mobile_pump_"]
+        {
+            assert!(!introduces(other), "{other}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::asked::AnswerKind;
-use super::candidate::{UnitCandidate, lines_in, overlap, unescaped};
+use super::candidate::{UnitCandidate, lines_in, opens_example, overlap, unescaped};
 use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
 use super::{MAX_LINES, MAX_PIECES};
@@ -55,6 +55,9 @@ const LATER: f32 = 0.3;
 
 /// Score bonus for a number if the question asks for a measure. Not required: words can answer too.
 const MEASURE: f32 = 0.3;
+
+/// Score that a sentence loses if it opens an example: the rule stands before it.
+const EXAMPLE: f32 = 0.2;
 
 /// The sentence of a unit that answers best.
 pub(super) struct Deciding {
@@ -111,10 +114,13 @@ fn best_sentence(
     let score = |(part, sentence): (usize, &Sentence)| {
         let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
         let own: HashSet<_> = words[part - 1].union(&candidate.about).cloned().collect();
-        let has_it = sought.measures(sentence) || sought.says_no(sentence, &candidate.about, asked);
+        let has_it = sought.measures(sentence)
+            || sought.says_no(sentence, &candidate.about, asked)
+            || sought.permits(sentence, &candidate.about, asked);
         let measure = if has_it { MEASURE } else { 0.0 };
         let later = (part - 1) as f32 / words.len() as f32;
-        share(weights, &own, &HashSet::new()) + MEANING * matches + measure - LATER * later
+        let example = if opens_example(&sentence.plain) { EXAMPLE } else { 0.0 };
+        share(weights, &own, &HashSet::new()) + MEANING * matches + measure - LATER * later - example
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;

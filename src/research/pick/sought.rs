@@ -7,7 +7,7 @@ use super::asks_whether;
 use super::code_word::CodeWord;
 use super::definition::Term;
 use super::features::{Weights, share};
-use super::negation::{asks_for_what_is_not, is_negative, negates};
+use super::negation::{asks_for_permission, asks_for_what_is_not, is_negative, negates, permits};
 use super::remedy::Remedy;
 use super::subject::overview_of;
 use super::value::{Wanted, asks_for_measure, counted, counts, has_measure, names_length};
@@ -16,7 +16,7 @@ use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
-/// Minimum share of the question's words in a sentence that denies what the question asks for.
+/// Minimum share of the question's words in a sentence that denies or permits what the question asks for.
 const LEAST_DENIED: f32 = 0.5;
 
 /// Words for the events that a history lists.
@@ -96,12 +96,14 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Returns the index of the first sentence of a unit that defines the requested term.
-    pub(super) fn defining(&self, unit: &Unit) -> Option<usize> {
+    /// Returns the index of the first sentence of a unit that defines the requested term, given the text of its document.
+    pub(super) fn defining(&self, unit: &Unit, text: &str) -> Option<usize> {
         let term = self.term.as_ref().filter(|_| unit.kind != UnitKind::Code)?;
         let said: Vec<_> = unit.sentences.iter().map(|sentence| sentence.plain.as_str()).collect();
         let is_below_label = |at: usize| at > 0 && term.is_named_by(said[at - 1], self.splitter);
-        (0..said.len()).find(|at| is_below_label(*at) || term.is_defined_by(said[*at], self.splitter))
+        let is_introduced = |at: usize| term.is_introduced_by(&text[unit.sentences[at].range.clone()], self.splitter);
+        (0..said.len())
+            .find(|at| is_below_label(*at) || term.is_defined_by(said[*at], self.splitter) || is_introduced(*at))
     }
 
     /// Returns whether a number, a date or the like is requested.
@@ -176,6 +178,12 @@ impl<'a> Sought<'a> {
     pub(super) fn says_no(&self, sentence: &Sentence, about: &HashSet<String>, weights: &Weights) -> bool {
         let share = || share(weights, &self.words_in(&sentence.plain), about);
         self.asks_whether && negates(&sentence.plain) && share() >= LEAST_DENIED
+    }
+
+    /// Returns whether a sentence says that something is allowed, if that is asked.
+    pub(super) fn permits(&self, sentence: &Sentence, about: &HashSet<String>, weights: &Weights) -> bool {
+        let share = || share(weights, &self.words_in(&sentence.plain), about);
+        asks_for_permission(self.question) && permits(&sentence.plain) && share() >= LEAST_DENIED
     }
 
     /// Returns whether a sentence has the requested measure, person or reason.

@@ -588,6 +588,31 @@ fn sentence_that_denies_it_answers_whether_something_is_so() {
 }
 
 #[test]
+fn sentence_that_allows_it_answers_whether_something_is_allowed() {
+    let document = "# Beds\n\nGuards take lamps into the mill. You may take lamps into the mill.";
+    assert_eq!(picked(document, "Can I take lamps into the mill?")[0].text, "You may take lamps into the mill.");
+    assert!(picked(document, "Do guards take lamps into the mill?")[0].text.starts_with("Guards"));
+}
+
+#[test]
+fn rule_decides_and_not_its_example() {
+    let found = picked(
+        "# Beds\n\n- For example, lamps burn in the mill.\n- Lamps burn in the mill.",
+        "Which lamps burn there?",
+    );
+    assert_eq!(found[0].text, "Lamps burn in the mill.");
+}
+
+#[test]
+fn steps_below_a_heading_with_all_words_of_the_question_are_decisive() {
+    let is_decisive = |heading: &str| {
+        let document = format!("# Mill\n\n## {heading}\n\n1. Take the spade.\n2. Turn the soil over.\n");
+        picked(&document, "How do I make a bed for roses?")[0].is_decisive
+    };
+    assert!(is_decisive("Making beds for roses") && !is_decisive("Making beds"));
+}
+
+#[test]
 fn limit_is_found_among_the_limits() {
     let notes = [
         (
