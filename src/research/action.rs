@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, EvidenceId, count_lines};
-use super::extract::{check, is_hit};
+use super::extract::{check, has_text, is_hit};
 use super::locate::{locate, shown_at, whole_sentences};
 use super::node::Tool;
 use super::question::AspectId;
@@ -563,7 +563,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         NumberedResult::Told(ActionResult { call: call(draft), said, passages, is_lost_note })
     }
 
-    fn take_found(&mut self, found: Found) -> (String, Vec<usize>) {
+    fn take_found(&mut self, mut found: Found) -> (String, Vec<usize>) {
+        found.passages.retain(|passage| is_hit(passage) || has_text(&passage.text));
         self.support = self.support.max(found.support);
         self.remark(found.notes);
         // Only the snippet of an unopened page is known, which says little about the page.

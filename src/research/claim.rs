@@ -109,6 +109,9 @@ fn as_sentence(piece: &str) -> String {
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
+/// Minimum share of a remark's words that another one has if it says the same.
+const SAME_REMARK: f32 = 0.75;
+
 /// Returns the stems of a question or a remark, without words that only refer to the findings.
 pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
     let is_frame = |stem: &String| {
@@ -117,6 +120,14 @@ pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
             || SAYING.iter().any(|saying| stem.starts_with(saying))
     };
     WordSplitter::default().key_stems(text).into_iter().filter(|stem| !is_frame(stem)).collect()
+}
+
+/// Returns whether one of some remarks has most words of another.
+pub(crate) fn is_repeated(remark: &str, known: &[String]) -> bool {
+    let own = subject_of(remark);
+    #[expect(clippy::cast_precision_loss, reason = "a remark is short")]
+    let share = |known: &str| own.intersection(&subject_of(known)).count() as f32 / own.len().max(1) as f32;
+    known.iter().any(|known| share(known) >= SAME_REMARK)
 }
 
 /// Returns the length of the text after a citation that ends the cited sentence; 0 if something else follows.

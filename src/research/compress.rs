@@ -100,7 +100,7 @@ pub(crate) async fn compress<Q: ?Sized + AsRef<str> + Sync>(
         stop if received.is_empty() => empty(task, stop),
         // A model that has just failed is not asked again.
         stop @ BranchStop::ModelFailed => by_rules(&gathered.notes, stop),
-        stop => match asked(caller, task, &gathered.notes, &received).await {
+        stop => match asked(caller, task, &gathered, &received).await {
             Ok(draft) => from_draft(&draft, task, &received, stop),
             Err(error) if ends_run(&error) => return Err(error),
             Err(CallError::Limit(_)) => by_rules(&gathered.notes, BranchStop::BudgetExceeded),
@@ -150,7 +150,7 @@ fn received(task: &Task<'_>, noted: &[Note]) -> BTreeSet<EvidenceId> {
 async fn asked(
     caller: &dyn Caller,
     task: &Task<'_>,
-    notes: &[Note],
+    gathered: &Gathered,
     received: &BTreeSet<EvidenceId>,
 ) -> Result<ReportDraft, CallError> {
     let check = |draft: &ReportDraft| match () {
@@ -161,7 +161,7 @@ async fn asked(
         () => Ok(()),
     };
     let key = task.key.then(Step::Report);
-    structured_checked(caller, &key, &prompt(caller, task, notes), "branch_report", check).await.map_err(failure)
+    structured_checked(caller, &key, &prompt(caller, task, gathered), "branch_report", check).await.map_err(failure)
 }
 
 /// Returns the notes, each with its quote and provenance.
@@ -174,12 +174,15 @@ fn noted(notes: &[Note]) -> Vec<PromptEntry> {
     notes.iter().map(named).collect()
 }
 
-fn prompt(caller: &dyn Caller, task: &Task<'_>, found: &[Note]) -> Prompt {
+fn prompt(caller: &dyn Caller, task: &Task<'_>, gathered: &Gathered) -> Prompt {
     let render = |(notes, conclusions): &(Vec<PromptEntry>, Vec<PromptEntry>)| {
         let question = task.question;
         Template::Compress.prompt(
             caller,
-            json!({"question": question, "aspects": task.aspects, "notes": notes, "conclusions": conclusions}),
+            json!({
+                "question": question, "aspects": task.aspects, "open": gathered.open, "notes": notes,
+                "conclusions": conclusions,
+            }),
         )
     };
     let shrink = |(notes, conclusions): &mut (Vec<PromptEntry>, Vec<PromptEntry>)| {
@@ -187,7 +190,7 @@ fn prompt(caller: &dyn Caller, task: &Task<'_>, found: &[Note]) -> Prompt {
         shorten_longest(conclusions.iter_mut().chain(notes).map(|named| &mut named.text), &count)
     };
     let room = room::<ReportDraft>(caller, Role::Summariser);
-    fitted(caller, room, &mut (noted(found), conclusions(task)), render, shrink)
+    fitted(caller, room, &mut (noted(&gathered.notes), conclusions(task)), render, shrink)
 }
 
 fn from_draft(

@@ -95,7 +95,6 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
         output: None,
         stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
     };
-    let is_contents = |text: &str| text.matches("](").count() * 4 > count_words(text);
     let hits = found.passages.into_iter().filter(|passage| !is_contents(&passage.text));
     let further = without_texts(others.into_iter().chain(hits).collect());
     let (support, reported, saw_internal) = (found.support, Vec::new(), false);
@@ -258,6 +257,18 @@ pub(crate) async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn 
     quote.check(&file, &passage.text);
 }
 
+/// Returns whether a text has more links than prose, as a table of contents does.
+pub(super) fn is_contents(text: &str) -> bool {
+    text.matches("](").count() * 4 > count_words(text)
+}
+
+/// Returns whether a text has more than headings and the header of a table.
+pub(super) fn has_text(text: &str) -> bool {
+    let (rows, others): (Vec<_>, Vec<_>) = text.lines().map(str::trim).partition(|line| line.starts_with('|'));
+    // The second row divides the header from the others.
+    rows.len() > 2 || others.iter().any(|line| !line.starts_with('#') && line.contains(char::is_alphanumeric))
+}
+
 /// Clears the full text of passages, which is needed only while quotes are checked, so that the journal does not store
 /// it.
 pub(crate) fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
@@ -367,6 +378,12 @@ mod tests {
         };
         assert_eq!(emphasised(Support::Strong).await, [true, false]);
         assert_eq!(emphasised(Support::Weak).await, [false, false]);
+    }
+
+    #[test]
+    fn headings_and_the_header_of_a_table_are_no_text() {
+        assert!(!has_text("# Valves\n\n## Opening\n\n| a | b |\n|---|---|\n") && !has_text(" "));
+        assert!(has_text("# Valves\n\nRed.") && has_text("| a | b |\n|---|---|\n| 1 | 2 |"));
     }
 
     #[tokio::test]

@@ -71,7 +71,7 @@ pub(crate) mod compress;
 
 pub(crate) mod assemble;
 
-mod claim;
+pub(crate) mod claim;
 
 pub(crate) mod writer;
 

@@ -13,6 +13,7 @@ use super::abridged::Abridged;
 use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook, Shown};
 use super::branch::{Branch, BranchStop, Reported};
 use super::evidence::Evidence;
+use super::extract::is_contents;
 use super::memory::branch_text;
 use super::node::Tool;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
@@ -165,7 +166,8 @@ impl Gathered {
         let question = task.question.as_ref();
         let mut remarks = notebook.remarks;
         remarks.extend(remark.map(|reason| format!("work on `{question}` stopped early: {reason}")));
-        let unopened = notebook.shown.into_iter().filter(|shown| !shown.is_opened && !shown.is_unlikely);
+        let is_likely = |shown: &Shown| !shown.is_opened && !shown.is_unlikely && !is_contents(&shown.passage.text);
+        let unopened = notebook.shown.into_iter().filter(is_likely);
         let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
         let (notes, support) = (notebook.noted, notebook.support);

@@ -269,8 +269,7 @@ impl<'a> Writer<'a> {
         if !self.can_pay(Some(&outline)) {
             return self.whole(Vec::new()).await;
         }
-        let titles: Vec<_> = outline.iter().map(|(title, _)| title.as_str()).collect();
-        let sections = outline.iter().enumerate().map(|(at, (_, nodes))| self.section(at, &titles, nodes));
+        let sections = (0..outline.len()).map(|at| self.section(at, &outline));
         let mut writing: FuturesOrdered<_> = sections.collect();
         let mut written = Vec::new();
         // Waits for every section even after one failed: a reply that was paid for must reach the journal.
@@ -375,20 +374,22 @@ impl<'a> Writer<'a> {
         found
     }
 
-    async fn section(&self, at: usize, titles: &[&str], nodes: &[&Node]) -> Result<Section, CallError> {
-        let (title, number, titles) = (titles[at], titles.len(), titles.join(" · "));
-        let branches: Vec<_> = nodes.iter().filter_map(|node| self.material.branches.get(&node.id)).collect();
-        let findings: Vec<_> = branches.iter().map(|branch| claims_text(&branch.report)).collect();
-        let mut quotes: Vec<_> = branches.iter().flat_map(|branch| &branch.evidence).collect();
-        let mut view = WriterParts { findings: findings.join("\n"), ..WriterParts::default() };
+    async fn section(&self, at: usize, outline: &[(String, Vec<&Node>)]) -> Result<Section, CallError> {
+        let (title, nodes) = &outline[at];
+        let titles: Vec<_> = (1..).zip(outline).map(|(at, (title, nodes))| heading_line(at, title, nodes)).collect();
+        let branches = nodes.iter().filter_map(|node| self.material.branches.get(&node.id));
+        let findings: Vec<_> = branches.flat_map(|branch| &branch.report.findings).collect();
+        let mut quotes = self.quotes_of(&findings);
+        let mut view = WriterParts {
+            findings: findings.iter().map(|finding| cited(finding)).collect::<Vec<_>>().join("\n"),
+            ..WriterParts::default()
+        };
         view.quotes = quotes.iter().copied().map(named).collect();
-        // A node that compares has claims on the quotes of others.
-        let claims: usize = branches.iter().map(|branch| branch.report.findings.len()).sum();
-        let most_words = words_of_section(quotes.len().max(claims), number);
+        let most_words = words_of_section(quotes.len(), outline.len());
         let render = |view: &WriterParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
             let context = json!({
-                "task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes,
+                "task": task, "title": title, "titles": titles.join("\n"), "findings": findings, "quotes": quotes,
                 "most_words": most_words,
             });
             Template::Section.prompt(self.caller, context)
@@ -406,6 +407,13 @@ impl<'a> Writer<'a> {
         let key = self.key.then(Step::Section).at(at + 1);
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
+    }
+
+    /// Returns the quotes that claims cite, in the order of their nodes. Those of a node that only concludes belong to others.
+    fn quotes_of(&self, findings: &[&Finding]) -> Vec<&'a Evidence> {
+        let cited: BTreeSet<_> = findings.iter().flat_map(|finding| &finding.evidence).collect();
+        let quotes = self.material.branches.values().flat_map(|branch| &branch.evidence);
+        quotes.filter(|quote| cited.contains(&quote.id)).collect()
     }
 
     /// Returns a section as it will be printed in the report.
@@ -743,6 +751,12 @@ fn without_bullet(text: &str) -> String {
     let number = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let numbered = number.strip_prefix(". ").filter(|_| number.len() < text.len());
     item.or(numbered).unwrap_or(text).to_owned()
+}
+
+/// Returns a section as the prompts of the others list it.
+fn heading_line(number: usize, title: &str, nodes: &[&Node]) -> String {
+    let questions: Vec<_> = nodes.iter().map(|node| one_line(node.question.as_str())).collect();
+    format!("{number}. {title} ({})", questions.join(" · "))
 }
 
 fn node_text(node: &Node, branch: &Branch) -> String {

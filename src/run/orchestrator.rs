@@ -43,6 +43,7 @@ use crate::llm::call::{CallError, Caller, Limit};
 use crate::llm::model::ModelError;
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
+use crate::research::claim::is_repeated;
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
@@ -599,15 +600,15 @@ impl Orchestrator {
         Ok(draft)
     }
 
-    /// Adds what the judge finds not fully answered or thin, and lowers the confidence of the writer to that of the
-    /// judge.
+    /// Adds what the judge finds not fully answered or thin, unless the draft says so, and lowers the confidence of the
+    /// writer to that of the judge.
     fn hold_to_verdict(&self, draft: &mut Draft) {
         let verdict = self.state.phase.stage().verdicts().last().copied().filter(|_| self.steps.desk.is_some());
         let (Some(verdict), Some(brief)) = (verdict, self.state.brief()) else { return };
         let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id));
         let missing: Vec<_> = missing.map(|aspect| format!("`{}`", one_line(&aspect.text))).collect();
         if !missing.is_empty() {
-            draft.limitations.push(format!("judged as not fully answered: {}", missing.join(", ")));
+            draft.limitations.push(format!("not fully answered, by the judge: {}", missing.join(", ")));
         }
         // A verdict by rules stands in for a judge that failed.
         if draft.is_makeshift {
@@ -615,7 +616,12 @@ impl Orchestrator {
         }
         if !verdict.is_complete {
             let areas = verdict.weak_evidence_areas.iter().map(|area| strike(area, &|_| false, "").0);
-            draft.limitations.extend(areas.map(|area| format!("judged as thin: {area}")));
+            let is_admitted =
+                |area: &str| [&draft.limitations, &draft.open_questions].iter().any(|said| is_repeated(area, said));
+            let areas: Vec<_> = areas.filter(|area| !is_admitted(area)).collect();
+            if !areas.is_empty() {
+                draft.limitations.push(format!("thin evidence, by the judge: {}", areas.join("; ")));
+            }
         }
         draft.confidence = draft.confidence.min(verdict.overall_confidence);
     }

@@ -137,6 +137,10 @@ impl Searcher {
                 }
             }
         }
+        // `autoscale` does not stand for `autoescape`.
+        if is_compound(&wanted) {
+            return Vec::new();
+        }
         let least = near.keys().next().map(|(distance, _)| *distance);
         let best = near.into_iter().filter(|((distance, _), _)| Some(*distance) == least);
         let commonest = |spellings: BTreeMap<String, usize>| spellings.into_iter().max_by_key(|(_, count)| *count);
@@ -184,6 +188,12 @@ fn errors_in(word: &str) -> usize {
     }
 }
 
+/// Returns whether a word consists of two longer English ones: `autoscale`.
+fn is_compound(word: &str) -> bool {
+    let is_word = |half: &str| half.chars().count() >= SHORTEST && is_english(half);
+    word.char_indices().map(|(at, _)| word.split_at(at)).any(|(first, second)| is_word(first) && is_word(second))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +238,7 @@ mod tests {
     fn short_words_and_codes_are_not_corrected() {
         let errors: Vec<_> = ["api", "CRDT", "e404x", "leeve", "signatre"].map(errors_in).into();
         assert_eq!(errors, [0, 0, 0, 1, 2]);
+        assert!(is_compound("autoscale") && !is_compound("signatre") && !is_compound("weekend"));
         assert_eq!([errors_in("compare"), errors_in("weather"), errors_in(&"a".repeat(80))], [0, 0, 0]);
     }
 }
