@@ -172,9 +172,12 @@ fn without_links(text: &str) -> String {
 /// sign.
 const HELD: char = '\u{f8fe}';
 
-/// Removes struck-out text, with a space beside it, and HTML tags. Text between tags stays.
+/// Removes struck-out text, with a space beside it, images given by a directive, and HTML tags. Text between tags stays.
 fn without_tags(text: &str) -> String {
-    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    let mut images = text.split(":::image ");
+    let first = images.next().unwrap_or_default().to_owned();
+    let text = &images.fold(first, |shown, image| shown + image.split_once(":::").map_or(image, |(_, after)| after));
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text.as_str());
     while let Some((before, struck)) = rest.split_once("~~") {
         let Some((_, after)) = struck.split_once("~~") else { break };
         kept.push_str(before);
@@ -347,6 +350,7 @@ mod tests {
     fn lines_of_a_cell_are_divided_where_their_text_does_not() {
         assert_eq!(readable("| a | 32 MB (x)<br><br>4 MB.<br>So. |"), "| a | 32 MB (x); 4 MB. So. |");
         assert_eq!(readable("It is<br>so."), "It is so.");
+        assert_eq!(readable("| a :::image type=\"icon\" source=\"b.png\"::: c | 10<sup>6</sup> |"), "| a  c | 10^6 |");
     }
 
     #[test]

@@ -44,6 +44,18 @@ impl WordSplitter {
         stems.filter(|stem| stem.chars().count() >= LEAST_PART && lower.contains(stem.as_str())).cloned().collect()
     }
 
+    /// Returns the stems of the parts of names in mixed case: "max", "concurrent" and "streams" of `maxConcurrentStreams`.
+    /// In prose, one that begins with a capital is a brand, whose parts mean something else: "PowerShell".
+    pub(crate) fn parts_of_names(&self, text: &str) -> Vec<String> {
+        let parts = text.split('`').enumerate().flat_map(|(at, part)| {
+            let is_code = at % 2 == 1;
+            let names = runs(part).into_iter().map(move |range| &part[range]);
+            let is_split = move |name: &&str| is_code || name.starts_with(char::is_lowercase);
+            names.filter(is_split).flat_map(parts_of_name)
+        });
+        parts.map(|part| self.stem(&part.to_lowercase())).collect()
+    }
+
     /// Returns a splitter for texts that are mostly in this language.
     pub(crate) fn of(language: &'static Language) -> Self {
         Self { language }
@@ -235,6 +247,24 @@ pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
+/// Returns the parts of a name that begin with a capital, and what is before the first; none for one in a single case.
+fn parts_of_name(name: &str) -> Vec<&str> {
+    let letters: Vec<_> = name.char_indices().collect();
+    let begins = |at: &usize| {
+        let is_capital = |at: usize| letters.get(at).is_some_and(|(_, letter)| letter.is_uppercase());
+        let is_small = |at: usize| letters.get(at).is_some_and(|(_, letter)| letter.is_lowercase());
+        // `HTTPServer` has two parts.
+        is_capital(*at) && (is_small(at - 1) || (is_capital(at - 1) && is_small(at + 1)))
+    };
+    let mut ends: Vec<_> = (1..letters.len()).filter(begins).map(|at| letters[at].0).collect();
+    if ends.is_empty() {
+        return Vec::new();
+    }
+    ends.push(name.len());
+    let mut start = 0;
+    ends.into_iter().map(|end| &name[std::mem::replace(&mut start, end)..end]).collect()
+}
+
 /// Returns whether a character other than a letter continues a word.
 fn continues(letter: char) -> bool {
     !letter.is_ascii() && (is_combining_mark(letter) || is_ignored(letter))
@@ -284,6 +314,13 @@ pub(crate) fn is_whole(text: &str, part: Range<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_mixed_case_have_parts_and_brands_in_prose_have_none() {
+        let parts = |text: &str| WordSplitter::default().parts_of_names(text);
+        assert_eq!(parts("maxOpenPumps or `HTTPServer`"), ["max", "open", "pump", "http", "server"]);
+        assert!(parts("PowerShell on GitHub: pump, PUMP, `pump_max` and `PUMP`").is_empty());
+    }
 
     #[test]
     fn words_know_where_they_stand() {

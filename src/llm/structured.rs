@@ -31,6 +31,9 @@ const MAX_COMPLAINTS: usize = 5;
 /// Time to check a reply against its schema. A recursive schema can take exponential time.
 const CHECK_TIME: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(5) };
 
+/// Bytes per token above which a reply is cut before its tokens are counted. Usual text has four.
+const BYTES_PER_TOKEN: usize = 8;
+
 /// Tokens reserved in a repair for the framing of its messages.
 const FRAME_TOKENS: u64 = 64;
 
@@ -146,9 +149,11 @@ fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) 
     repair
 }
 
-/// Returns a prefix of `text` of at most `max_tokens`, halving it until it fits.
+/// Returns a prefix of `text` of at most `max_tokens`, halving it until it fits. A longer text is cut before its tokens are
+/// counted, which takes a minute for ten megabytes of one character.
 fn head(text: &str, max_tokens: u64, count: impl Fn(&str) -> u64) -> &str {
-    let mut text = text;
+    let most = usize::try_from(max_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+    let mut text = &text[..text.floor_char_boundary(most)];
     while !text.is_empty() && count(text) > max_tokens {
         text = &text[..text.floor_char_boundary(text.len() / 2)];
     }
@@ -232,6 +237,18 @@ mod tests {
         enough: bool,
         #[serde(default)]
         missing: Vec<String>,
+    }
+
+    #[test]
+    fn tokens_of_a_reply_that_is_far_too_long_are_not_counted() {
+        let longest = std::cell::Cell::new(0);
+        let count = |text: &str| {
+            longest.set(longest.get().max(text.len()));
+            text.len() as u64
+        };
+        assert_eq!(head(&"{".repeat(1_000_000), 100, count).len(), 100);
+        assert_eq!(longest.get(), 100 * BYTES_PER_TOKEN);
+        assert_eq!(head("so it is", 100, count), "so it is");
     }
 
     /// A form of which every part may be absent.

@@ -69,8 +69,11 @@ impl Term {
         let opens = self.end_at(&tokens, from, splitter).is_some_and(|end| says_what(&tokens, end));
         let lower = sentence.to_lowercase();
         let is_named = |naming: &&str| {
-            let Some(at) = lower.find(&format!("{naming} ")) else { return false };
-            let after: Vec<_> = lower[at + naming.len()..].split_whitespace().collect();
+            // "… a program called: `scan`."
+            let named = lower.match_indices(naming).map(|(at, _)| &lower[at + naming.len()..]);
+            let mut after = named.map(|after| after.strip_prefix(':').unwrap_or(after));
+            let Some(after) = after.find(|after| after.starts_with(' ')) else { return false };
+            let after: Vec<_> = after.split_whitespace().collect();
             let from = after.iter().take_while(|word| has_word(word, ARTICLES)).count();
             self.end_at(&after, from, splitter).is_some_and(|end| ends_name(&after, end))
         };
@@ -235,6 +238,7 @@ mod tests {
             ("What is a hand pump in a mill?", "Hand pumps are small machines."),
             ("What does scanning mean?", "Reading all rows is called *scanning*."),
             ("what is a shadow", "A shadow (SHD) is the last state of a lamp."),
+            ("What is scan?", "The mill has a machine called: `scan`."),
             ("Define local resource.", "*Local resources* refer to the parts of a mill."),
             ("What is a join-key?", "The `join-key` field is a name."),
             ("What's a composite pump?", "Such machines are also known as composite pumps."),

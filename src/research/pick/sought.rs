@@ -209,6 +209,7 @@ impl<'a> Sought<'a> {
                 && text.match_indices(word.as_str()).any(|(at, sign)| is_whole(at, sign))
         };
         let mut found = self.splitter.stems(text);
+        found.extend(self.splitter.parts_of_names(text));
         self.related.add_to(&mut found);
         found.extend(self.stems.iter().filter(is_found).cloned());
         found.extend(self.splitter.parts_in(text, self.stems.iter()));
