@@ -417,7 +417,7 @@ impl Settings {
     /// Returns the name of a table, and the file that sets it.
     fn place_of(&self, table: &str) -> String {
         let is_inside = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
-        match self.explained.iter().find(|(key, ..)| is_inside(key)) {
+        match self.explained.iter().find(|(key, _, origin)| is_inside(key) && origin != DEFAULT) {
             Some((.., file)) => format!("`[{table}]` in `{file}`"),
             None => format!("`[{table}]`"),
         }
@@ -631,6 +631,13 @@ mod tests {
         assert_eq!((origin("limit"), origin("offline")), ("--limit", "default"));
         assert!(origin("mode").ends_with("dr.toml") && origin("threads").ends_with("config.toml"));
         assert!(settings.is_set("mode") && !settings.is_set("offline"));
+    }
+
+    #[test]
+    fn table_that_no_file_sets_has_no_file_in_its_place() {
+        let place = |user: &str| resolve(user, "", &Flags::default()).unwrap().place_of("web");
+        assert_eq!(place(""), "`[web]`");
+        assert!(place("[web]\nfetch = true\n").ends_with("config.toml`"));
     }
 
     #[test]

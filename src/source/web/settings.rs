@@ -42,6 +42,8 @@ pub enum WebSettingsError {
     Key { engine: SearchEngine, source: KeyError },
     #[error("invalid address for the search engine")]
     Address(#[from] ParseBaseUrlError),
+    #[error("invalid address in `{variable}`")]
+    Variable { variable: &'static str, source: ParseBaseUrlError },
     #[error("invalid entry in `allowed_hosts` of `[web]`")]
     Host(#[from] super::ParseAllowedHostError),
     #[error("`{setting}` in `[web]` needs a single engine, but `provider` names several")]
@@ -73,7 +75,7 @@ impl WebSettingsError {
             }
             Self::ForOne { .. } => Some("name one engine, or leave the others at their public addresses".into()),
             Self::Host(error) => Some(error.hint()),
-            Self::Contact(_) | Self::Address(_) | Self::Fixture(_) | Self::Http(_) => None,
+            Self::Contact(_) | Self::Address(_) | Self::Variable { .. } | Self::Fixture(_) | Self::Http(_) => None,
         }
     }
 }
@@ -178,9 +180,9 @@ impl WebOptions {
 
 /// Returns the address in the variable of an engine that has no public one.
 fn address_in(engine: SearchEngine, environment: &Environment) -> Result<BaseUrl, WebSettingsError> {
-    let address =
-        engine.variable().and_then(|name| environment.get(name)).ok_or(WebSettingsError::NoAddress { engine })?;
-    Ok(address.parse()?)
+    let variable = engine.variable().ok_or(WebSettingsError::NoAddress { engine })?;
+    let address = environment.get(variable).ok_or(WebSettingsError::NoAddress { engine })?;
+    address.parse().map_err(|source| WebSettingsError::Variable { variable, source })
 }
 
 #[cfg(test)]
@@ -258,6 +260,8 @@ mod tests {
         let no_address = error(r#"{"provider": "searxng"}"#, &[]);
         assert_eq!(no_address.to_string(), "no address for `searxng`");
         assert_eq!(no_address.hint().unwrap(), "set `base_url` in `[web]`, or export `SEARXNG_URL`");
+        let nonsense = with_causes(&error("{}", &[(SEARXNG_URL, "nonsense")]));
+        assert!(nonsense.starts_with("invalid address in `SEARXNG_URL`: `nonsense` is not"), "{nonsense}");
         let unsendable = error(r#"{"provider": "exa", "key_env": "MY"}"#, &[("MY", "two words")]);
         assert!(!with_causes(&unsendable).contains("two words"), "{unsendable}");
         let error = error(r#"{"provider": "exa", "key_env": "sk-1"}"#, &[]);
