@@ -155,9 +155,18 @@ pub(super) struct HostRules {
 
 /// The host may not be contacted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{host}` is not a public address")]
-pub(super) struct Closed {
-    pub(super) host: String,
+pub(crate) enum Closed {
+    #[error("`{0}` is not a public address")]
+    Private(String),
+    #[error("`{0}` is a metadata service, which is never contacted")]
+    Metadata(String),
+}
+
+impl Closed {
+    pub(super) fn host(&self) -> &str {
+        let (Self::Private(host) | Self::Metadata(host)) = self;
+        host
+    }
 }
 
 impl HostRules {
@@ -170,13 +179,9 @@ impl HostRules {
     /// A host name is checked again after resolution, see [`Resolve`]: a public name may resolve to a private address.
     pub(super) fn admit(&self, url: &WebUrl) -> Result<(), Closed> {
         let host = url.host();
-        let closed = || Closed { host: host.to_owned() };
-        if METADATA_NAMES.contains(&host) {
-            return Err(closed());
-        }
         let number = host.parse::<IpAddr>().ok();
-        if number.is_some_and(is_metadata) {
-            return Err(closed());
+        if METADATA_NAMES.contains(&host) || number.is_some_and(is_metadata) {
+            return Err(Closed::Metadata(host.to_owned()));
         }
         let mut ports = self.ports(host).peekable();
         let is_open = if ports.peek().is_some() {
@@ -184,7 +189,7 @@ impl HostRules {
         } else {
             number.is_none_or(|number| self.is_open(number))
         };
-        if is_open { Ok(()) } else { Err(closed()) }
+        if is_open { Ok(()) } else { Err(Closed::Private(host.to_owned())) }
     }
 
     /// Filters the resolved addresses of a host to those that may be contacted.
@@ -215,10 +220,12 @@ impl Resolve for HostRules {
             let host = name.as_str().to_ascii_lowercase();
             let host = host.trim_end_matches('.');
             // The client puts the port of the request in place of 0.
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let admitted = gate.admitted(host, found);
+            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let admitted = gate.admitted(host, found.iter().copied());
             if admitted.is_empty() {
-                return Err(Closed { host: host.to_owned() }.into());
+                let has_metadata = found.iter().any(|found| is_metadata(found.ip()));
+                let closed = if has_metadata { Closed::Metadata } else { Closed::Private };
+                return Err(closed(host.to_owned()).into());
             }
             Ok(Box::new(admitted.into_iter()) as Addrs)
         })

@@ -60,8 +60,8 @@ impl Default for FetchOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     /// The host, or an address its name resolves to, is not public.
-    #[error("`{host}` is not a public address")]
-    Closed { host: String },
+    #[error(transparent)]
+    Closed(Closed),
     #[error("page redirects to an invalid address: {0}")]
     BadRedirect(ParseWebUrlError),
     #[error("page redirects more than {MAX_REDIRECTS} times")]
@@ -96,7 +96,7 @@ impl Failure for FetchError {
         match self {
             Self::Status { status: 408 | 429 | 500 | 502..=504, retry_after } => Again::Later(*retry_after),
             Self::Unreachable { .. } => Again::Later(None),
-            Self::Closed { .. }
+            Self::Closed(_)
             | Self::BadRedirect(_)
             | Self::TooManyRedirects
             | Self::Robots { .. }
@@ -121,7 +121,9 @@ impl FetchError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Closed { host } => Some(format!("if it is on your network, add `{host}` to `allowed_hosts`")),
+            Self::Closed(Closed::Private(host)) => {
+                Some(format!("if it is on your network, add `{host}` to `allowed_hosts`"))
+            }
             _ => None,
         }
     }
@@ -213,7 +215,7 @@ impl Fetcher {
     async fn follow(&self, url: &WebUrl, asks_robots: bool) -> Result<(WebUrl, Response), FetchError> {
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            self.gate.admit(&url).map_err(|Closed { host }| FetchError::Closed { host })?;
+            self.gate.admit(&url).map_err(FetchError::Closed)?;
             if asks_robots {
                 self.ask_robots(&url).await?;
             }
@@ -253,7 +255,7 @@ impl Fetcher {
         // Boxed, because `follow` and this function call each other.
         let response = match Box::pin(self.follow(&at, false)).await {
             Ok((_, response)) => response,
-            Err(FetchError::Closed { host }) if host == url.host() => return Err(FetchError::Closed { host }),
+            Err(FetchError::Closed(closed)) if closed.host() == url.host() => return Err(FetchError::Closed(closed)),
             // By RFC 9309, rules that cannot be reached forbid all pages.
             Err(_) => return Ok(Robots::Unknown),
         };
@@ -299,8 +301,8 @@ fn unpack(body: &[u8], max_bytes: usize) -> Result<Vec<u8>, FetchError> {
 fn without_answer(error: &reqwest::Error) -> FetchError {
     let mut cause: &dyn std::error::Error = error;
     loop {
-        if let Some(Closed { host }) = cause.downcast_ref::<Closed>() {
-            return FetchError::Closed { host: host.clone() };
+        if let Some(closed) = cause.downcast_ref::<Closed>() {
+            return FetchError::Closed(closed.clone());
         }
         match cause.source() {
             Some(deeper) => cause = deeper,

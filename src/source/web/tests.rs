@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 use jiff::civil::date;
 use serde_json::{Value, json};
 
+use super::address::Closed;
 use super::fetch::FetchError;
 use super::pages::tests::page;
 use super::polite::Contact;
@@ -518,7 +519,7 @@ async fn page_on_this_machine_is_refused_by_number_and_by_name() {
     let port = server.0.address().port();
     for host in ["127.0.0.1", "localhost", "LOCALHOST", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0"] {
         let error = fetcher.fetch(&format!("http://{host}:{port}/").parse().unwrap()).await.unwrap_err();
-        assert!(matches!(&error, FetchError::Closed { .. }), "{host}: {error}");
+        assert!(matches!(&error, FetchError::Closed(_)), "{host}: {error}");
     }
     assert_eq!(server.lines(), [""; 0]);
 }
@@ -531,18 +532,31 @@ async fn name_that_was_allowed_is_fetched() {
     let fetcher = Fetcher::new(options, Arc::new(ManualClock::default())).unwrap();
     assert_eq!(fetcher.fetch(&format!("http://{allowed}/").parse().unwrap()).await.unwrap().text, "Beds.");
     let other = format!("http://localhost:{}/", if server.0.address().port() == 80 { 81 } else { 80 });
-    assert!(matches!(fetcher.fetch(&other.parse().unwrap()).await, Err(FetchError::Closed { .. })));
+    assert!(matches!(fetcher.fetch(&other.parse().unwrap()).await, Err(FetchError::Closed(_))));
+}
+
+#[tokio::test]
+async fn only_a_host_that_can_be_allowed_is_proposed_for_allowed_hosts() {
+    let allowed_hosts = vec!["169.254.169.254".parse().unwrap()];
+    let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
+    let fetcher = Fetcher::new(options, Arc::new(ManualClock::default())).unwrap();
+    for (host, can_be_allowed) in [("10.0.0.1", true), ("169.254.169.254", false), ("metadata.google.internal", false)]
+    {
+        let error = fetcher.fetch(&format!("http://{host}/").parse().unwrap()).await.unwrap_err();
+        assert_eq!(error.hint().is_some(), can_be_allowed, "{error}");
+    }
 }
 
 #[tokio::test]
 async fn redirect_is_followed_where_it_may_lead_and_nowhere_else() {
     let inner = Server::page(html("<p>secret</p>"));
     let inside = inner.url("/").to_string();
+    let closed = |host: &str| FetchError::Closed(Closed::Private(host.to_owned()));
     for (target, expected) in [
-        (inside.as_str(), FetchError::Closed { host: "127.0.0.1".into() }),
-        ("http://169.254.169.254/latest/meta-data/", FetchError::Closed { host: "169.254.169.254".into() }),
-        ("//[::1]/", FetchError::Closed { host: "::1".into() }),
-        ("http://0x7f.1/", FetchError::Closed { host: "127.0.0.1".into() }),
+        (inside.as_str(), closed("127.0.0.1")),
+        ("http://169.254.169.254/latest/meta-data/", FetchError::Closed(Closed::Metadata("169.254.169.254".into()))),
+        ("//[::1]/", closed("::1")),
+        ("http://0x7f.1/", closed("127.0.0.1")),
         ("file:///etc/passwd", FetchError::BadRedirect(ParseWebUrlError::WrongScheme)),
         ("data:text/html,x", FetchError::BadRedirect(ParseWebUrlError::WrongScheme)),
         ("http://me:you@example.org/", FetchError::BadRedirect(ParseWebUrlError::HasUser)),
