@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::stored::details;
 use super::{Engine, EngineError};
 use crate::base::bounded::caught;
+use crate::base::environment::KeyError;
 use crate::base::line::{counted, with_causes};
 use crate::base::money::dollars_text;
 use crate::config::{DEFAULT, Settings};
@@ -226,7 +227,9 @@ impl Engine {
         self.settings.check_outside()?;
         match self.settings.models() {
             // A missing value may come from the environment of the run.
-            Ok(_) | Err(ModelsError::NoModel { .. } | ModelsError::Key { .. }) => Ok(()),
+            Ok(_) | Err(ModelsError::NoModel { .. } | ModelsError::Key { source: KeyError::NotSet { .. }, .. }) => {
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -81,7 +81,8 @@ pub enum EngineError {
     /// The request is restricted to the web, which cannot be searched.
     #[error("web cannot be searched: {reason}")]
     NoWayOut { reason: &'static str, hint: &'static str },
-    /// The folder for runs is read-only. A run with models must be stored, so that paid replies are not lost.
+    /// The folder for runs is read-only, or its disk is full. A run with models must be stored, so that paid replies
+    /// are not lost.
     #[error("folder `{folder}` is not writable, and a run with a model must be stored there")]
     CannotKeep { folder: PathBuf, source: Box<Self> },
     #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
@@ -153,7 +154,7 @@ impl EngineError {
             Self::Config(_)
             | Self::Location(_)
             | Self::Request(_)
-            | Self::Models(ModelsError::NotTaken { .. })
+            | Self::Models(_)
             | Self::RemoteOffline { .. }
             | Self::SameName { .. }
             | Self::NoWayOut { .. }
@@ -181,7 +182,6 @@ impl EngineError {
             | Self::NoLinks
             | Self::NothingToIndex { .. }
             | Self::Folder { .. }
-            | Self::Models(_)
             | Self::CannotKeep { .. }
             | Self::NotLocal { .. }
             | Self::EmbedderNotLocal { .. }
@@ -271,8 +271,8 @@ impl EngineError {
             Self::Models(error) => error.hint(),
             Self::NoWayOut { hint, .. } => Some((*hint).into()),
             Self::CannotKeep { .. } => Some(
-                "give yourself the right to write there, or work on a copy of the project; `--offline` answers without a \
-                 model, and keeps nothing"
+                "give yourself the right to write there, make room on its disk, or work on a copy of the project; \
+                 `--offline` answers without a model, and keeps nothing"
                     .into(),
             ),
             Self::PlanFollows { run } => Some(format!("add `--follow {run}`")),
@@ -320,6 +320,25 @@ impl EngineError {
             Self::Request(error) => error.hint(),
             Self::Folder { action: "create", path, source } => in_the_way(path, source),
             Self::Folder { .. } | Self::Task(_) | Self::Cancelled | Self::Server(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::environment::KeyError;
+    use crate::base::http::ParseBaseUrlError;
+
+    #[test]
+    fn model_setting_that_is_invalid_is_a_usage_error() {
+        let role = Role::Planner;
+        for error in [
+            ModelsError::Address { role, source: ParseBaseUrlError::NotBare },
+            ModelsError::Key { role, source: KeyError::BadName },
+            ModelsError::WindowTooSmall { role, window_tokens: 1, output_tokens: 2 },
+        ] {
+            assert_eq!(EngineError::from(error).kind(), ErrorKind::Usage);
         }
     }
 }

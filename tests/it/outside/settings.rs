@@ -97,6 +97,24 @@ fn setting_that_only_a_run_uses_is_checked_by_config_and_doctor() {
 }
 
 #[test]
+fn endpoint_or_key_that_is_invalid_is_a_usage_error_of_every_command() {
+    let question = "What waters the beds?";
+    for (name, value) in [
+        ("OPENAI_BASE_URL", "nonsense"),
+        ("OPENAI_BASE_URL", "file:///etc/passwd"),
+        ("OPENAI_BASE_URL", "http://u:p@h/v1"),
+        ("OPENAI_API_KEY", "a\nb"),
+        ("SEARXNG_URL", "nonsense"),
+    ] {
+        let world = greenhouse().with_variable(name, value);
+        for args in [&["ask", "--fresh", question][..], &["plan", question], &["config"]] {
+            let run = world.dr(args);
+            assert_eq!(run.exit, Some(2), "{name}={value} {args:?}: {run}");
+        }
+    }
+}
+
+#[test]
 fn missing_key_is_a_problem_only_if_it_would_be_used() {
     let settings = "[web]\nprovider = \"exa\"";
     let world = greenhouse();
