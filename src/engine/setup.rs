@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::observer::{Observer, RunEvent, listener};
 use super::request::check_scope;
 use super::search::check_collections;
-use super::stored::{KnownCollections, Origins, followed, is_read_only};
+use super::stored::{KnownCollections, Origins, followed, is_unwritable};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
@@ -278,7 +278,7 @@ impl Engine {
         let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
         let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
-            // A store in memory means that the folder is read-only, so that a memory could not be written there either.
+            // A store in memory means that the folder cannot be written, so that a memory could not be either.
             (Some(embedder), true) => {
                 let observer = Arc::clone(&observer);
                 let on_failure = move |error: &RecallError| {
@@ -306,13 +306,13 @@ impl Engine {
         }
     }
 
-    /// Opens the store for a new run. If the folder is read-only, a run without models is kept in memory: no paid call
-    /// can be lost.
+    /// Opens the store for a new run. If the folder cannot be written, a run without models is kept in memory: no paid
+    /// call can be lost.
     fn store_for(&self, setup: &Setup) -> Result<Store, EngineError> {
         match self.store() {
             // By rules a run costs nothing, so it need not outlive the process.
-            Err(error) if is_read_only(&error) && setup.models.is_none() => Ok(Store::in_memory()?),
-            Err(error) if is_read_only(&error) => {
+            Err(error) if is_unwritable(&error) && setup.models.is_none() => Ok(Store::in_memory()?),
+            Err(error) if is_unwritable(&error) => {
                 Err(EngineError::CannotKeep { folder: self.runs_folder(), source: Box::new(error) })
             }
             store => store,

@@ -1,6 +1,7 @@
 //! Stored runs: list, find, replay, show, export, remove.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -162,8 +163,8 @@ impl Engine {
         Ok(Store::open(&folder)?)
     }
 
-    /// Opens the store of this project without creating anything. In a read-only folder, runs can be read but not
-    /// locked.
+    /// Opens the store of this project without creating anything. In a read-only folder and on a full disk, runs can
+    /// be read but not locked.
     ///
     /// # Errors
     ///
@@ -175,7 +176,7 @@ impl Engine {
             return Err(self.no_runs().into());
         }
         match Store::open(&folder).map_err(EngineError::from) {
-            Err(error) if is_read_only(&error) => Ok(Store::read_only(&folder)?),
+            Err(error) if is_unwritable(&error) => Ok(Store::read_only(&folder)?),
             store => Ok(store?),
         }
     }
@@ -358,17 +359,20 @@ async fn summary(store: &Store, RunRow { id, question, started_at }: RunRow) -> 
     }
 }
 
-/// Returns whether the folder for runs is read-only.
-pub(super) fn is_read_only(error: &EngineError) -> bool {
-    let (EngineError::Folder { source, .. }
-    | EngineError::Trust(TrustError::File { source, .. } | TrustError::Note { source, .. })
-    | EngineError::Store(
-        StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
-    )) = error
-    else {
-        return false;
-    };
-    matches!(source.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
+/// Returns whether nothing can be written in the folder for runs: it is read-only, or its disk is full.
+pub(super) fn is_unwritable(error: &EngineError) -> bool {
+    match error {
+        EngineError::Store(StoreError::Journal(error)) if error.is_full() => true,
+        EngineError::Folder { source, .. }
+        | EngineError::Trust(TrustError::File { source, .. } | TrustError::Note { source, .. })
+        | EngineError::Store(
+            StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
+        ) => matches!(
+            source.kind(),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull
+        ),
+        _ => false,
+    }
 }
 
 /// Makes the report of a run, only from its journal. For an unfinished run it covers the findings so far.
@@ -497,6 +501,15 @@ mod tests {
 
     use super::*;
     use crate::run::journal::tests::started;
+
+    #[test]
+    fn full_disk_counts_as_read_only_and_has_a_hint() {
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
+        let source = rusqlite::Error::SqliteFailure(full, None);
+        let error = EngineError::from(StoreError::from(JournalError::Database { action: "open", source }));
+        assert!(is_unwritable(&error));
+        assert_eq!(error.hint().unwrap(), "make room on the disk");
+    }
 
     #[tokio::test]
     async fn run_that_ends_while_it_is_read_counts_as_running() {

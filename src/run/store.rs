@@ -44,7 +44,7 @@ pub enum StoreError {
     Busy { run: RunId, holder: String },
     #[error(transparent)]
     Lock(FileLockError),
-    #[error("folder of the runs is read-only")]
+    #[error("folder of the runs is read-only, or its disk is full")]
     ReadOnly,
     #[error("failed to create `{path}`")]
     Folder { path: PathBuf, source: std::io::Error },
@@ -98,7 +98,7 @@ impl Store {
         Ok(Journal::salvage(&folder.join(STATE_FILE), |records| RunState::of(records).is_ok())?)
     }
 
-    /// Opens the runs in a read-only folder, for reading.
+    /// Opens the runs in a folder that cannot be written, for reading.
     pub(crate) fn read_only(folder: &Path) -> Result<Self, StoreError> {
         Ok(Self { journal: Journal::open_copy(&folder.join(STATE_FILE))? })
     }

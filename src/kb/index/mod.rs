@@ -59,7 +59,7 @@ use schema::Columns;
 #[cfg(test)]
 pub(crate) use step::STEPS_LEFT;
 use step::step;
-use store::{Tables, is_failed_request};
+use store::{Tables, is_failed_request, is_full};
 pub(crate) use terms::Terms;
 
 const MANIFEST_TABLE: &str = "manifest";
@@ -159,6 +159,9 @@ impl IndexError {
             Self::Service { source, .. } => Some(source.hint()),
             Self::Access { source, .. } => Some(source.hint()),
             Self::Storage { source, .. } if is_failed_request(source) => Some(STORE_HINT.into()),
+            Self::Storage { source, .. } if is_full(source) => {
+                Some("make room on the disk, and run `dr index` again: what was committed is kept".into())
+            }
             Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild` rebuilds it".into()),
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild`".into()),
             Self::Lock(_) | Self::Folder { .. } | Self::Copy { .. } => None,

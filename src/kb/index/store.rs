@@ -1,6 +1,7 @@
 //! The connection to the tables of an index, and to the objects next to them on an object store.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,12 +90,21 @@ pub(super) async fn site(location: &IndexLocation) -> Result<Option<Site>, Index
 /// Returns whether an error comes from a request that an object store refused or did not answer. A missing object is
 /// not such a failure.
 pub(super) fn is_failed_request(error: &(dyn Error + 'static)) -> bool {
-    let store = std::iter::successors(Some(error), |error| (*error).source()).find_map(|error| error.downcast_ref());
-    match store {
+    match causes(error).next() {
         Some(object_store::Error::Generic { store, .. }) => !LOCAL_STORES.contains(store),
         Some(object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }) => true,
         Some(_) | None => false,
     }
+}
+
+/// Returns whether an error comes from a full disk.
+pub(super) fn is_full(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(|error: &std::io::Error| error.kind() == ErrorKind::StorageFull)
+}
+
+/// Returns the causes of an error that are of this type.
+fn causes<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a E> {
+    std::iter::successors(Some(error), |error| (*error).source()).filter_map(|error| error.downcast_ref())
 }
 
 #[cfg(test)]
@@ -129,5 +139,15 @@ mod tests {
             let error = error(unreadable);
             assert!(error.is_damage(&local) && error.hint().unwrap().contains("--rebuild"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn full_disk_is_no_reason_to_rebuild() {
+        let full = lancedb::Error::from(lance::Error::from(std::io::Error::from(ErrorKind::StorageFull)));
+        let error = Err::<(), _>(full).during("replace chunks").unwrap_err();
+        assert_eq!(
+            error.hint().unwrap(),
+            "make room on the disk, and run `dr index` again: what was committed is kept"
+        );
     }
 }

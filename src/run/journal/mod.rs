@@ -191,7 +191,20 @@ impl JournalError {
                 "`dr doctor --repair` saves what can still be read into a new journal, and keeps the damaged one"
                     .into(),
             ),
+            _ if self.is_full() => Some("make room on the disk".into()),
             _ => None,
+        }
+    }
+
+    /// Returns whether the disk is full.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            // At every opening, SQLite extends a side file, and does not say what kept it from that.
+            Self::Database { source: rusqlite::Error::SqliteFailure(error, _), .. } => {
+                error.code == ErrorCode::DiskFull || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+            }
+            Self::File { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
+            _ => false,
         }
     }
 
