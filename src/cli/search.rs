@@ -184,7 +184,13 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
             let current = std::env::current_dir().and_then(|current| current.canonicalize()).ok();
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
-                ui.print(&one_line(&file_name(hit, &folders, current.as_deref())))?;
+                let file = file_name(hit, &folders, current.as_deref());
+                if Ui::is_for_people() {
+                    ui.print(&one_line(&file.to_string_lossy()))?;
+                } else {
+                    // As it is: a program opens the file by it.
+                    ui.pass(&[file.as_os_str().as_encoded_bytes(), b"\n"].concat())?;
+                }
             }
         }
         // On stderr: a pipe that reads hits gets none. The other formats have their own empty form.
@@ -209,21 +215,29 @@ fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
         let lines = [hit.line_start.to_string(), hit.line_end.to_string(), hit.score.to_string()];
         let heading = hit.heading_path.join(" › ");
         let [first, last, score] = lines.each_ref().map(String::as_str);
-        let row =
-            [&hit.path, first, last, score, &hit.title, &heading, &hit.snippet.text, &hit.collection, hit.id.as_str()];
-        // A terminal that shows the rows would obey control characters in them.
-        rows.write_record(row.map(printable)).map_err(io::Error::from)?;
+        let [path, title, heading, snippet, collection] =
+            [&hit.path, &hit.title, &heading, &hit.snippet.text, &hit.collection].map(|text| inert(text));
+        let row = [&path, first, last, score, &title, &heading, &snippet, &collection, hit.id.as_str()];
+        rows.write_record(row).map_err(io::Error::from)?;
     }
     Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }
 
+/// Returns a text as a cell that neither a terminal nor a spreadsheet obeys.
+fn inert(text: &str) -> String {
+    let text = printable(text);
+    // A spreadsheet would evaluate it. The quote makes it text, and is not shown.
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t']);
+    if is_formula { format!("'{text}") } else { text }
+}
+
 /// Returns the file of a hit, relative to the working directory `current` if it is inside; if the collection's folder
 /// is unknown, relative to that folder.
-fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Path>) -> String {
-    let Some(folder) = folders.get(&hit.collection) else { return hit.path.clone() };
+fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Path>) -> PathBuf {
+    let Some(folder) = folders.get(&hit.collection) else { return PathBuf::from(&hit.path) };
     let file = folder.join(&hit.path);
     let inside = current.and_then(|current| Some(file.strip_prefix(current).ok()?.to_path_buf()));
-    inside.unwrap_or(file).to_string_lossy().into_owned()
+    inside.unwrap_or(file)
 }
 
 /// Returns the hits as text, with matched words highlighted. Places in collections with a folder are links. The
@@ -294,4 +308,23 @@ fn explained(hit: &Hit) -> String {
         leg("lexical", explain.lexical_rank, explain.lexical_score),
         leg("vector", explain.vector_rank, explain.vector_similarity),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cell_that_a_spreadsheet_would_evaluate_is_quoted() {
+        for (text, cell) in [
+            ("=cmd|calc", "'=cmd|calc"),
+            ("\u{200b}\r=1", "'=1"),
+            ("\t1", "'\t1"),
+            ("- item", "'- item"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("1 + 1 = 2", "1 + 1 = 2"),
+        ] {
+            assert_eq!(inert(text), cell);
+        }
+    }
 }

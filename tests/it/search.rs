@@ -287,6 +287,23 @@ fn csv_has_no_character_that_controls_a_terminal() {
 }
 
 #[test]
+fn csv_has_no_formula_of_a_note() {
+    let world = World::of_notes(&[("calc.md", "# =HYPERLINK(1)\n\n=cmd|calc sounds the siren.\n")]);
+    let csv = world.dr(["search", "siren", "--mode", "lexical", "--format", "csv"]).succeeded().stdout;
+    let mut rows = csv::Reader::from_reader(csv.as_bytes());
+    let row = rows.records().next().unwrap().unwrap();
+    assert_eq!(&row[4], "'=HYPERLINK(1)");
+    assert!(row.iter().all(|cell| !cell.starts_with('=')), "{csv}");
+}
+
+#[test]
+fn files_are_printed_to_a_pipe_by_their_true_names() {
+    let world = World::of_notes(&[("new\n \u{1b}line.md", "# Siren\n\nThe siren is red.\n")]);
+    let files = world.dr(["search", "siren", "--mode", "lexical", "--format", "files"]).succeeded().stdout;
+    assert_eq!(files, "kb/new\n \u{1b}line.md\n");
+}
+
+#[test]
 fn sentence_about_a_folder_is_shown_with_its_first_hit() {
     let world = World::empty();
     world.write("kb/adr/1.md", "# One\n\nThe kiln is fired with gas.\n");
