@@ -28,6 +28,7 @@ mod tool;
 mod resource;
 mod prompt;
 mod server;
+mod lines;
 mod stdio;
 mod http;
 mod client;

@@ -472,7 +472,8 @@ fn stdout_carries_the_protocol_alone_and_the_log_no_texts() {
     let (said, log) = Server::start(&world, &[]).exchange(&lines);
     let replies = |id: u64| said.iter().filter(move |reply| reply["id"] == id).collect::<Vec<_>>();
     assert_eq!(replies(2)[0]["result"]["isError"], false, "{said:?}");
-    assert!(replies(3).is_empty(), "a message that is too long is left out");
+    assert_eq!(replies(3)[0]["error"]["code"], -32_600, "a message that is too long is refused: {said:?}");
+    assert_eq!(said.iter().filter(|reply| reply.get("id") == Some(&Value::Null)).count(), 2, "{said:?}");
     assert_eq!(replies(4).len(), 1, "what came before did not end the server: {said:?}");
     assert!(said.iter().all(|reply| reply["jsonrpc"] == "2.0"));
     assert!(log.contains("tool called") && log.contains("tool=\"search\"") && log.contains("request=2"), "{log}");
