@@ -23,8 +23,10 @@ pub(crate) fn without_html(text: &str) -> String {
             Some((tag, after)) => {
                 // What stands on lines of its own, such as the items of a list in a cell.
                 match tag.trim_start_matches(['<', '/']).to_ascii_lowercase().as_str() {
-                    // "10^6", and the mark of a footnote: "Yes ^4".
-                    "sup" if !tag.starts_with("</") => shown.push('^'),
+                    // "10^6", and the mark of a footnote: "Yes ^4". Not "21st".
+                    "sup" if !tag.starts_with("</") && after.starts_with(|letter: char| letter.is_ascii_digit()) => {
+                        shown.push('^');
+                    }
                     "li" if !tag.starts_with("</") => shown.push_str(" • "),
                     "br" | "br/" | "br /" if ends_in_cell(&shown) => shown.push_str("; "),
                     "br" | "br/" | "br /" | "p" | "div" if !shown.ends_with([' ', '\n']) => shown.push(' '),

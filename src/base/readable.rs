@@ -251,7 +251,9 @@ fn address<'a>(text: &str, link: &'a str) -> Option<&'a str> {
     let last = text.trim().rsplit(|letter: char| !letter.is_alphanumeric()).next()?.to_lowercase();
     let is_nameless = NAMELESS.contains(&last.as_str()) && text.split_whitespace().count() <= MAX_NAMELESS_WORDS;
     let address = link.rsplit_once("](")?.1.strip_suffix(')')?;
-    let is_plain = address.len() <= MAX_ADDRESS && address.chars().all(|letter| letter.is_ascii_graphic());
+    // Characters that are no markup.
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-.~:/?#=&%+,@;".contains(letter);
+    let is_plain = address.len() <= MAX_ADDRESS && address.chars().all(is_plain) && !address.contains(text.trim());
     let is_web = address.starts_with("https://") || address.starts_with("http://");
     (is_nameless && is_plain && is_web).then_some(address)
 }
@@ -334,9 +336,11 @@ mod tests {
 
     #[test]
     fn address_is_shown_if_the_text_of_a_link_does_not_say_where_it_leads() {
-        let shown = readable("Ask by [this form](https://e.org/f_1?a=b), [here][h], or read [the page](page.md).");
-        assert_eq!(shown, "Ask by this form (https://e.org/f_1?a=b), here, or read the page.");
+        let shown = readable("Ask by [this form](https://e.org/f-1?a=b), [here][h], or read [the page](page.md).");
+        assert_eq!(shown, "Ask by this form (https://e.org/f-1?a=b), here, or read the page.");
         assert_eq!(readable("Read [the guide of Ann](https://e.org)."), "Read the guide of Ann.");
+        assert_eq!(readable("[https://e.org/page](https://e.org/page)"), "https://e.org/page");
+        assert_eq!(readable("[here](https://e.org/_a_/*b*)"), "here", "its marks would be markup");
     }
 
     #[test]

@@ -47,8 +47,10 @@ impl WordSplitter {
     /// Returns the stems of the parts of names in mixed case: "max", "concurrent" and "streams" of `maxConcurrentStreams`.
     /// In prose, one that begins with a capital is a brand, whose parts mean something else: "PowerShell".
     pub(crate) fn parts_of_names(&self, text: &str) -> Vec<String> {
+        // Backticks that do not pair are no code.
+        let has_code = text.matches('`').count().is_multiple_of(2);
         let parts = text.split('`').enumerate().flat_map(|(at, part)| {
-            let is_code = at % 2 == 1;
+            let is_code = has_code && at % 2 == 1;
             let names = runs(part).into_iter().map(move |range| &part[range]);
             let is_split = move |name: &&str| is_code || name.starts_with(char::is_lowercase);
             names.filter(is_split).flat_map(parts_of_name)
@@ -247,7 +249,8 @@ pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Returns the parts of a name that begin with a capital, and what is before the first; none for one in a single case.
+/// Returns the parts of a name that begin with a capital, and what is before the first; none for one in a single case, nor
+/// for "iPhone".
 fn parts_of_name(name: &str) -> Vec<&str> {
     let letters: Vec<_> = name.char_indices().collect();
     let begins = |at: &usize| {
@@ -257,7 +260,7 @@ fn parts_of_name(name: &str) -> Vec<&str> {
         is_capital(*at) && (is_small(at - 1) || (is_capital(at - 1) && is_small(at + 1)))
     };
     let mut ends: Vec<_> = (1..letters.len()).filter(begins).map(|at| letters[at].0).collect();
-    if ends.is_empty() {
+    if ends.first().is_none_or(|first| *first < 2) {
         return Vec::new();
     }
     ends.push(name.len());
@@ -319,7 +322,7 @@ mod tests {
     fn names_in_mixed_case_have_parts_and_brands_in_prose_have_none() {
         let parts = |text: &str| WordSplitter::default().parts_of_names(text);
         assert_eq!(parts("maxOpenPumps or `HTTPServer`"), ["max", "open", "pump", "http", "server"]);
-        assert!(parts("PowerShell on GitHub: pump, PUMP, `pump_max` and `PUMP`").is_empty());
+        assert!(parts("PowerShell on GitHub and iPhone: pump, PUMP, `pump_max` and `PUMP`").is_empty());
     }
 
     #[test]

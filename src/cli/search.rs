@@ -185,11 +185,18 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
                 let file = file_name(hit, &folders, current.as_deref());
+                let name = file.as_os_str().as_encoded_bytes();
                 if Ui::is_for_people() {
                     ui.print(&one_line(&file.to_string_lossy()))?;
+                } else if name.contains(&b'\n') {
+                    // A program would read two paths.
+                    ui.tell(&format!(
+                        "note: left out, its name has a line break: {}",
+                        one_line(&file.to_string_lossy())
+                    ));
                 } else {
-                    // As it is: a program opens the file by it.
-                    ui.pass(&[file.as_os_str().as_encoded_bytes(), b"\n"].concat())?;
+                    // Unchanged: a program opens the file by it.
+                    ui.pass(&[name, b"\n"].concat())?;
                 }
             }
         }
@@ -223,10 +230,10 @@ fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
     Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }
 
-/// Returns a text as a cell that neither a terminal nor a spreadsheet obeys.
+/// Returns a text as a cell that is safe to show in a terminal and to open in a spreadsheet.
 fn inert(text: &str) -> String {
     let text = printable(text);
-    // A spreadsheet would evaluate it. The quote makes it text, and is not shown.
+    // A spreadsheet would evaluate it as a formula.
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t']);
     if is_formula { format!("'{text}") } else { text }
 }

@@ -154,7 +154,13 @@ impl EngineError {
             Self::Config(_)
             | Self::Location(_)
             | Self::Request(_)
-            | Self::Models(_)
+            | Self::Models(
+                ModelsError::NoModel { .. }
+                | ModelsError::Key { .. }
+                | ModelsError::Address { .. }
+                | ModelsError::WindowTooSmall { .. }
+                | ModelsError::NotTaken { .. },
+            )
             | Self::RemoteOffline { .. }
             | Self::SameName { .. }
             | Self::NoWayOut { .. }
@@ -182,6 +188,7 @@ impl EngineError {
             | Self::NoLinks
             | Self::NothingToIndex { .. }
             | Self::Folder { .. }
+            | Self::Models(ModelsError::Http(_))
             | Self::CannotKeep { .. }
             | Self::NotLocal { .. }
             | Self::EmbedderNotLocal { .. }
@@ -271,8 +278,8 @@ impl EngineError {
             Self::Models(error) => error.hint(),
             Self::NoWayOut { hint, .. } => Some((*hint).into()),
             Self::CannotKeep { .. } => Some(
-                "give yourself the right to write there, make room on its disk, or work on a copy of the project; \
-                 `--offline` answers without a model, and keeps nothing"
+                "make the folder writable, free some disk space, or work on a copy of the project; `--offline` answers \
+                 without a model, and keeps nothing"
                     .into(),
             ),
             Self::PlanFollows { run } => Some(format!("add `--follow {run}`")),

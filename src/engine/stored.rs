@@ -508,7 +508,7 @@ mod tests {
         let source = rusqlite::Error::SqliteFailure(full, None);
         let error = EngineError::from(StoreError::from(JournalError::Database { action: "open", source }));
         assert!(is_unwritable(&error));
-        assert_eq!(error.hint().unwrap(), "make room on the disk");
+        assert_eq!(error.hint().unwrap(), "free some disk space");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The transport over stdin and stdout: a message per line.
 //!
-//! That of rmcp drops a line that it cannot read, and its sender would wait for the reply forever. This one answers it.
+//! rmcp's own transport drops lines that are too long or cannot be parsed, which leaves the client waiting. This one
+//! answers them with an error.
 
 use std::io;
 use std::mem::take;
@@ -12,6 +13,7 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorCode, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use serde_json::json;
@@ -25,14 +27,14 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// Number of bytes of a line that are kept, to find the id of a message that is too long. Many clients write it last.
 const MAX_LINE_BYTES: usize = 16 * MAX_MESSAGE_BYTES;
 
-/// A line of a client is no message. No text of the client is part of the error.
+/// Why a line is not a valid message. The client's text is not part of the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refusal {
     #[error("message has more than {MAX_MESSAGE_BYTES} bytes")]
     TooLong,
     #[error("message is not JSON, or nested too deeply")]
     NotJson,
-    #[error("message is not one of the protocol")]
+    #[error("not a valid message of MCP")]
     Invalid,
 }
 
@@ -45,12 +47,14 @@ impl Refusal {
     }
 }
 
-/// The members that tell a request from a notification. They are found beside members of any depth, which serde skips
-/// without recursion.
+/// The members that tell requests, notifications and responses apart. They are found beside members of any depth, which
+/// serde skips without recursion.
 #[derive(Default, Deserialize)]
 struct Head {
     id: Option<RequestId>,
     method: Option<String>,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
 }
 
 pub(super) struct LineTransport<R, W> {
@@ -118,7 +122,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send + 'static> Transp
                 self.gone.cancel();
                 return None;
             };
-            // Some programs of Windows begin their output with a byte order mark.
+            // Some Windows programs begin their output with a byte order mark.
             let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line).trim_ascii();
             if line.is_empty() {
                 continue;
@@ -127,10 +131,11 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send + 'static> Transp
                 Ok(message) => return Some(message),
                 Err(refusal) => refusal,
             };
-            let Head { id, method } = serde_json::from_slice(line).unwrap_or_default();
+            let Head { id, method, result, error } = serde_json::from_slice(line).unwrap_or_default();
             tracing::warn!(bytes = line.len(), %refusal, "message refused");
-            // A notification has a method and no id, and is never answered.
-            if id.is_some() || method.is_none() {
+            // Neither a notification, which has no id, nor a response is ever answered.
+            let is_notification = id.is_none() && method.is_some();
+            if !is_notification && result.is_none() && error.is_none() {
                 let error = json!({ "code": refusal.code(), "message": refusal.to_string() });
                 self.reply = Some(self.write(&json!({ "jsonrpc": "2.0", "id": id, "error": error })));
             }
@@ -138,6 +143,8 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send + 'static> Transp
     }
 
     async fn close(&mut self) -> io::Result<()> {
+        // It may hold the lock, waiting for a client that reads nothing.
+        self.reply = None;
         self.output.lock().await.shutdown().await
     }
 }
@@ -191,14 +198,15 @@ mod tests {
             let replies = replies(&line).await;
             let [reply] = &replies[..] else { panic!("{code}: {replies:?}") };
             assert_eq!((reply.get("id"), &reply["error"]["code"]), (Some(&id), &json!(code)), "{reply}");
-            assert!(reply["error"]["message"].as_str().unwrap().starts_with("message "), "{reply}");
+            assert!(reply["error"]["message"].as_str().unwrap().contains("message"), "{reply}");
         }
     }
 
     #[tokio::test]
-    async fn notification_and_empty_line_are_not_answered() {
+    async fn notification_response_and_empty_line_are_not_answered() {
         let long = format!(r#"{{"method":"notifications/x","params":{{"a":"{}"}}}}"#, "z".repeat(MAX_MESSAGE_BYTES));
-        for line in [r#"{"jsonrpc":"1.0","method":"$/setTrace"}"#, &long, "", " \r"] {
+        let response = r#"{"jsonrpc":"1.0","id":3,"result":{}}"#;
+        for line in [r#"{"jsonrpc":"1.0","method":"$/setTrace"}"#, &long, response, "", " \r"] {
             assert_eq!(replies(line).await, [Value::Null; 0]);
         }
     }

@@ -90,7 +90,7 @@ pub(super) fn reservation(report: &Report) -> Option<String> {
             _ => format!("{failed} of {all} sub-questions failed; the limitations say why."),
         });
     } else if report.degraded {
-        said.push("Part of the plan was not carried out.".to_owned());
+        said.push("Not everything was done as planned; the limitations say why.".to_owned());
     }
     (!said.is_empty()).then(|| said.join(" "))
 }

@@ -275,7 +275,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 passages.push(place);
             }
         }
-        ActionResult { passages, ..ActionResult::said("skimmed", said.join("; ")) }
+        ActionResult { passages, ..ActionResult::said("skimmed for the whole task", said.join("; ")) }
     }
 
     /// Returns the texts that the prompt shows from the document of a passage, each with its passage id.

@@ -109,9 +109,6 @@ fn as_sentence(piece: &str) -> String {
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
-/// Minimum share of a remark's words that another one has if it says the same.
-const SAME_REMARK: f32 = 0.75;
-
 /// Returns the stems of a question or a remark, without words that only refer to the findings.
 pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
     let is_frame = |stem: &String| {
@@ -122,12 +119,19 @@ pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
     WordSplitter::default().key_stems(text).into_iter().filter(|stem| !is_frame(stem)).collect()
 }
 
-/// Returns whether one of some remarks has most words of another.
+/// Minimum share of a remark's words that another one has if it says the same.
+const SAME_REMARK: f32 = 0.75;
+
+/// Returns whether a known remark has most words of this one, and all of its figures. One word says too little.
 pub(crate) fn is_repeated(remark: &str, known: &[String]) -> bool {
     let own = subject_of(remark);
+    let has_figures = |known: &str| {
+        let known = subject_of(known);
+        own.iter().all(|stem| known.contains(stem) || !stem.contains(|letter: char| letter.is_ascii_digit()))
+    };
     #[expect(clippy::cast_precision_loss, reason = "a remark is short")]
     let share = |known: &str| own.intersection(&subject_of(known)).count() as f32 / own.len().max(1) as f32;
-    known.iter().any(|known| share(known) >= SAME_REMARK)
+    own.len() > 1 && known.iter().any(|known| share(known) >= SAME_REMARK && has_figures(known))
 }
 
 /// Returns the length of the text after a citation that ends the cited sentence; 0 if something else follows.
@@ -236,6 +240,15 @@ fn looks_like_an_id(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn remark_with_the_words_of_another_is_repeated() {
+        let known = ["The sources do not say what a red lamp costs.".to_owned(), "Lamps are old.".to_owned()];
+        assert!(is_repeated("cost of red lamps", &known));
+        for other in ["cost of oil for lamps", "lamps", "cost of red lamp 12"] {
+            assert!(!is_repeated(other, &known), "{other}");
+        }
+    }
 
     #[test]
     fn sentence_after_the_last_citation_of_its_line_is_marked_unsupported() {

@@ -28,6 +28,9 @@ const PAGES_PER_NODE: usize = 3;
 /// Longest file that is read whole, in bytes. Only the passages of a longer one are read.
 const MAX_DOCUMENT: usize = 1 << 20;
 
+/// Number of headings above which a passage of nothing else is taken for code with comments.
+const MAX_HEADINGS: usize = 3;
+
 /// Number of passages per node whose documents are read: as many as the weights of [`pick`](super::pick) were fitted
 /// on.
 const MAX_PASSAGES: usize = 10;
@@ -257,16 +260,19 @@ pub(crate) async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn 
     quote.check(&file, &passage.text);
 }
 
-/// Returns whether a text has more links than prose, as a table of contents does.
+/// Returns whether a text has more than one link for four words, as a table of contents does.
 pub(super) fn is_contents(text: &str) -> bool {
     text.matches("](").count() * 4 > count_words(text)
 }
 
-/// Returns whether a text has more than headings and the header of a table.
+/// Returns whether a passage has more than a few headings and the header of a table. A passage from the middle of a table
+/// has no header, and one of code may have comments that look like headings.
 pub(super) fn has_text(text: &str) -> bool {
-    let (rows, others): (Vec<_>, Vec<_>) = text.lines().map(str::trim).partition(|line| line.starts_with('|'));
-    // The second row divides the header from the others.
-    rows.len() > 2 || others.iter().any(|line| !line.starts_with('#') && line.contains(char::is_alphanumeric))
+    let (headings, rest): (Vec<_>, Vec<_>) = text.lines().map(str::trim).partition(|line| line.starts_with('#'));
+    let rest: Vec<_> = rest.into_iter().filter(|line| !line.is_empty()).collect();
+    let is_header =
+        matches!(rest.as_slice(), [_, marks] if marks.starts_with('|') && !marks.contains(char::is_alphanumeric));
+    !(is_header || rest.is_empty()) || headings.len() > MAX_HEADINGS
 }
 
 /// Clears the full text of passages, which is needed only while quotes are checked, so that the journal does not store
@@ -383,7 +389,11 @@ mod tests {
     #[test]
     fn headings_and_the_header_of_a_table_are_no_text() {
         assert!(!has_text("# Valves\n\n## Opening\n\n| a | b |\n|---|---|\n") && !has_text(" "));
-        assert!(has_text("# Valves\n\nRed.") && has_text("| a | b |\n|---|---|\n| 1 | 2 |"));
+        for text in
+            ["# Valves\n\nRed.", "| a | b |\n|---|---|\n| 1 | 2 |", "| 1 | 2 |\n| 3 | 4 |", "# a\n# b\n# c\n# d"]
+        {
+            assert!(has_text(text), "{text}");
+        }
     }
 
     #[tokio::test]

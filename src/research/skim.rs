@@ -66,7 +66,7 @@ impl Skim {
 /// The answers, as a model says them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(super) struct SkimDraft {
-    /// One for each aspect that a passage answers.
+    /// One for each pair of an aspect and a passage that answers it.
     answers: Vec<AnswerDraft>,
 }
 

@@ -169,7 +169,7 @@ pub(super) struct VerdictDraft {
     is_complete: bool,
     /// Whether more research would help.
     recommend_more_iterations: bool,
-    /// Ids of aspects without an answer.
+    /// Ids of aspects that are not fully answered.
     missing_aspects: Vec<String>,
     /// Where the evidence is thin.
     weak_evidence_areas: Vec<String>,

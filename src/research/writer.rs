@@ -269,7 +269,9 @@ impl<'a> Writer<'a> {
         if !self.can_pay(Some(&outline)) {
             return self.whole(Vec::new()).await;
         }
-        let sections = (0..outline.len()).map(|at| self.section(at, &outline));
+        let titles: Vec<_> = (1..).zip(&outline).map(|(at, (title, nodes))| section_line(at, title, nodes)).collect();
+        let titles = titles.join("\n");
+        let sections = (0..outline.len()).map(|at| self.section(at, &outline, &titles));
         let mut writing: FuturesOrdered<_> = sections.collect();
         let mut written = Vec::new();
         // Waits for every section even after one failed: a reply that was paid for must reach the journal.
@@ -374,9 +376,8 @@ impl<'a> Writer<'a> {
         found
     }
 
-    async fn section(&self, at: usize, outline: &[(String, Vec<&Node>)]) -> Result<Section, CallError> {
+    async fn section(&self, at: usize, outline: &[(String, Vec<&Node>)], titles: &str) -> Result<Section, CallError> {
         let (title, nodes) = &outline[at];
-        let titles: Vec<_> = (1..).zip(outline).map(|(at, (title, nodes))| heading_line(at, title, nodes)).collect();
         let branches = nodes.iter().filter_map(|node| self.material.branches.get(&node.id));
         let findings: Vec<_> = branches.flat_map(|branch| &branch.report.findings).collect();
         let mut quotes = self.quotes_of(&findings);
@@ -389,7 +390,7 @@ impl<'a> Writer<'a> {
         let render = |view: &WriterParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
             let context = json!({
-                "task": task, "title": title, "titles": titles.join("\n"), "findings": findings, "quotes": quotes,
+                "task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes,
                 "most_words": most_words,
             });
             Template::Section.prompt(self.caller, context)
@@ -409,7 +410,7 @@ impl<'a> Writer<'a> {
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
     }
 
-    /// Returns the quotes that claims cite, in the order of their nodes. Those of a node that only concludes belong to others.
+    /// Returns the quotes that claims cite, in the order of their nodes. A node that only concludes cites quotes of others.
     fn quotes_of(&self, findings: &[&Finding]) -> Vec<&'a Evidence> {
         let cited: BTreeSet<_> = findings.iter().flat_map(|finding| &finding.evidence).collect();
         let quotes = self.material.branches.values().flat_map(|branch| &branch.evidence);
@@ -723,7 +724,7 @@ fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(
     headings
 }
 
-/// Returns the maximum number of words of a section, by its quotes or claims and the number of sections.
+/// Returns the maximum number of words of a section, by the number of its quotes and of all sections.
 fn words_of_section(quotes: usize, sections: usize) -> usize {
     let by_quotes = SECTION_WORDS.start() / 2 + WORDS_PER_QUOTE * quotes;
     by_quotes.min(ALL_WORDS / sections.max(1)).clamp(*SECTION_WORDS.start(), *SECTION_WORDS.end()) / 10 * 10
@@ -754,7 +755,7 @@ fn without_bullet(text: &str) -> String {
 }
 
 /// Returns a section as the prompts of the others list it.
-fn heading_line(number: usize, title: &str, nodes: &[&Node]) -> String {
+fn section_line(number: usize, title: &str, nodes: &[&Node]) -> String {
     let questions: Vec<_> = nodes.iter().map(|node| one_line(node.question.as_str())).collect();
     format!("{number}. {title} ({})", questions.join(" · "))
 }

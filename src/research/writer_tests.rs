@@ -177,6 +177,32 @@ async fn long_answer_is_outlined_and_written_by_section() {
 }
 
 #[tokio::test]
+async fn section_that_compares_is_shown_the_quotes_of_others_no_open_questions_and_what_other_sections_answer() {
+    let mut world = World::of(2, 13);
+    let compared = add_node(&mut world.tree, "Which apple is heavier?", &[]);
+    let mut comparison = branch(&compared, &["Both weigh 3 stones."], Label::Internal);
+    comparison.evidence.clear();
+    comparison.report.findings[0].evidence = ["n2e4", "n3e4"].map(|id| id.parse().unwrap()).into();
+    comparison.report.open_questions = vec!["How heavy is a pear?".into()];
+    world.branches.insert(compared, comparison);
+    let caller = Scripted::by_key(vec![
+        (
+            "write/outline",
+            json!({"sections": [{"title": "Compared", "nodes": ["n4"]}, {"title": "Each", "nodes": ["n2", "n3"]}]}),
+        ),
+        ("write/section/1", json!({"text": "Both weigh 3 stones [n2e4, n3e4]."})),
+        ("write/section/2", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
+        ("write/answer", answer("Apples weigh up to 9 stones [n2e10].", &json!([]))),
+    ]);
+    world.draft(&caller).await.unwrap();
+    let asked = &caller.tasks()[1];
+    for shown in ["<data id=\"n2e4\">", "<data id=\"n3e4\">", "2. Each (What of apple 0? · What of apple 1?)"] {
+        assert!(asked.contains(shown), "{shown}: {asked}");
+    }
+    assert!(!asked.contains("n2e5") && !asked.contains("pear"), "{asked}");
+}
+
+#[tokio::test]
 async fn own_list_of_sources_is_refused() {
     let world = World::of(1, 1);
     for heading in ["## Sources", "**References:**", "Works cited"] {

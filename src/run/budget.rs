@@ -591,6 +591,11 @@ impl Budget {
         time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3) || balance.check_likely(hold).is_err()
     }
 
+    /// Returns the limit on money or tokens that the work `ahead` does not fit, if one does not.
+    pub(crate) fn limit_ahead(&self, ahead: CallCost) -> Option<Limit> {
+        self.shared.balance().check_likely(Hold { likely: ahead, ..Hold::default() }).err()
+    }
+
     /// Returns how a limit was reached, in words: the amounts spent and held for writing the report.
     pub(crate) fn reached_in_words(&self, limit: Limit) -> Option<String> {
         let balance = *self.shared.balance();

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
 
-use super::budget::{CallCost, Hold, Purpose};
+use super::budget::{CallCost, Hold, Limit, Purpose};
 use super::journal::{Call, CallKind, CallRow, CallState, PromptCall};
 use super::ledger::{Ledger, Reserving};
 use super::outlook::{Outlook, writing_input};
@@ -82,6 +82,11 @@ impl Desk {
     /// limits.
     pub(crate) fn nodes_paid_for(&self) -> Option<u32> {
         self.outlook.nodes_paid_for(&self.ledger.budget().limits())
+    }
+
+    /// Returns the limit that leaves no room for two more steps, if one does.
+    pub(crate) fn limit_ahead(&self) -> Option<Limit> {
+        self.ledger.budget().limit_ahead(self.outlook.next())
     }
 
     /// Returns whether the work that is due and the next two steps do not fit any more.

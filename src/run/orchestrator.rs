@@ -486,6 +486,10 @@ impl Orchestrator {
             if let Some(stop) = self.verdict(judged) {
                 return Ok(stop);
             }
+            // A round that no worker can begin would cost its planning for nothing.
+            if let Some(limit) = self.steps.desk.as_ref().and_then(|desk| desk.limit_ahead()) {
+                return Ok(stop_of(limit));
+            }
             let plan = match self.steps.replan(&self.state, judged).await {
                 Ok(plan) => plan,
                 // The findings are worth more than the error: the report is written from them.
@@ -607,21 +611,19 @@ impl Orchestrator {
         let (Some(verdict), Some(brief)) = (verdict, self.state.brief()) else { return };
         let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id));
         let missing: Vec<_> = missing.map(|aspect| format!("`{}`", one_line(&aspect.text))).collect();
+        let areas = verdict.weak_evidence_areas.iter().map(|area| strike(area, &|_| false, "").0);
+        let is_admitted =
+            |area: &str| [&draft.limitations, &draft.open_questions].iter().any(|said| is_repeated(area, said));
+        let areas: Vec<_> = areas.filter(|area| !is_admitted(area)).collect();
         if !missing.is_empty() {
-            draft.limitations.push(format!("not fully answered, by the judge: {}", missing.join(", ")));
+            draft.limitations.push(format!("not fully answered: {}", missing.join(", ")));
         }
         // A verdict by rules stands in for a judge that failed.
         if draft.is_makeshift {
             return;
         }
-        if !verdict.is_complete {
-            let areas = verdict.weak_evidence_areas.iter().map(|area| strike(area, &|_| false, "").0);
-            let is_admitted =
-                |area: &str| [&draft.limitations, &draft.open_questions].iter().any(|said| is_repeated(area, said));
-            let areas: Vec<_> = areas.filter(|area| !is_admitted(area)).collect();
-            if !areas.is_empty() {
-                draft.limitations.push(format!("thin evidence, by the judge: {}", areas.join("; ")));
-            }
+        if !verdict.is_complete && !areas.is_empty() {
+            draft.limitations.push(format!("thin evidence: {}", areas.join("; ")));
         }
         draft.confidence = draft.confidence.min(verdict.overall_confidence);
     }

@@ -130,12 +130,14 @@ pub enum IndexError {
 }
 
 impl IndexError {
-    /// Returns whether the stored data is unusable, at least for this `dr`: a rebuild may then replace it. A request
-    /// that an object store refused or did not answer says nothing about the data.
+    /// Returns whether the stored data is unusable, at least for this `dr`: a rebuild may then replace it. A full disk,
+    /// and a request that an object store refused or did not answer, say nothing about the data.
     fn is_damage(&self, location: &IndexLocation) -> bool {
         match self {
             Self::Manifest { .. } | Self::Format { .. } => true,
-            Self::Storage { source, .. } => location.folder().is_some() || !is_failed_request(source),
+            Self::Storage { source, .. } => {
+                !is_full(source) && (location.folder().is_some() || !is_failed_request(source))
+            }
             _ => false,
         }
     }
@@ -160,7 +162,7 @@ impl IndexError {
             Self::Access { source, .. } => Some(source.hint()),
             Self::Storage { source, .. } if is_failed_request(source) => Some(STORE_HINT.into()),
             Self::Storage { source, .. } if is_full(source) => {
-                Some("make room on the disk, and run `dr index` again: what was committed is kept".into())
+                Some("free some disk space, and run `dr index` again: what was committed is kept".into())
             }
             Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild` rebuilds it".into()),
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild`".into()),

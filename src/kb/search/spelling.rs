@@ -137,11 +137,11 @@ impl Searcher {
                 }
             }
         }
-        // `autoscale` does not stand for `autoescape`.
-        if is_compound(&wanted) {
+        let least = near.keys().next().map(|(distance, _)| *distance);
+        // `autoscale` does not stand for `autoescape`, but `passward` for `password`.
+        if least.is_some_and(|errors| errors > 1) && is_compound(&wanted) {
             return Vec::new();
         }
-        let least = near.keys().next().map(|(distance, _)| *distance);
         let best = near.into_iter().filter(|((distance, _), _)| Some(*distance) == least);
         let commonest = |spellings: BTreeMap<String, usize>| spellings.into_iter().max_by_key(|(_, count)| *count);
         let found: Vec<_> =

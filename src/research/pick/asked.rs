@@ -1,7 +1,6 @@
 //! Recognises the kind of answer a question requests by its English wording, and whether a unit has it.
 
 use std::collections::HashSet;
-use std::ops::Range;
 
 use super::definition::{OPENING, defines};
 use super::features::{Weights, share};
@@ -53,22 +52,6 @@ const REASONS: &str =
 /// Returns whether a sentence gives a reason.
 pub(super) fn gives_reason(sentence: &str) -> bool {
     has_word(&sentence.to_lowercase(), REASONS)
-}
-
-/// Verbs with which a step begins.
-const STEPS: &str = "add|apply|attach|build|call|change|check|choose|clear|click|clone|close|commit|configure|confirm|connect|\
-    copy|create|define|delete|deploy|disable|download|drag|edit|enable|ensure|enter|export|expand|find|follow|fork|go|import|\
-    insert|install|launch|locate|log|make|move|navigate|open|paste|pick|press|provide|pull|push|put|remove|rename|repeat|\
-    replace|restart|review|run|save|scroll|select|send|set|sign|specify|start|stop|submit|switch|tap|test|turn|type|update|\
-    upload|use|verify|visit|wait|write";
-
-/// Returns whether most items of a list begin with such a verb: steps that are not numbered.
-fn lists_steps(unit: &Unit, text: &str) -> bool {
-    let begins = |piece: &&Range<usize>| {
-        words(&text[(*piece).clone()]).next().is_some_and(|first| has_word(&first.to_lowercase(), STEPS))
-    };
-    let is_list = unit.kind == UnitKind::List { is_ordered: false };
-    is_list && unit.pieces.len() > 2 && unit.pieces.iter().filter(begins).count() * 2 >= unit.pieces.len()
 }
 
 /// Returns whether a question asks what is or was new.
@@ -217,7 +200,7 @@ impl AnswerKind {
             {
                 Self::List
             }
-            () if has(&["what is ", "what's ", "define ", "what does ", "explain "])
+            () if (has(&["what is ", "what's ", "define ", "what does ", "explain "]) && !has(&["mean for "]))
                 || asks_who_someone_is(question) =>
             {
                 Self::Definition
@@ -236,10 +219,7 @@ impl AnswerKind {
             share(weights, &splitter.stems(&above), &HashSet::new()) >= LEAST_MEANT
         };
         match self {
-            Self::Steps => {
-                let is_numbered = matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true });
-                (is_numbered || lists_steps(unit, text)) && is_meant()
-            }
+            Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
             Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant(),
             // The table that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {
@@ -318,5 +298,6 @@ mod tests {
                 assert_eq!(AnswerKind::of(question), asked, "{question}");
             }
         }
+        assert_eq!(AnswerKind::of("What does a red lamp mean for the guard?"), AnswerKind::Other);
     }
 }

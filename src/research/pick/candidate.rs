@@ -132,13 +132,15 @@ impl UnitCandidate<'_> {
             && (self.defining.is_some() || (self.is_opening && self.features.has_form()))
     }
 
-    /// Returns whether the heading above requested steps has all words of the question, of which there are several.
+    /// Returns whether the heading above requested steps has all words of the question, of which there are several, and at
+    /// most one other.
     pub(super) fn is_titled(&self, sought: &Sought<'_>, weights: &Weights) -> bool {
         let Some(heading) = self.unit.headings.last().filter(|_| sought.asked == AnswerKind::Steps) else {
             return false;
         };
-        let words = sought.words_in(heading);
-        weights.len() > 1 && weights.keys().all(|stem| words.contains(stem))
+        let (words, own) = (sought.words_in(heading), sought.splitter.key_stems(heading));
+        let has_all = || weights.keys().all(|stem| words.contains(stem));
+        self.features.has_form() && weights.len() > 1 && own.len() <= weights.len() + 1 && has_all()
     }
 
     /// Returns whether a sentence has exactly the requested value.

@@ -39,6 +39,9 @@ const NOT_STATING: &str = "not|also|always|only|now|then|both|all|still|no|never
 /// Words before a term that they introduce: "… is known as scanning".
 const NAMING: [&str; 6] = ["called", "known as", "termed", "referred to as", "we call", "named"];
 
+/// Words before a term in italics that they introduce.
+const INTRODUCING: &str = "is|are|was|were|called|termed|named|as|them|these|it";
+
 /// Words that may follow such a term; another noun would be part of it.
 const AFTER_NAME: &str = "that|which|and|or|to|in|on|for|by|where|when|with|because|so|is|are|if";
 
@@ -80,15 +83,19 @@ impl Term {
         opens || NAMING.iter().any(is_named) || self.is_explained(&tokens, splitter)
     }
 
-    /// Returns whether a sentence in Markdown puts the term, or the part of it that tells it from others, in italics, as
-    /// authors do where they introduce one: "Pumps that can be moved are *mobile*."
+    /// Returns whether a sentence in Markdown says what is called by the term, or by the part of it that tells it from
+    /// others, which is in italics: "Pumps that can be moved are *mobile*."
     pub(super) fn is_introduced_by(&self, sentence: &str, splitter: &WordSplitter) -> bool {
         let is_part = |stems: &HashSet<String>| !stems.is_empty() && stems.iter().all(|own| self.stems.contains(own));
         let has_all = || {
             let said = splitter.stems(sentence);
             self.stems.iter().all(|own| said.contains(own))
         };
-        italics(sentence).any(|text| is_part(&splitter.stems(text))) && has_all()
+        let says = |before: &str| {
+            let mut words = before.split_whitespace().rev().skip_while(|word| has_word(word, ARTICLES));
+            words.next().is_some_and(|word| has_word(word, INTRODUCING))
+        };
+        italics(sentence).any(|(before, text)| says(before) && is_part(&splitter.stems(text))) && has_all()
     }
 
     /// Returns whether a clause behind the term defines it: "… with a scan, which is a way of …".
@@ -146,8 +153,9 @@ fn ends_name(tokens: &[&str], at: usize) -> bool {
     is_last || tokens[..at].last().is_some_and(|word| ends(word))
 }
 
-/// Returns the texts between single stars or underscores. An underscore within a word is part of it.
-fn italics(sentence: &str) -> impl Iterator<Item = &str> {
+/// Returns the texts between single stars or underscores, each with what is before it. An underscore within a word is part
+/// of it.
+fn italics(sentence: &str) -> impl Iterator<Item = (&str, &str)> {
     let opens = move |at: usize| {
         let (before, after) = (&sentence[..at], &sentence[at + 1..]);
         !before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '*')
@@ -155,7 +163,7 @@ fn italics(sentence: &str) -> impl Iterator<Item = &str> {
     };
     ["*", "_"].into_iter().flat_map(move |mark| {
         let starts = sentence.match_indices(mark).filter(move |(at, _)| opens(*at));
-        starts.filter_map(move |(at, _)| Some(sentence[at + 1..].split_once(mark)?.0))
+        starts.filter_map(move |(at, _)| Some((&sentence[..at], sentence[at + 1..].split_once(mark)?.0)))
     })
 }
 
@@ -220,9 +228,12 @@ mod tests {
         let term = Term::of("What is a mobile pump?", &splitter).unwrap();
         let introduces = |sentence: &str| term.is_introduced_by(sentence, &splitter);
         assert!(introduces("Pumps that can be moved are *mobile*.") && introduces("Call them _mobile pumps_."));
-        for other in
-            ["A mobile pump is *not* a toy.", "Choose **Mobile pump**.", "Move the *mobile* one.", "mobile_pump_"]
-        {
+        for other in [
+            "A mobile pump is *not* a toy.",
+            "Choose **Mobile pump**.",
+            "Never lift the *mobile* pump alone.",
+            "mobile_pump_",
+        ] {
             assert!(!introduces(other), "{other}");
         }
     }

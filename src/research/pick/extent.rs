@@ -339,7 +339,7 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
     // A step is shown with the text above it, back to the previous step. The sentence that introduces code may be the
     // last of a paragraph.
     let above = section.iter().rev().filter(|unit| unit.range.start < range.start);
-    let is_text = |unit: &&&Unit| matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout | UnitKind::Table);
+    let is_text = |unit: &&&Unit| matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
     let fits = |unit: &&&Unit| screen_lines(&text[unit.range.start..own.start]) <= TEXT_ABOVE_STEPS;
     if is_step(&candidate.unit) && range.start == own.start {
         let first = above.take_while(is_text).take_while(fits).last();

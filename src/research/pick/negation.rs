@@ -8,9 +8,9 @@ const NEGATIONS: &str = "not|cannot|no|none|never|unsupported|unavailable|unable
 const EXCEPTIONS: &str = "without|except";
 
 /// Openings of a question for what is allowed, and words of a text that allows it. Not "can", which any manual has.
-const ASKS_FOR_PERMISSION: [&str; 8] =
-    ["can i ", "can we ", "can you ", "may i ", "may we ", "am i allowed ", "are we allowed ", "is it ok"];
-const PERMISSIONS: &str = "may|allow|allows|allowed|permit|permits|permitted|able|possible";
+const ASKS_FOR_PERMISSION: [&str; 7] =
+    ["can i ", "can we ", "may i ", "may we ", "am i allowed ", "are we allowed ", "is it ok "];
+const PERMISSIONS: &str = "may|allow|allows|allowed|permit|permits|permitted";
 
 /// Number of words at the start of a question among which the negated verb is looked for.
 const OPENING_WORDS: usize = 7;
@@ -45,9 +45,9 @@ pub(super) fn asks_for_permission(question: &str) -> bool {
     ASKS_FOR_PERMISSION.iter().any(|opening| lower.starts_with(opening))
 }
 
-/// Returns whether a text allows something.
+/// Returns whether a text allows something. "May" is also a month.
 pub(super) fn permits(text: &str) -> bool {
-    has_word(&text.to_lowercase(), PERMISSIONS)
+    has_word(text, PERMISSIONS) && !negates(text)
 }
 
 /// Returns whether a text denies something, or makes an exception.

@@ -191,7 +191,7 @@ impl JournalError {
                 "`dr doctor --repair` saves what can still be read into a new journal, and keeps the damaged one"
                     .into(),
             ),
-            _ if self.is_full() => Some("make room on the disk".into()),
+            _ if self.is_full() => Some("free some disk space".into()),
             _ => None,
         }
     }

@@ -99,6 +99,22 @@ async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_ro
 }
 
 #[tokio::test]
+async fn round_that_no_worker_can_begin_is_not_planned() {
+    const RESEARCHER: Researcher = Researcher { nodes: 4, more_nodes: 2 };
+    let mut planned = Vec::new();
+    for limit in (14..=60).step_by(2).map(|thousands| thousands * 1_000) {
+        let mut world = World::new(RESEARCHER);
+        world.limits.tokens = Some(limit);
+        world.ask().await.unwrap();
+        let calls = world.store.journal().calls(&World::run()).await.unwrap();
+        let is_made = |part: &str| calls.iter().any(|call| call.key.as_str().starts_with(part));
+        assert!(!is_made("plan/2") || is_made("n6/step"), "under {limit}: {calls:#?}");
+        planned.push(is_made("plan/2"));
+    }
+    assert!(planned.contains(&true) && planned.contains(&false), "{planned:?}");
+}
+
+#[tokio::test]
 async fn worker_and_compressor_are_told_the_aspects_of_their_node_alone() {
     let world = World::new(TWO_ROUNDS);
     let model = ScriptedModel::changing(TWO_ROUNDS, |_, text| text);
