@@ -102,7 +102,7 @@ async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_ro
 async fn round_that_no_worker_can_begin_is_not_planned() {
     const RESEARCHER: Researcher = Researcher { nodes: 4, more_nodes: 2 };
     let mut planned = Vec::new();
-    for limit in (14..=60).step_by(2).map(|thousands| thousands * 1_000) {
+    for limit in (14_000..=20_000).step_by(300) {
         let mut world = World::new(RESEARCHER);
         world.limits.tokens = Some(limit);
         world.ask().await.unwrap();
