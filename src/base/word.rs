@@ -45,12 +45,14 @@ impl WordSplitter {
     }
 
     /// Returns the stems of the parts of names in mixed case: "max", "concurrent" and "streams" of `maxConcurrentStreams`.
-    /// In prose, one that begins with a capital is a brand, whose parts mean something else: "PowerShell".
+    /// In prose, one that begins with a capital is a brand, whose parts mean something else: "PowerShell". A block of code
+    /// has too many names to say anything by their parts.
     pub(crate) fn parts_of_names(&self, text: &str) -> Vec<String> {
         // Backticks that do not pair are no code.
         let has_code = text.matches('`').count().is_multiple_of(2);
         let parts = text.split('`').enumerate().flat_map(|(at, part)| {
             let is_code = has_code && at % 2 == 1;
+            let part = if is_code && part.contains('\n') { "" } else { part };
             let names = runs(part).into_iter().map(move |range| &part[range]);
             let is_split = move |name: &&str| is_code || name.starts_with(char::is_lowercase);
             names.filter(is_split).flat_map(parts_of_name)
@@ -322,6 +324,7 @@ mod tests {
     fn names_in_mixed_case_have_parts_and_brands_in_prose_have_none() {
         let parts = |text: &str| WordSplitter::default().parts_of_names(text);
         assert_eq!(parts("maxOpenPumps or `HTTPServer`"), ["max", "open", "pump", "http", "server"]);
+        assert!(parts("```sh\nrun --query myPump\n```\n").is_empty());
         assert!(parts("PowerShell on GitHub and iPhone: pump, PUMP, `pump_max` and `PUMP`").is_empty());
     }
 
