@@ -6,17 +6,19 @@ use super::html::{without_comments, without_html};
 use super::html_table::{as_markdown, html_tables};
 use super::line::{has_fields, is_directive, is_field, is_tag};
 
-/// Last words of a link's text that does not say where the link leads, its maximum length in words, and maximum length of an
-/// address that is shown, in bytes.
+/// Last words of a link's text that does not say where the link leads, and the maximum length of such a text in words.
 const NAMELESS: [&str; 12] = [
     "channel", "document", "form", "here", "link", "page", "repo", "repository", "site", "spreadsheet", "this",
     "website",
 ];
 const MAX_NAMELESS_WORDS: usize = 4;
+
+/// Maximum length of an address that is shown, in bytes.
 const MAX_ADDRESS: usize = 120;
 
 /// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, except
-/// those that fill a cell, links reduced to their text or to text and address, and not indented. A table in HTML becomes one in Markdown.
+/// those that fill a cell, and not indented. Links are reduced to their text, with the address if the text does not say
+/// where they lead. A table in HTML becomes one in Markdown.
 pub(crate) fn readable(markdown: &str) -> String {
     let (mut shown, mut from) = (Vec::new(), 0);
     for table in html_tables(markdown) {
@@ -172,11 +174,17 @@ fn without_links(text: &str) -> String {
 /// sign.
 const HELD: char = '\u{f8fe}';
 
-/// Removes struck-out text, with a space beside it, images given by a directive, and HTML tags. Text between tags stays.
+/// Removes images that are given as directives: `:::image source="a.png":::`.
+fn without_image_directives(text: &str) -> String {
+    let mut parts = text.split(":::image ");
+    let first = parts.next().unwrap_or_default();
+    let after = |part: &'_ str| part.split_once(":::").map_or(part, |(_, after)| after).to_owned();
+    std::iter::once(first.to_owned()).chain(parts.map(after)).collect()
+}
+
+/// Removes struck-out text, with a space beside it, images and HTML tags. Text between tags stays.
 fn without_tags(text: &str) -> String {
-    let mut images = text.split(":::image ");
-    let first = images.next().unwrap_or_default().to_owned();
-    let text = &images.fold(first, |shown, image| shown + image.split_once(":::").map_or(image, |(_, after)| after));
+    let text = without_image_directives(text);
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text.as_str());
     while let Some((before, struck)) = rest.split_once("~~") {
         let Some((_, after)) = struck.split_once("~~") else { break };
@@ -245,8 +253,7 @@ fn image_name<'a>(description: &'a str, link: &'a str) -> &'a str {
     }
 }
 
-/// Returns the address of a link on the web whose text does not say where it leads: "[this form](https://…)". The link is
-/// then what a reader needs.
+/// Returns the address of a link to the web if its text does not say where it leads: "[this form](https://…)".
 fn address<'a>(text: &str, link: &'a str) -> Option<&'a str> {
     let last = text.trim().rsplit(|letter: char| !letter.is_alphanumeric()).next()?.to_lowercase();
     let is_nameless = NAMELESS.contains(&last.as_str()) && text.split_whitespace().count() <= MAX_NAMELESS_WORDS;

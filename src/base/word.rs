@@ -44,9 +44,9 @@ impl WordSplitter {
         stems.filter(|stem| stem.chars().count() >= LEAST_PART && lower.contains(stem.as_str())).cloned().collect()
     }
 
-    /// Returns the stems of the parts of names in mixed case: "max", "concurrent" and "streams" of `maxConcurrentStreams`.
-    /// In prose, one that begins with a capital is a brand, whose parts mean something else: "PowerShell". A block of code
-    /// has too many names to say anything by their parts.
+    /// Returns the stems of the parts of names in mixed case: "max", "concurrent" and "streams" of
+    /// `maxConcurrentStreams`. In prose, a name that begins with a capital is a brand, whose parts mean something else:
+    /// "PowerShell". Blocks of code are left out: they have so many names that most words occur in some.
     pub(crate) fn parts_of_names(&self, text: &str) -> Vec<String> {
         // Backticks that do not pair are no code.
         let has_code = text.matches('`').count().is_multiple_of(2);
@@ -54,7 +54,8 @@ impl WordSplitter {
             let is_code = has_code && at % 2 == 1;
             let part = if is_code && part.contains('\n') { "" } else { part };
             let names = runs(part).into_iter().map(move |range| &part[range]);
-            let is_split = move |name: &&str| is_code || name.starts_with(char::is_lowercase);
+            let is_mixed = |name: &str| name.chars().skip(1).any(char::is_uppercase);
+            let is_split = move |name: &&str| is_mixed(name) && (is_code || name.starts_with(char::is_lowercase));
             names.filter(is_split).flat_map(parts_of_name)
         });
         parts.map(|part| self.stem(&part.to_lowercase())).collect()
@@ -251,8 +252,8 @@ pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Returns the parts of a name that begin with a capital, and what is before the first; none for one in a single case, nor
-/// for "iPhone".
+/// Returns the parts of a name that begin with a capital, and what is before the first. A name in a single case has none,
+/// and neither has "iPhone".
 fn parts_of_name(name: &str) -> Vec<&str> {
     let letters: Vec<_> = name.char_indices().collect();
     let begins = |at: &usize| {
@@ -268,6 +269,10 @@ fn parts_of_name(name: &str) -> Vec<&str> {
     ends.push(name.len());
     let mut start = 0;
     ends.into_iter().map(|end| &name[std::mem::replace(&mut start, end)..end]).collect()
+}
+
+pub(crate) fn has_digit(word: &str) -> bool {
+    word.contains(|letter: char| letter.is_ascii_digit())
 }
 
 /// Returns whether a character other than a letter continues a word.

@@ -185,15 +185,12 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
                 let file = file_name(hit, &folders, current.as_deref());
-                let name = file.as_os_str().as_encoded_bytes();
+                let (name, shown) = (file.as_os_str().as_encoded_bytes(), one_line(&file.to_string_lossy()));
                 if Ui::is_for_people() {
-                    ui.print(&one_line(&file.to_string_lossy()))?;
+                    ui.print(&shown)?;
                 } else if name.contains(&b'\n') {
                     // A program would read two paths.
-                    ui.tell(&format!(
-                        "note: left out, its name has a line break: {}",
-                        one_line(&file.to_string_lossy())
-                    ));
+                    ui.tell(&format!("note: left out, its name has a line break: {shown}"));
                 } else {
                     // Unchanged: a program opens the file by it.
                     ui.pass(&[name, b"\n"].concat())?;

@@ -149,8 +149,8 @@ fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) 
     repair
 }
 
-/// Returns a prefix of `text` of at most `max_tokens`, halving it until it fits. A longer text is cut before its tokens are
-/// counted, which takes a minute for ten megabytes of one character.
+/// Returns a prefix of `text` of at most `max_tokens`, halving it until it fits. A text that is far too long is cut first:
+/// counting the tokens of ten megabytes of one character takes a minute.
 fn head(text: &str, max_tokens: u64, count: impl Fn(&str) -> u64) -> &str {
     let most = usize::try_from(max_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
     let mut text = &text[..text.floor_char_boundary(most)];

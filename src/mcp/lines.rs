@@ -34,7 +34,7 @@ enum Refusal {
     TooLong,
     #[error("message is not JSON, or nested too deeply")]
     NotJson,
-    #[error("not a valid message of MCP")]
+    #[error("message is not a request, notification or response")]
     Invalid,
 }
 
@@ -198,7 +198,7 @@ mod tests {
             let replies = replies(&line).await;
             let [reply] = &replies[..] else { panic!("{code}: {replies:?}") };
             assert_eq!((reply.get("id"), &reply["error"]["code"]), (Some(&id), &json!(code)), "{reply}");
-            assert!(reply["error"]["message"].as_str().unwrap().contains("message"), "{reply}");
+            assert!(reply["error"]["message"].as_str().unwrap().starts_with("message "), "{reply}");
         }
     }
 

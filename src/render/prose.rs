@@ -368,8 +368,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Uses the number written in the text unless that would go backwards: a list shown in part skips numbers, and authors
-    /// may number each item with 1.
+    /// Uses the number written in the text unless that would go backwards: a list shown in part skips numbers, and
+    /// authors may number each item with 1.
     fn number_item(&mut self, item: &str) {
         let digits = item.split(|letter: char| !letter.is_ascii_digit()).next().unwrap_or_default();
         if let (Some(Some(next)), Ok(written)) = (self.lists.last_mut(), digits.parse::<u64>()) {

@@ -6,7 +6,7 @@ use super::cut::pieces;
 use super::evidence::EvidenceId;
 use super::report::marks;
 use super::sentence::is_end;
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, has_digit};
 
 /// Printed after a claim without evidence and in place of an unknown id.
 pub(super) const UNSUPPORTED: &str = "[unsupported]";
@@ -122,16 +122,17 @@ pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
 /// Minimum share of a remark's words that another one has if it says the same.
 const SAME_REMARK: f32 = 0.75;
 
-/// Returns whether a known remark has most words of this one, and all of its figures. One word says too little.
+/// Returns whether a known remark has most words of this one and all of its figures. A remark of one word is never
+/// repeated: that word says too little.
 pub(crate) fn is_repeated(remark: &str, known: &[String]) -> bool {
     let own = subject_of(remark);
-    let has_figures = |known: &str| {
+    let says = |known: &String| {
         let known = subject_of(known);
-        own.iter().all(|stem| known.contains(stem) || !stem.contains(|letter: char| letter.is_ascii_digit()))
+        #[expect(clippy::cast_precision_loss, reason = "a remark is short")]
+        let share = own.intersection(&known).count() as f32 / own.len() as f32;
+        share >= SAME_REMARK && own.iter().all(|stem| known.contains(stem) || !has_digit(stem))
     };
-    #[expect(clippy::cast_precision_loss, reason = "a remark is short")]
-    let share = |known: &str| own.intersection(&subject_of(known)).count() as f32 / own.len().max(1) as f32;
-    own.len() > 1 && known.iter().any(|known| share(known) >= SAME_REMARK && has_figures(known))
+    own.len() > 1 && known.iter().any(says)
 }
 
 /// Returns the length of the text after a citation that ends the cited sentence; 0 if something else follows.

@@ -265,8 +265,8 @@ pub(super) fn is_contents(text: &str) -> bool {
     text.matches("](").count() * 4 > count_words(text)
 }
 
-/// Returns whether a passage has more than a few headings and the header of a table. A passage from the middle of a table
-/// has no header, and one of code may have comments that look like headings.
+/// Returns whether a passage has more than a few headings and the header of a table. A passage from the middle of a
+/// table has no header, and one of code may have comments that look like headings.
 pub(super) fn has_text(text: &str) -> bool {
     let (headings, rest): (Vec<_>, Vec<_>) = text.lines().map(str::trim).partition(|line| line.starts_with('#'));
     let rest: Vec<_> = rest.into_iter().filter(|line| !line.is_empty()).collect();

@@ -16,6 +16,7 @@ mod lacking;
 mod nearness;
 mod negation;
 mod overview;
+mod permission;
 mod remedy;
 mod shown;
 mod sought;

@@ -305,6 +305,9 @@ mod tests {
                 context["results"] =
                     json!([{"id": "n2", "text": "A costs nine."}, {"id": "n3", "text": "B costs ten."}]);
             }
+            if template == Template::Compress {
+                context["open"] = json!(["a2"]);
+            }
             if template == Template::Work {
                 context["notes"] = json!("n3e1: B costs ten. (a1)");
             }

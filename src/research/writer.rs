@@ -30,7 +30,7 @@ use super::report::{Draft, Section, marks, quotes_of, strike};
 use super::verdict::Verdict;
 use crate::base::line::{counted, one_line};
 use crate::base::step::Step;
-use crate::base::word::{WordSplitter, count_words, find_words};
+use crate::base::word::{WordSplitter, count_words, find_words, has_digit};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::structured::{structured_checked, structured_value};
@@ -380,7 +380,7 @@ impl<'a> Writer<'a> {
         let (title, nodes) = &outline[at];
         let branches = nodes.iter().filter_map(|node| self.material.branches.get(&node.id));
         let findings: Vec<_> = branches.flat_map(|branch| &branch.report.findings).collect();
-        let mut quotes = self.quotes_of(&findings);
+        let mut quotes = self.quotes_behind(&findings);
         let mut view = WriterParts {
             findings: findings.iter().map(|finding| cited(finding)).collect::<Vec<_>>().join("\n"),
             ..WriterParts::default()
@@ -398,8 +398,8 @@ impl<'a> Writer<'a> {
         let room = room::<SectionDraft>(self.caller, Role::Writer);
         if size(self.caller, &render(&view)) > room {
             // Quotes are dropped from the end, so those relevant to the title come first.
-            let ids: Vec<_> = nodes.iter().map(|node| node.id.clone()).collect();
-            let nearest = self.material.nearest.nearest(title, &ids).await;
+            let found_by: BTreeSet<_> = quotes.iter().map(|quote| quote.id.node().clone()).collect();
+            let nearest = self.material.nearest.nearest(title, &Vec::from_iter(found_by)).await;
             quotes.sort_by_key(|quote| nearest.iter().position(|id| *id == quote.id).unwrap_or(nearest.len()));
             view.quotes = quotes.into_iter().map(named).collect();
         }
@@ -410,8 +410,9 @@ impl<'a> Writer<'a> {
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
     }
 
-    /// Returns the quotes that claims cite, in the order of their nodes. A node that only concludes cites quotes of others.
-    fn quotes_of(&self, findings: &[&Finding]) -> Vec<&'a Evidence> {
+    /// Returns the quotes that claims cite, in the order of their nodes. A node that only concludes cites the quotes of
+    /// others.
+    fn quotes_behind(&self, findings: &[&Finding]) -> Vec<&'a Evidence> {
         let cited: BTreeSet<_> = findings.iter().flat_map(|finding| &finding.evidence).collect();
         let quotes = self.material.branches.values().flat_map(|branch| &branch.evidence);
         quotes.filter(|quote| cited.contains(&quote.id)).collect()
@@ -587,11 +588,10 @@ impl<'a> Writer<'a> {
         let claims = citing.lines().filter(|line| is_opening && !marks(line).is_empty());
         let known: HashSet<String> = claims.chain(quotes).flat_map(|text| splitter.key_stems(text)).collect();
         let wanted = splitter.key_stems(said);
-        let has_figure = |stem: &&String| stem.chars().any(|letter| letter.is_ascii_digit());
         let found = wanted.iter().filter(|stem| known.contains(*stem)).count();
         #[expect(clippy::cast_precision_loss, reason = "a line is short")]
         let share = found as f32 / wanted.len().max(1) as f32;
-        share >= SUMMED_UP_SHARE && wanted.iter().filter(has_figure).all(|figure| known.contains(figure))
+        share >= SUMMED_UP_SHARE && wanted.iter().all(|stem| known.contains(stem) || !has_digit(stem))
     }
 
     fn has_placeholder(&self, text: &str, placeholders: &[&str]) -> bool {
@@ -736,10 +736,9 @@ fn add_question(questions: &mut Vec<String>, question: String) {
     let asked = subject_of(&question);
     let repeats = |known: &String| {
         let known = subject_of(known);
-        let has_figure = |stem: &&String| stem.contains(|letter: char| letter.is_ascii_digit());
         #[expect(clippy::cast_precision_loss, reason = "a question is short")]
         let share = asked.intersection(&known).count() as f32 / asked.union(&known).count().max(1) as f32;
-        share >= SAME_QUESTION && !asked.symmetric_difference(&known).any(|stem| has_figure(&stem))
+        share >= SAME_QUESTION && !asked.symmetric_difference(&known).any(|stem| has_digit(stem))
     };
     if !questions.iter().any(repeats) {
         questions.push(question);

@@ -584,14 +584,16 @@ impl Budget {
     /// `ahead` is the work that is due and the next steps: a worker can wrap up only while it can still make them.
     /// Rounds do not count, since a run of one round would be tight from its first step.
     pub(crate) fn is_tight(&self, ahead: CallCost) -> bool {
-        let mut balance = self.shared.balance();
-        let active = self.shared.active(&mut balance).as_millis();
-        let time = balance.limits.time.map(|limit| limit.saturating_sub(balance.reserve.time).as_millis());
-        let hold = Hold { likely: ahead, ..Hold::default() };
-        time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3) || balance.check_likely(hold).is_err()
+        let is_late = {
+            let mut balance = self.shared.balance();
+            let active = self.shared.active(&mut balance).as_millis();
+            let time = balance.limits.time.map(|limit| limit.saturating_sub(balance.reserve.time).as_millis());
+            time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3)
+        };
+        is_late || self.limit_ahead(ahead).is_some()
     }
 
-    /// Returns the limit on money or tokens that the work `ahead` does not fit, if one does not.
+    /// Returns the limit on money or tokens that leaves no room for the work `ahead`, if there is one.
     pub(crate) fn limit_ahead(&self, ahead: CallCost) -> Option<Limit> {
         self.shared.balance().check_likely(Hold { likely: ahead, ..Hold::default() }).err()
     }

@@ -132,8 +132,8 @@ impl UnitCandidate<'_> {
             && (self.defining.is_some() || (self.is_opening && self.features.has_form()))
     }
 
-    /// Returns whether the heading above requested steps has all words of the question, of which there are several, and at
-    /// most one other.
+    /// Returns whether the heading above requested steps has all words of the question, of which there are several, and
+    /// at most one other.
     pub(super) fn is_titled(&self, sought: &Sought<'_>, weights: &Weights) -> bool {
         let Some(heading) = self.unit.headings.last().filter(|_| sought.asked == AnswerKind::Steps) else {
             return false;

@@ -83,8 +83,8 @@ impl Term {
         opens || NAMING.iter().any(is_named) || self.is_explained(&tokens, splitter)
     }
 
-    /// Returns whether a sentence in Markdown says what is called by the term, or by the part of it that tells it from
-    /// others, which is in italics: "Pumps that can be moved are *mobile*."
+    /// Returns whether a sentence in Markdown introduces the term, which is then in italics, or its distinctive part:
+    /// "Pumps that can be moved are *mobile*."
     pub(super) fn is_introduced_by(&self, sentence: &str, splitter: &WordSplitter) -> bool {
         let is_part = |stems: &HashSet<String>| !stems.is_empty() && stems.iter().all(|own| self.stems.contains(own));
         let has_all = || {
@@ -153,8 +153,8 @@ fn ends_name(tokens: &[&str], at: usize) -> bool {
     is_last || tokens[..at].last().is_some_and(|word| ends(word))
 }
 
-/// Returns the texts between single stars or underscores, each with what is before it. An underscore within a word is part
-/// of it.
+/// Returns the texts between single stars or underscores, each with what is before it. An underscore within a word is
+/// part of the word.
 fn italics(sentence: &str) -> impl Iterator<Item = (&str, &str)> {
     let opens = move |at: usize| {
         let (before, after) = (&sentence[..at], &sentence[at + 1..]);

@@ -1,4 +1,4 @@
-//! Recognises negative questions and texts that deny something, and those on what is allowed.
+//! Recognises negative questions, and texts that deny something.
 
 use super::wording::{AUXILIARIES, CLAUSES, has_word, words};
 
@@ -6,11 +6,6 @@ use super::wording::{AUXILIARIES, CLAUSES, has_word, words};
 const NEGATIONS: &str = "not|cannot|no|none|never|unsupported|unavailable|unable|excluded|excludes|banned|prohibited|\
     forbidden|refused|rejected|exempt|lack|lacks";
 const EXCEPTIONS: &str = "without|except";
-
-/// Openings of a question for what is allowed, and words of a text that allows it. Not "can", which any manual has.
-const ASKS_FOR_PERMISSION: [&str; 7] =
-    ["can i ", "can we ", "may i ", "may we ", "am i allowed ", "are we allowed ", "is it ok "];
-const PERMISSIONS: &str = "may|allow|allows|allowed|permit|permits|permitted";
 
 /// Number of words at the start of a question among which the negated verb is looked for.
 const OPENING_WORDS: usize = 7;
@@ -37,17 +32,6 @@ pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     let has_noun = words.get(1).is_some_and(|word| !has_word(word, AUXILIARIES) && *word != "happens");
     let pairs = words.get(1..).unwrap_or_default().windows(2);
     is_apart || asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
-}
-
-/// Returns whether a question asks whether something is allowed.
-pub(super) fn asks_for_permission(question: &str) -> bool {
-    let lower = question.trim_start().to_lowercase();
-    ASKS_FOR_PERMISSION.iter().any(|opening| lower.starts_with(opening))
-}
-
-/// Returns whether a text allows something. "May" is also a month.
-pub(super) fn permits(text: &str) -> bool {
-    has_word(text, PERMISSIONS) && !negates(text)
 }
 
 /// Returns whether a text denies something, or makes an exception.

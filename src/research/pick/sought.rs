@@ -7,7 +7,8 @@ use super::asks_whether;
 use super::code_word::CodeWord;
 use super::definition::Term;
 use super::features::{Weights, share};
-use super::negation::{asks_for_permission, asks_for_what_is_not, is_negative, negates, permits};
+use super::negation::{asks_for_what_is_not, is_negative, negates};
+use super::permission::{asks_for_permission, permits};
 use super::remedy::Remedy;
 use super::subject::overview_of;
 use super::value::{Wanted, asks_for_measure, counted, counts, has_measure, names_length};
@@ -96,7 +97,8 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Returns the index of the first sentence of a unit that defines the requested term, given the text of its document.
+    /// Returns the index of the first sentence of a unit that defines the requested term. `text` is that of its
+    /// document.
     pub(super) fn defining(&self, unit: &Unit, text: &str) -> Option<usize> {
         let term = self.term.as_ref().filter(|_| unit.kind != UnitKind::Code)?;
         let said: Vec<_> = unit.sentences.iter().map(|sentence| sentence.plain.as_str()).collect();

@@ -1,8 +1,8 @@
 //! Recognises the value a question requests, and whether a text has it: a number, a version, a day, an amount of money, a
 //! length.
 
-use super::wording::{AUXILIARIES, has_digit, has_phrase, has_word, pieces, words};
-use crate::base::word::WordSplitter;
+use super::wording::{AUXILIARIES, has_phrase, has_word, pieces, words};
+use crate::base::word::{WordSplitter, has_digit};
 
 /// Openings of questions that only a number answers, in digits or in words.
 const ASKS_FOR_NUMBER: [&str; 8] = [

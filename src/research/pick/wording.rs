@@ -23,10 +23,6 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric())
 }
 
-pub(super) fn has_digit(word: &str) -> bool {
-    word.contains(|letter: char| letter.is_ascii_digit())
-}
-
 /// Returns whether a text in lower case has one of some words, which are divided by `|`.
 pub(super) fn has_word(text: &str, wanted: &str) -> bool {
     words(text).any(|word| wanted.split('|').any(|wanted| wanted == word))

@@ -180,8 +180,8 @@ impl WebOptions {
 
 /// Returns the address in the variable of an engine that has no public one.
 fn address_in(engine: SearchEngine, environment: &Environment) -> Result<BaseUrl, WebSettingsError> {
-    let variable = engine.variable().ok_or(WebSettingsError::NoAddress { engine })?;
-    let address = environment.get(variable).ok_or(WebSettingsError::NoAddress { engine })?;
+    let set = engine.variable().and_then(|variable| Some((variable, environment.get(variable)?)));
+    let (variable, address) = set.ok_or(WebSettingsError::NoAddress { engine })?;
     address.parse().map_err(|source| WebSettingsError::Variable { variable, source })
 }
 
