@@ -1,6 +1,6 @@
 //! Citation numbers, and the notes printed with a quote and its source.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use pulldown_cmark::{Event, Options, Parser, TagEnd};
@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use super::figure;
 use crate::base::line::{is_invisible, one_line};
 use crate::base::readable::readable;
+use crate::base::word::WordSplitter;
 use crate::research::branch::Finding;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
@@ -173,16 +174,35 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
     one_line(&shown)
 }
 
-/// Returns the beginning of [`quoted`], up to the end of a word.
-pub(super) fn shortly_quoted(evidence: &Evidence) -> String {
+/// Returns some words of [`quoted`]: those with the most words of the findings that cite it, of several the first.
+pub(super) fn shortly_quoted(evidence: &Evidence, findings: &[Finding]) -> String {
     let quote = quoted(evidence);
     // A few more characters are better than a truncated end.
     if quote.chars().count() <= SHORT_QUOTE_CHARACTERS * 4 / 3 {
         return quote;
     }
-    let start: String = quote.chars().take(SHORT_QUOTE_CHARACTERS).collect();
-    let words = start.rsplit_once(' ').map_or(start.as_str(), |(words, _)| words);
-    format!("{}…", words.trim_end_matches([' ', ',', ';', ':', '.', '|']))
+    let splitter = WordSplitter::default();
+    let citing = findings.iter().filter(|finding| finding.evidence.contains(&evidence.id));
+    let wanted: HashSet<String> = citing.flat_map(|finding| splitter.key_stems(&finding.text)).collect();
+    let starts = std::iter::once(0).chain(quote.match_indices(' ').map(|(at, _)| at + 1));
+    let windows = starts.map(|at| (at, first_words(&quote[at..])));
+    let share = |(_, words): &(usize, &str)| {
+        let stems: BTreeSet<_> = splitter.key_stems(words).into_iter().collect();
+        stems.iter().filter(|stem| wanted.contains(*stem)).count()
+    };
+    // The last of equals in this order is the first in the quote.
+    let windows: Vec<_> = windows.collect();
+    let (at, words) = windows.into_iter().rev().max_by_key(share).unwrap_or((0, ""));
+    let is_cut = |cut: bool| if cut { "…" } else { "" };
+    let (before, after) = (is_cut(at > 0), is_cut(at + words.len() < quote.len()));
+    let words = if after.is_empty() { words } else { words.trim_end_matches([' ', ',', ';', ':', '.', '|']) };
+    format!("{before}{words}{after}")
+}
+
+/// Returns the first [`SHORT_QUOTE_CHARACTERS`] of a text, up to the end of a word.
+fn first_words(text: &str) -> &str {
+    let Some((end, _)) = text.char_indices().nth(SHORT_QUOTE_CHARACTERS) else { return text };
+    text[..end].rsplit_once(' ').map_or(&text[..end], |(words, _)| words)
 }
 
 /// Returns the position of a quote in its file, `:11-12` or `page 7`, on one line; `None` for a place that is not a
@@ -303,8 +323,12 @@ mod tests {
             by radio every ten minutes."
                 .into();
         let shortly = "Lithium cells do not leak, in the cold or in the heat, and last four years in a…";
-        assert_eq!(shortly_quoted(&report.evidence[0]), shortly);
-        assert_eq!(shortly_quoted(&report.evidence[1]), "They last | four years.");
+        assert_eq!(shortly_quoted(&report.evidence[0], &[]), shortly);
+        let mut cited = report.findings[0].clone();
+        cited.text = "A probe reads them by radio every ten minutes.".into();
+        let bearing = "…and last four years in a probe that is read by radio every ten minutes.";
+        assert_eq!(shortly_quoted(&report.evidence[0], &[cited]), bearing);
+        assert_eq!(shortly_quoted(&report.evidence[1], &report.findings), "They last | four years.");
         let lines = quote_lines(&report);
         assert_eq!(lines[0], "[1] n2e1 battery.md:11-12 — Batteries › Decision");
         assert_eq!(lines[1].trim(), quoted(&report.evidence[0]));

@@ -100,15 +100,15 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     let _ = writeln!(text, "{:.2} of 1. {}", report.confidence, citation::checks(report));
     heading(text, "Sources");
     for (quotes, number) in citation::documents(report).iter().zip(1..) {
-        document(text, number, quotes, numbers);
+        document(text, report, number, quotes, numbers);
     }
     further(text, report);
     course(text, report);
 }
 
-/// Appends a document with the beginnings of its quotes. Several are lettered, each on a line.
-fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], numbers: &Numbers<'_>) {
-    let quoted = |evidence: &Evidence| format!("“{}”", line(&citation::shortly_quoted(evidence)));
+/// Appends a document with some words of each of its quotes. Several are lettered, each on a line.
+fn document(text: &mut String, report: &Report, number: usize, quotes: &[(usize, &Evidence)], numbers: &Numbers<'_>) {
+    let quoted = |evidence: &Evidence| format!("“{}”", line(&citation::shortly_quoted(evidence, &report.findings)));
     if let [(_, evidence)] = quotes {
         let _ = writeln!(text, "{number}. {}: {}", source(evidence), quoted(evidence));
         return;

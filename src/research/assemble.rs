@@ -499,7 +499,7 @@ fn sections(
         match known {
             _ if text.is_empty() => {}
             Some(section) => section.text = format!("{}\n\n{text}", section.text),
-            None => sections.push(Section { title, text }),
+            None => sections.push(Section { title, text, nodes: Vec::new() }),
         }
     }
     sections

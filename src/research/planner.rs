@@ -1,10 +1,13 @@
 //! Plans with a model: the brief, and in later rounds the verdict, become a [`PlanDraft`].
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::json;
 
+use super::branch::Branch;
 use super::memory::Memory;
-use super::node::{NodeStatus, Tree};
+use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::plan::{PlanDraft, TreeLimits};
 use super::prompt::{Template, fitted, room, shorten_longest};
 use super::question::Brief;
@@ -46,6 +49,8 @@ struct NodeLine {
     status: NodeStatus,
     aspects: String,
     question: String,
+    /// What its worker searched for in vain.
+    open: String,
 }
 
 /// Plans the first round. A plan that fails `check` is sent back for one repair.
@@ -65,7 +70,7 @@ pub(crate) async fn plan(
             "task": brief.task,
             "question": Some(brief.question.as_str()).filter(|question| *question != brief.task),
             "aspects": brief.aspects,
-            "nodes": node_lines(tree),
+            "nodes": node_lines(tree, &BTreeMap::new()),
             "max_nodes": max_nodes,
             "is_paid_for": is_paid_for,
             "max_depth": bounds.limits.max_depth,
@@ -86,6 +91,7 @@ pub(crate) async fn replan(
     key: &CallKey,
     brief: &Brief,
     tree: &Tree,
+    branches: &BTreeMap<NodeId, Branch>,
     verdict: &Verdict,
     memory: &Memory,
     bounds: PlanBounds,
@@ -102,7 +108,7 @@ pub(crate) async fn replan(
             json!({"id": aspect.id, "text": aspect.text, "is_missing": is_missing})
         })
         .collect();
-    let nodes = node_lines(tree);
+    let nodes = node_lines(tree, branches);
     let render = |summary: &String| {
         Template::Replan.prompt(
             caller,
@@ -128,12 +134,14 @@ pub(crate) async fn replan(
     structured_checked(caller, key, &prompt, "plan", check).await
 }
 
-fn node_lines(tree: &Tree) -> Vec<NodeLine> {
-    let line = |node: &super::node::Node| NodeLine {
+fn node_lines(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<NodeLine> {
+    let open = |node: &Node| branches.get(&node.id).map(|branch| branch.report.open_questions.join("; "));
+    let line = |node: &Node| NodeLine {
         id: node.id.to_string(),
         status: node.status,
         aspects: node.aspects.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         question: node.question.to_string(),
+        open: open(node).unwrap_or_default(),
     };
     tree.nodes.iter().map(line).collect()
 }
@@ -156,7 +164,8 @@ pub(super) fn in_words(verdict: &Verdict) -> String {
 mod tests {
     use super::*;
     use crate::research::question::AspectId;
-    use crate::research::scripted::{Scripted, brief};
+    use crate::research::scripted::{Scripted, branch, brief};
+    use crate::source::Label;
     use serde_json::json;
 
     fn verdict() -> Verdict {
@@ -193,11 +202,16 @@ mod tests {
             CallKey::new("plan/2"),
             PlanBounds { limits: TreeLimits::default(), has_web: true, paid_for: Some(6), has_tools: true },
         );
-        let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, bounds, &|_| Ok(())).await.unwrap();
+        let mut found = branch(&NodeId::numbered(1), &["A costs nine."], Label::Internal);
+        found.report.open_questions = vec!["how fast A is".into()];
+        let branches = BTreeMap::from([(NodeId::numbered(1), found)]);
+        let check = |_: &PlanDraft| Ok(());
+        let draft = replan(&caller, &key, &brief, &tree, &branches, &verdict(), &memory, bounds, &check).await.unwrap();
         assert!(draft.new_nodes.is_empty());
         let prompt = &caller.prompts()[0];
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
         assert!(prompt.messages[1].text.contains("A costs nine."));
+        assert!(prompt.messages[1].text.contains("What is A? Left open after its searches: how fast A is\n"));
         assert!(prompt.messages[0].text.contains("and the user's own tools)"), "{}", prompt.messages[0].text);
         assert!(
             prompt.messages[0].text.contains("at most 5 new ones, about what the limits of this run pay for"),

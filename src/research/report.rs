@@ -83,6 +83,9 @@ pub struct Section {
     pub(crate) title: String,
     /// Markdown text with citations in brackets: `[n2e1]`.
     pub(crate) text: String,
+    /// The nodes that a model wrote it from; empty without a model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<NodeId>,
 }
 
 /// A passage for further reading.

@@ -133,8 +133,10 @@ struct Blocks {
     is_row: bool,
     /// Nesting depth inside headings, code and other elements whose text is not quoted.
     muted: usize,
-    /// Nesting depth inside bold text, and whether the open text has some outside of it.
+    /// Nesting depth inside bold text.
     strong: usize,
+    /// Where the current line begins in the open text, and whether it has text that is not bold.
+    line: usize,
     has_plain: bool,
     /// Whether the open text consists of fields. Each is a sentence.
     has_fields: bool,
@@ -184,23 +186,24 @@ impl Blocks {
             Event::End(TagEnd::TableCell) => self.push(range.end..range.end, " — "),
             Event::Text(text) => self.push(range, &text),
             Event::Code(text) => self.push(range, &format!("`{text}`")),
-            Event::HardBreak if self.ends_line() => self.close(),
+            Event::HardBreak if self.ends_sentence() || !self.has_plain => self.close_line(),
             Event::SoftBreak | Event::HardBreak if self.has_fields && begins_field(&passage[range.end..]) => {
                 self.close();
             }
             Event::SoftBreak | Event::HardBreak => {
-                // A label may stand on the next line.
-                let ends = self.ends_sentence();
                 self.push(range, " ");
-                self.has_plain &= !ends;
+                (self.line, self.has_plain) = (self.open.len(), false);
             }
             _ => {}
         }
     }
 
-    /// Returns whether the text before a hard line break is a sentence or a label: `**Note**`.
-    fn ends_line(&self) -> bool {
-        self.ends_sentence() || !self.has_plain
+    /// Ends the text at a hard line break. A label on the last line, `**Note**`, does not continue the text above it.
+    fn close_line(&mut self) {
+        let label = if self.has_plain { Vec::new() } else { self.open.split_off(self.line.min(self.open.len())) };
+        self.close();
+        self.open = label;
+        self.close();
     }
 
     fn ends_sentence(&self) -> bool {
@@ -216,7 +219,7 @@ impl Blocks {
     }
 
     fn close(&mut self) {
-        self.has_plain = false;
+        (self.line, self.has_plain) = (0, false);
         if !self.open.is_empty() {
             self.done.push(Block { text: std::mem::take(&mut self.open), is_row: self.is_row });
         }
@@ -329,6 +332,7 @@ mod tests {
         let plain = |text: &str| every_sentence(text).into_iter().map(|own| own.plain).collect::<Vec<_>>();
         assert_eq!(plain("**Note**  \nIt is open\nat six."), ["Note", "It is open at six."]);
         assert_eq!(plain("Visitors  \nmay park by **hand**  \nhere."), ["Visitors may park by hand here."]);
+        assert_eq!(plain("1. Open the *lid*\n   **Note**  \n   It is old."), ["Open the lid", "Note", "It is old."]);
         for text in ["It costs more (N. Virginia) than here.", "It costs more \\(N\\. Virginia\\) than here."] {
             assert_eq!(plain(text), ["It costs more (N. Virginia) than here."], "{text}");
         }

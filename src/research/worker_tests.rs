@@ -493,6 +493,7 @@ async fn steps_can_be_run_by_any_thread() {
         reasons: &[],
         memory: &memory,
         verdicts: &[],
+        before: None,
         ledger: Vec::new(),
         nearest: &Vec::new(),
         is_last: false,

@@ -87,6 +87,8 @@ pub(crate) struct WriterInput<'a> {
     pub(crate) memory: &'a Memory,
     /// Verdicts of earlier rounds, in order.
     pub(crate) verdicts: &'a [Verdict],
+    /// Draft of the round before.
+    pub(crate) before: Option<&'a Draft>,
     /// Most relevant quotes, best first.
     pub(crate) ledger: Vec<&'a Evidence>,
     /// Ranks the quotes of a section whose quotes do not all fit.
@@ -232,9 +234,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns whether the rest of the budget is likely to pay for the sections of an outline and the summary; without
-    /// one, for the outline and a section on each node as well.
-    fn can_pay(&self, outline: Option<&[(String, Vec<&Node>)]>) -> bool {
+    /// Returns whether the rest of the budget is likely to pay for the sections of an outline that are not kept, and the
+    /// summary; without one, for the outline and a section on each node as well.
+    fn can_pay(&self, outline: Option<&[Heading<'_>]>) -> bool {
         let sizes: BTreeMap<_, u64> = self
             .found()
             .into_iter()
@@ -248,11 +250,17 @@ impl<'a> Writer<'a> {
         let (first, mut prompts): (_, Vec<u64>) = match outline {
             Some(outline) => (
                 self.key.then(Step::Section).at(1),
-                outline.iter().map(|(_, nodes)| SECTION_RULES + of(nodes)).collect(),
+                outline
+                    .iter()
+                    .filter(|heading| heading.kept.is_none())
+                    .map(|heading| SECTION_RULES + of(&heading.nodes))
+                    .collect(),
             ),
             // The outline is estimated: it sees summaries.
             None => {
-                let sections = sizes.values().map(|size| SECTION_RULES + size);
+                let kept: BTreeSet<_> = self.sections_before().flat_map(|section| &section.nodes).collect();
+                let changed = sizes.iter().filter(|(id, _)| !kept.contains(*id));
+                let sections = changed.map(|(_, size)| SECTION_RULES + size);
                 (self.key.then(Step::Outline), sections.chain([SECTION_RULES + all / 4]).collect())
             }
         };
@@ -269,7 +277,7 @@ impl<'a> Writer<'a> {
         if !self.can_pay(Some(&outline)) {
             return self.whole(Vec::new()).await;
         }
-        let titles: Vec<_> = (1..).zip(&outline).map(|(at, (title, nodes))| section_line(at, title, nodes)).collect();
+        let titles: Vec<_> = (1..).zip(&outline).map(|(at, heading)| section_line(at, heading)).collect();
         let titles = titles.join("\n");
         let sections = (0..outline.len()).map(|at| self.section(at, &outline, &titles));
         let mut writing: FuturesOrdered<_> = sections.collect();
@@ -286,12 +294,12 @@ impl<'a> Writer<'a> {
         let mut missing = 0;
         let mut short = None;
         let mut sections = Vec::new();
-        for (section, (title, nodes)) in written.into_iter().zip(&outline) {
+        for (section, heading) in written.into_iter().zip(&outline) {
             sections.push(match section {
                 Err(error @ CallError::Limit(_)) if is_kept => {
                     missing += 1;
                     short = Some(error);
-                    self.section_by_rules(title, nodes)
+                    self.section_by_rules(heading)
                 }
                 section => section?,
             });
@@ -307,11 +315,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns a section that lists the findings of its nodes.
-    fn section_by_rules(&self, title: &str, nodes: &[&Node]) -> Section {
+    fn section_by_rules(&self, heading: &Heading<'_>) -> Section {
+        let findings = self.findings(&heading.nodes);
+        let lines: Vec<_> = findings.into_iter().map(|finding| format!("- {}", one_line(&cited(finding)))).collect();
+        heading.section(lines.join("\n"))
+    }
+
+    fn findings(&self, nodes: &[&Node]) -> Vec<&'a Finding> {
         let branches = nodes.iter().filter_map(|node| self.material.branches.get(&node.id));
-        let findings = branches.flat_map(|branch| &branch.report.findings);
-        let lines: Vec<_> = findings.map(|finding| format!("- {}", one_line(&cited(finding)))).collect();
-        Section { title: one_line(title), text: lines.join("\n") }
+        branches.flat_map(|branch| &branch.report.findings).collect()
     }
 
     /// Returns an answer from sections whose summary was not written: their first cited sentences take its place.
@@ -340,8 +352,8 @@ impl<'a> Writer<'a> {
         draft
     }
 
-    /// Returns section titles with their nodes. Every node with findings is in at least one section.
-    async fn outline(&self) -> Result<Vec<(String, Vec<&'a Node>)>, CallError> {
+    /// Returns the headings. Every node with findings is below at least one.
+    async fn outline(&self) -> Result<Vec<Heading<'a>>, CallError> {
         let found = self.found();
         let nodes: Vec<_> = found
             .iter()
@@ -352,7 +364,11 @@ impl<'a> Writer<'a> {
             .collect();
         let render = |nodes: &Vec<PromptText>| {
             let (task, aspects) = (&self.material.brief.task, &self.material.brief.aspects);
-            let context = json!({"task": task, "aspects": aspects, "nodes": nodes, "most_sections": MAX_SECTIONS});
+            let before: Vec<_> = self.sections_before().map(|section| titled(&section.title, &section.nodes)).collect();
+            let context = json!({
+                "task": task, "aspects": aspects, "nodes": nodes, "most_sections": MAX_SECTIONS,
+                "before": before.join("\n"), "verdict": self.verdict(),
+            });
             Template::Outline.prompt(self.caller, context)
         };
         let room = room::<OutlineDraft>(self.caller, Role::Writer);
@@ -366,7 +382,27 @@ impl<'a> Writer<'a> {
         let draft = structured_checked(self.caller, &self.key.then(Step::Outline), &prompt, "outline", check)
             .await
             .map_err(failure)?;
-        Ok(headings(&draft, &found))
+        let mut headings = headings(&draft, &found);
+        for heading in &mut headings {
+            heading.kept = self.sections_before().find(|section| heading.is_of(section));
+        }
+        Ok(headings)
+    }
+
+    /// Returns the sections of the draft before that may stay as they are: written by a model, and supported in full.
+    /// The findings of a node do not change between rounds.
+    fn sections_before(&self) -> impl Iterator<Item = &'a Section> {
+        let before = self.material.before.filter(|before| !before.is_makeshift);
+        let sections = before.into_iter().flat_map(|before| &before.sections);
+        sections.filter(|section| {
+            let is_supported = !section.text.contains(UNSUPPORTED);
+            is_supported && !section.nodes.is_empty() && marks(&section.text).iter().all(|(_, id)| self.is_citable(id))
+        })
+    }
+
+    /// Returns the verdict on the draft before as text.
+    fn verdict(&self) -> Option<String> {
+        self.material.verdicts.last().map(in_words)
     }
 
     fn found(&self) -> Vec<(&'a Node, &'a Branch)> {
@@ -376,10 +412,13 @@ impl<'a> Writer<'a> {
         found
     }
 
-    async fn section(&self, at: usize, outline: &[(String, Vec<&Node>)], titles: &str) -> Result<Section, CallError> {
-        let (title, nodes) = &outline[at];
-        let branches = nodes.iter().filter_map(|node| self.material.branches.get(&node.id));
-        let findings: Vec<_> = branches.flat_map(|branch| &branch.report.findings).collect();
+    async fn section(&self, at: usize, outline: &[Heading<'_>], titles: &str) -> Result<Section, CallError> {
+        let heading = &outline[at];
+        if let Some(section) = heading.kept {
+            return Ok(section.clone());
+        }
+        let title = &heading.title;
+        let findings = self.findings(&heading.nodes);
         let mut quotes = self.quotes_behind(&findings);
         let mut view = WriterParts {
             findings: findings.iter().map(|finding| cited(finding)).collect::<Vec<_>>().join("\n"),
@@ -391,7 +430,7 @@ impl<'a> Writer<'a> {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
             let context = json!({
                 "task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes,
-                "most_words": most_words,
+                "most_words": most_words, "verdict": self.verdict(),
             });
             Template::Section.prompt(self.caller, context)
         };
@@ -407,7 +446,7 @@ impl<'a> Writer<'a> {
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
         let key = self.key.then(Step::Section).at(at + 1);
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
-        Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
+        Ok(heading.section(draft.text.trim().to_owned()))
     }
 
     /// Returns the quotes that claims cite, in the order of their nodes. A node that only concludes cites the quotes of
@@ -496,7 +535,7 @@ impl<'a> Writer<'a> {
             "task": self.material.brief.task,
             "aspects": self.material.brief.aspects,
             "reasons": self.material.reasons.join("\n"),
-            "verdict": self.material.verdicts.last().map(in_words),
+            "verdict": self.verdict(),
             "summary": view.summary,
             "groups": groups,
             "sections": view.sections,
@@ -706,20 +745,45 @@ fn strike_ids(value: &mut Value) {
     }
 }
 
+/// A heading of an outline.
+struct Heading<'a> {
+    title: String,
+    /// The nodes that its section is written from.
+    nodes: Vec<&'a Node>,
+    /// The section of the draft before that stands in its place.
+    kept: Option<&'a Section>,
+}
+
+impl<'a> Heading<'a> {
+    fn of(title: &str, nodes: Vec<&'a Node>) -> Self {
+        Self { title: one_line(title), nodes, kept: None }
+    }
+
+    fn section(&self, text: String) -> Section {
+        Section { title: self.title.clone(), text, nodes: self.ids() }
+    }
+
+    fn is_of(&self, section: &Section) -> bool {
+        let ids = |nodes: &[NodeId]| nodes.iter().cloned().collect::<BTreeSet<_>>();
+        section.title == self.title && ids(&section.nodes) == ids(&self.ids())
+    }
+
+    fn ids(&self) -> Vec<NodeId> {
+        self.nodes.iter().map(|node| node.id.clone()).collect()
+    }
+}
+
 /// Resolves the node ids of an outline. Nodes it leaves out are collected in a section of their own.
-fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(String, Vec<&'a Node>)> {
+fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<Heading<'a>> {
     let node = |id: &String| found.iter().map(|(node, _)| *node).find(|node| node.id.to_string() == id.trim());
-    let mut headings: Vec<(String, Vec<&'a Node>)> = draft
-        .sections
-        .iter()
-        .map(|section| (one_line(&section.title), section.nodes.iter().filter_map(node).collect()))
-        .collect();
-    headings.retain(|(title, nodes)| !title.is_empty() && !nodes.is_empty());
-    let placed: BTreeSet<_> = headings.iter().flat_map(|(_, nodes)| nodes.iter().map(|node| &node.id)).collect();
+    let heading = |draft: &HeadingDraft| Heading::of(&draft.title, draft.nodes.iter().filter_map(node).collect());
+    let mut headings: Vec<_> = draft.sections.iter().map(heading).collect();
+    headings.retain(|heading| !heading.title.is_empty() && !heading.nodes.is_empty());
+    let placed: BTreeSet<_> = headings.iter().flat_map(|heading| heading.nodes.iter().map(|node| &node.id)).collect();
     let left: Vec<_> = found.iter().map(|(node, _)| *node).filter(|node| !placed.contains(&node.id)).collect();
     // Their findings would otherwise be missing from the report.
     if !left.is_empty() {
-        headings.push(("Further findings".to_owned(), left));
+        headings.push(Heading::of("Further findings", left));
     }
     headings
 }
@@ -754,9 +818,15 @@ fn without_bullet(text: &str) -> String {
 }
 
 /// Returns a section as the prompts of the others list it.
-fn section_line(number: usize, title: &str, nodes: &[&Node]) -> String {
-    let questions: Vec<_> = nodes.iter().map(|node| one_line(node.question.as_str())).collect();
-    format!("{number}. {title} ({})", questions.join(" · "))
+fn section_line(number: usize, heading: &Heading<'_>) -> String {
+    let questions: Vec<_> = heading.nodes.iter().map(|node| one_line(node.question.as_str())).collect();
+    format!("{number}. {} ({})", heading.title, questions.join(" · "))
+}
+
+/// Returns a section as the prompt of the next outline lists it.
+fn titled(title: &str, nodes: &[NodeId]) -> String {
+    let ids: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+    format!("{title}: {}", ids.join(", "))
 }
 
 fn node_text(node: &Node, branch: &Branch) -> String {

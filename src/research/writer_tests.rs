@@ -48,6 +48,7 @@ impl World {
             reasons: &[],
             memory: &self.memory,
             verdicts: &[],
+            before: None,
             ledger: self.branches.values().flat_map(|branch| &branch.evidence).collect(),
             nearest: &self.similar,
             is_last: true,
@@ -174,6 +175,27 @@ async fn long_answer_is_outlined_and_written_by_section() {
     assert_eq!(found, ["n2e4", "n2e10", "n4e4"], "those that the text cites");
     let asked = caller.tasks();
     assert!(asked.last().unwrap().contains("How heavy is a pear?"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn section_that_the_next_outline_repeats_stays_as_it_was_unless_something_in_it_is_unsupported() {
+    let world = World::of(3, 10);
+    let mut before = world.draft(&writer_of_three()).await.unwrap();
+    before.sections.retain(|section| section.title != "On n4");
+    let verdicts = [Verdict { weak_evidence_areas: vec!["pears".into()], ..Verdict::default() }];
+    let material = WriterInput { before: Some(&before), verdicts: &verdicts, ..world.material() };
+    let caller = writer_of_three();
+    let draft = super::draft(&caller, &CallKey::new("write"), &material).await.unwrap();
+    // The first one has a sentence without evidence.
+    assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/3", "write/answer"]);
+    assert_eq!(draft.sections[1], before.sections[1]);
+    let asked = caller.tasks();
+    assert!(asked[0].contains("On n3: n3\n") && !asked[0].contains("On n2: n2"), "{}", asked[0]);
+    assert!(asked.iter().all(|asked| asked.contains("weak: pears")), "{asked:#?}");
+    let anew = WriterInput { before: None, ..material };
+    let caller = writer_of_three();
+    super::draft(&caller, &CallKey::new("write"), &anew).await.unwrap();
+    assert_eq!(caller.keys().len(), 5);
 }
 
 #[tokio::test]

@@ -258,7 +258,9 @@ impl Steps {
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         let bounds = self.plan_bounds(state);
         let memory = &state.folded.memory;
-        match planner::replan(desk, &key, brief, &state.tree, verdict, memory, bounds, &complaint).await {
+        match planner::replan(desk, &key, brief, &state.tree, &state.branches, verdict, memory, bounds, &complaint)
+            .await
+        {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => Ok(by_rules()),
             Err(error) => Err(error.into()),
@@ -420,6 +422,7 @@ impl Steps {
             reasons,
             memory,
             verdicts,
+            before: state.folded.draft.as_ref(),
             tree: &state.tree,
             branches: &state.branches,
             ledger,
