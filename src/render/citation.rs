@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
-use pulldown_cmark::{Event, Options, Parser, TagEnd};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde::{Serialize, Serializer};
 
 use super::figure;
@@ -165,13 +165,18 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => shown.push_str(&text),
             Event::Code(text) => shown.extend(["`", &text, "`"]),
             Event::End(TagEnd::TableCell) => shown.push_str(" | "),
+            Event::Start(Tag::TableRow) => {
+                shown.truncate(shown.trim_end_matches([' ', '|']).len());
+                shown.push_str("; ");
+            }
             Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::Heading(_) | TagEnd::CodeBlock)
             | Event::SoftBreak
             | Event::HardBreak => shown.push(' '),
             _ => {}
         }
     }
-    one_line(&shown)
+    // A row without its header is no table to the parser.
+    one_line(shown.trim_matches([' ', '|']))
 }
 
 /// Returns some words of [`quoted`]: those with the most words of the findings that cite it, of several the first.
@@ -329,6 +334,10 @@ mod tests {
         let bearing = "…and last four years in a probe that is read by radio every ten minutes.";
         assert_eq!(shortly_quoted(&report.evidence[0], &[cited]), bearing);
         assert_eq!(shortly_quoted(&report.evidence[1], &report.findings), "They last | four years.");
+        for (table, shown) in [("| A | 4 |", "A | 4"), ("|c|y|\n|-|-|\n|A|4|\n|B|5|", "c | y; A | 4; B | 5")] {
+            report.evidence[1].quote = table.into();
+            assert_eq!(quoted(&report.evidence[1]), shown);
+        }
         let lines = quote_lines(&report);
         assert_eq!(lines[0], "[1] n2e1 battery.md:11-12 — Batteries › Decision");
         assert_eq!(lines[1].trim(), quoted(&report.evidence[0]));

@@ -179,6 +179,7 @@ fn numbered(text: &str, number: Number<'_>) -> String {
         shown.push_str(&plain(&text[from..range.start]));
         from = range.end;
         let mut numbers: Vec<_> = mark.iter().filter_map(|(_, id)| number(id)).collect();
+        numbers.sort_by_key(|mark| (mark.document, mark.letter));
         numbers.dedup();
         if numbers.is_empty() {
             shown.truncate(shown.trim_end_matches(' ').len());

@@ -4,6 +4,8 @@
 //! Its reply is not evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
 //! it.
 
+use std::collections::HashSet;
+
 use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,7 @@ use super::pick::{Picked, searched};
 use super::prompt::{Template, ends_run, failure, fitted, room};
 use super::question::{AspectId, Brief, Question};
 use crate::base::step::Step;
+use crate::base::word::WordSplitter;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
@@ -57,9 +60,19 @@ pub(crate) struct Answer {
 }
 
 impl Skim {
-    /// Returns the answers to some aspects.
-    pub(crate) fn to(&self, aspects: &[AspectId]) -> Vec<&Answer> {
-        self.answers.iter().filter(|answer| aspects.contains(&answer.aspect)).collect()
+    /// Returns the answers to some aspects, as far as they bear on a question. `others` are asked about the same
+    /// aspects: the price of B is of no use to the node that asks what A costs.
+    pub(crate) fn to(&self, aspects: &[AspectId], question: &Question, others: &[Question]) -> Vec<&Answer> {
+        let splitter = WordSplitter::default();
+        let stems = |text: &str| splitter.key_stems(text).into_iter().collect::<HashSet<_>>();
+        let own = stems(question.as_str());
+        let others: Vec<_> = others.iter().map(|other| stems(other.as_str())).collect();
+        let bears_on_it = |answer: &&Answer| {
+            let said = stems(&format!("{}\n{}", answer.unit.place.provenance(), answer.unit.text));
+            let has_of = |a: &HashSet<String>, b: &HashSet<String>| a.difference(b).any(|stem| said.contains(stem));
+            others.iter().all(|other| own.is_subset(other) || has_of(&own, other) || !has_of(other, &own))
+        };
+        self.answers.iter().filter(|answer| aspects.contains(&answer.aspect)).filter(bears_on_it).collect()
     }
 }
 
@@ -193,7 +206,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::base::word::WordSplitter;
     use crate::llm::call::Limit;
     use crate::research::pick::{DocumentHits, Picks, pick};
     use crate::research::scripted::{Scripted, ScriptedSource, brief, broken};
@@ -242,7 +254,14 @@ mod tests {
         let [answer] = found.answers.as_slice() else { panic!("{found:?}") };
         assert_eq!((answer.unit.id.as_str(), answer.aspect.to_string().as_str()), ("locks.md#0", "a1"));
         assert_eq!(answer.quote, "a file that is held while writing");
-        assert!(found.to(&[AspectId::numbered(2)]).is_empty());
+        let asked = |text: &str| text.parse::<Question>().unwrap();
+        let (lock, key) = (asked("What is the lock?"), asked("What is the key?"));
+        assert!(found.to(&[AspectId::numbered(2)], &lock, &[]).is_empty());
+        let aspects = [AspectId::numbered(1)];
+        let is_given = |question, others: &[Question]| !found.to(&aspects, question, others).is_empty();
+        assert!(is_given(&lock, &[key.clone()]) && is_given(&key, &[]), "what is found may serve any question");
+        assert!(!is_given(&key, &[lock.clone()]), "another node asks what it answers");
+        assert!(is_given(&key, &[asked("What is the door?")]));
         // The best unit for the second aspect is shown beside those for the question.
         assert!(caller.tasks()[0].contains("nine euros"), "{}", caller.tasks()[0]);
     }

@@ -29,7 +29,7 @@ use crate::research::memory::slice;
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::pick::searched;
-use crate::research::question::{Aspect, AspectId, Brief};
+use crate::research::question::{Aspect, AspectId, Brief, Question};
 use crate::research::route::{NoWay, Route, Way};
 use crate::research::skim::{self, Answer, Skim};
 use crate::research::task::{Conclusion, Conversation, Task, TaskAspect, WorkerLimits};
@@ -43,6 +43,8 @@ pub(crate) struct Work {
     pub(crate) way: Way,
     brief: Brief,
     aspects: Vec<Aspect>,
+    /// Questions of other nodes about the same aspects.
+    beside: Vec<Question>,
     conclusions: Vec<(Node, Branch)>,
     context: String,
     /// The input of a conversation that faces outward.
@@ -60,10 +62,13 @@ impl Work {
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
+        let serves_one = |aspects: &[AspectId]| aspects.iter().any(|aspect| node.aspects.contains(aspect));
+        let beside = state.tree.workers().filter(|other| other.id != node.id && serves_one(&other.aspects));
         let global = &state.folded.memory.global.text;
         Self {
             way,
             aspects: aspects.cloned().collect(),
+            beside: beside.map(|other| other.question.clone()).collect(),
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
             context: slice(global, &node.depends_on, node.question.as_str(), CONTEXT_TOKENS),
@@ -89,9 +94,9 @@ impl Work {
         }
     }
 
-    /// Returns what was skimmed for its aspects.
+    /// Returns what was skimmed for its question.
     fn answers<'a>(&self, skim: Option<&'a Skim>) -> Option<Vec<&'a Answer>> {
-        skim.map(|skim| skim.to(&self.node.aspects))
+        skim.map(|skim| skim.to(&self.node.aspects, &self.node.question, &self.beside))
     }
 }
 
