@@ -122,6 +122,11 @@ impl Shown {
         self.end.filter(|at| *at < self.passage.text.trim_end().len())
     }
 
+    /// Returns whether the model was shown all of its text.
+    pub(super) fn is_read(&self) -> bool {
+        self.end.is_some() && self.cut_at().is_none() && !self.is_left_out
+    }
+
     /// Returns the part of its text that the last prompt showed.
     fn seen(&self) -> &str {
         let end = self.end.filter(|_| !self.is_left_out).unwrap_or(0);

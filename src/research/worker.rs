@@ -138,7 +138,7 @@ pub(crate) enum WorkError {
 pub(crate) struct Gathered {
     /// Evidence, in the order it was noted.
     pub(super) notes: Vec<Note>,
-    /// Hits it did not open, best first.
+    /// Hits it neither opened nor read whole, best first.
     pub(super) further: Vec<Passage>,
     /// Support of the best search for an answer.
     pub(crate) support: Support,
@@ -166,9 +166,10 @@ impl Gathered {
         let question = task.question.as_ref();
         let mut remarks = notebook.remarks;
         remarks.extend(remark.map(|reason| format!("work on `{question}` stopped early: {reason}")));
-        let is_likely = |shown: &Shown| !shown.is_opened && !shown.is_unlikely && !is_contents(&shown.passage.text);
-        let unopened = notebook.shown.into_iter().filter(is_likely);
-        let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
+        // A passage that the model read whole and took no note from answers nothing.
+        let is_unread = |shown: &Shown| !shown.is_opened && !shown.is_unlikely && !shown.is_read();
+        let unread = notebook.shown.into_iter().filter(is_unread).map(|shown| shown.passage);
+        let mut further: Vec<_> = unread.filter(|passage| !is_contents(&passage.text)).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
         let (notes, support) = (notebook.noted, notebook.support);
         let (reported, saw_internal) = (Vec::new(), false);
