@@ -448,21 +448,24 @@ async fn tools_a_node_was_not_given_are_refused() {
 }
 
 #[tokio::test]
-async fn search_without_an_answer_shows_few_passages_and_none_of_them_is_listed_for_reading() {
-    let files = [("a.md", "The lock is old."), ("b.md", "A lock of hair."), ("c.md", "Locks of a canal.")];
-    let further = async |support| {
+async fn passage_is_listed_for_reading_unless_it_was_read_whole_or_its_search_had_no_answer() {
+    let texts = ["The lock is old.", "A lock of hair.", "Locks of a canal."];
+    let further = async |support, length: usize| {
+        let texts = texts.map(|text| format!("{text} {}", "It is so. ".repeat(length)));
+        let files = [("a.md", &*texts[0]), ("b.md", &*texts[1]), ("c.md", &*texts[2])];
         let source = ScriptedSource::of(&files).judging(Found { support, ..Found::default() });
         let caller = acting([json!([search("lock")]), json!([])], []);
         let branch = work(&caller, &source, &task(&node(), &[])).await.unwrap();
         (branch.further.len(), caller.tasks()[1].clone())
     };
-    let (number, shown) = further(Support::None).await;
+    let (number, shown) = further(Support::None, 200).await;
     assert!(
         number == 0 && shown.contains("3 passages, none of which seems relevant; the first 2 are shown"),
         "{shown}"
     );
     assert!(shown.contains("lock of hair") && !shown.contains("canal"), "{shown}");
-    assert_eq!(further(Support::Weak).await.0, 3);
+    assert_eq!(further(Support::Weak, 200).await.0, 3);
+    assert_eq!(further(Support::Weak, 0).await.0, 0);
 }
 
 #[tokio::test]
