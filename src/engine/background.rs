@@ -183,6 +183,7 @@ impl Background {
         let begun = Box::pin(engine.begin(request, beginning.observer(), beginning.stop.clone())).await?;
         let run = match begun {
             Begun::Run(run) => run,
+            // Only a stored run answers a question that was asked before, so there is an id.
             Begun::Before(asked) => return asked.run_id().ok_or(EngineError::Cancelled),
         };
         let (id, engine) = (run.id().clone(), engine.clone());
