@@ -53,7 +53,7 @@ struct Started {
     now: Now,
 }
 
-/// What a run did last, by sub-question: a stream that opens later shows it.
+/// The latest activity of a run, by sub-question. Streams that are opened later begin with it.
 type Now = Arc<Mutex<BTreeMap<Option<String>, Doing>>>;
 
 #[derive(Debug)]

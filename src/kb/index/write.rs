@@ -498,7 +498,7 @@ enum WriteLock {
 impl WriteLock {
     async fn take(location: &IndexLocation, collections: &[String]) -> Result<Self, IndexError> {
         let Some(site) = site(location).await? else { return Ok(Self::Alone { _lock: take_lock(location)? }) };
-        // Before the leases of the collections: opening drops tables that no manifest names, and they may be those of an
+        // Before the leases of the collections: opening drops tables that no manifest names, and those may be of an
         // index that another writer is creating.
         let whole = Leases::wait(&site, WHOLE, PATIENCE).await?;
         match Leases::take(&site, collections).await {
