@@ -39,6 +39,7 @@ pub(crate) fn replace_text(path: &Path, text: &str) -> Result<()> {
     let path = path.canonicalize()?;
     let mut file = NamedTempFile::new_in(path.parent().unwrap_or(&path))?;
     file.write_all(text.as_bytes())?;
+    // A temporary file is readable by its owner only.
     file.as_file().set_permissions(path.metadata()?.permissions())?;
     put_in_place(file, &path)
 }

@@ -62,6 +62,7 @@ pub(crate) fn secret_in(path: &Path, creates: bool) -> std::io::Result<[u8; 32]>
             create_private(folder)?;
             let mut file = NamedTempFile::new_in(folder)?;
             file.write_all(&rand::random::<[u8; 32]>())?;
+            // A power cut could otherwise leave an empty file, which is no secret and is never replaced.
             file.as_file().sync_all()?;
             match file.persist_noclobber(path) {
                 // Another process was first: its secret is used.

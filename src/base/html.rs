@@ -21,7 +21,7 @@ pub(crate) fn without_html(text: &str) -> String {
         let tag = rest[open..].split_once('>').filter(|(tag, _)| !is_escaped && is_tag(&format!("{tag}>")));
         match tag {
             Some((tag, after)) => {
-                // What stands on lines of its own, such as the items of a list in a cell.
+                // Elements on separate lines, such as the items of a list in a cell, would otherwise run together.
                 match tag.trim_start_matches(['<', '/']).to_ascii_lowercase().as_str() {
                     // "10^6", and the mark of a footnote: "Yes ^4". Not "21st".
                     "sup" if !tag.starts_with("</") && after.starts_with(|letter: char| letter.is_ascii_digit()) => {

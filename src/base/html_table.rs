@@ -89,7 +89,7 @@ fn cell_of(text: &str) -> HtmlCell {
 /// Returns a table in HTML as a table in Markdown. A cell that spans rows is repeated in each.
 pub(crate) fn as_markdown(table: &str) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
-    // What cells of earlier rows leave in a column: the text, and the rows it is for.
+    // By column: the text of a cell above that spans further rows, and the number of these rows.
     let mut left: Vec<(String, usize)> = Vec::new();
     for row in html_rows(table) {
         let mut own = Vec::new();

@@ -294,6 +294,7 @@ pub(crate) async fn exchange(
         Either::Right(_) => return Err(NoReply::TimedOut),
     };
     let (status, headers) = (response.status(), response.headers().clone());
+    // The rest of the same limit, so that a server cannot hold a request by sending its body slowly.
     let body = match select(pin!(read_capped(response, max_bytes)), limit).await {
         Either::Left((body, _)) => body.map_err(NoReply::Body),
         Either::Right(_) => Err(NoReply::TimedOut),

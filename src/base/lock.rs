@@ -51,6 +51,7 @@ impl FileLock {
         loop {
             match file.try_lock() {
                 Ok(()) => break,
+                // If it can be shared, another process may only be looking, see `holder`.
                 Err(TryLockError::WouldBlock) if file.try_lock_shared().is_err() => return Err(held(note(&mut file))),
                 Err(TryLockError::WouldBlock) if attempts.next().is_some() => {
                     file.unlock().map_err(failed)?;

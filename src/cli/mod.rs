@@ -192,6 +192,7 @@ const TRACES_AFTER_SIGNAL: Duration = Duration::from_millis(300);
 
 /// Parses the command line, runs the command, and returns the exit code.
 pub fn run() -> ExitCode {
+    // Before the arguments are parsed: the line is still being typed and may be invalid.
     if completions::answered() {
         return Exit::Done.into();
     }
@@ -232,6 +233,7 @@ pub fn run() -> ExitCode {
         tracing::debug!("command started");
         Box::pin(dispatch(&mut ui, cli, traces.as_ref())).await
     };
+    // The command owns the span, and its exit code is known only once it has ended.
     let log_span = span.clone();
     let command = command.instrument(span);
     let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {

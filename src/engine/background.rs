@@ -53,7 +53,7 @@ struct Started {
     now: Now,
 }
 
-/// What a run did last, by sub-question: a stream that opens later shows it.
+/// The latest activity of a run, by sub-question. Streams that are opened later begin with it.
 type Now = Arc<Mutex<BTreeMap<Option<String>, Doing>>>;
 
 #[derive(Debug)]
@@ -183,6 +183,7 @@ impl Background {
         let begun = Box::pin(engine.begin(request, beginning.observer(), beginning.stop.clone())).await?;
         let run = match begun {
             Begun::Run(run) => run,
+            // Only a stored run answers a question that was asked before, so there is an id.
             Begun::Before(asked) => return asked.run_id().ok_or(EngineError::Cancelled),
         };
         let (id, engine) = (run.id().clone(), engine.clone());

@@ -241,7 +241,7 @@ impl Engine {
         incomplete: usize,
     ) -> Result<Vec<Check>, EngineError> {
         let IndexStats { documents, chunks, vectors, vectors_missing, .. } = stats;
-        // The service does its own when it sees fit.
+        // LanceDB's service maintains its tables itself, so no command is suggested.
         let upkeep = |check: Check| if self.location.is_service() { check } else { check.mend(RERUN) };
         let mut checks =
             vec![Check::ok("index", format!("version {}, {documents} files, {chunks} chunks", stats.version))];

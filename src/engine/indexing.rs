@@ -256,7 +256,7 @@ impl Engine {
                 }
                 match root.is_dir() {
                     true => {
-                        // What the request includes is for the folders that it names, if any.
+                        // The formats of a request apply to the folders it names, or to all if it names none.
                         let request = if request.folders.is_empty() { request } else { &IndexRequest::default() };
                         sources.push(CollectionSource { include: self.include(request, &name, stored), name, root });
                     }

@@ -70,7 +70,7 @@ impl Engine {
         let (mut left, mut shown, mut described) = (most, Vec::new(), HashSet::new());
         let mut found = Vec::new();
         for (at, hit) in hits.iter().enumerate() {
-            // What a hit does not need goes to those after it.
+            // Room that a hit leaves unused goes to the following ones.
             let mut room = Room::new(left / (hits.len() - at));
             left -= room.left;
             let is_new = described.insert(&hit.document_id);

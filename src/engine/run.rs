@@ -220,6 +220,7 @@ impl Engine {
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: request.retry_unknown };
         let origins = Origins::of(&store, &state).await?;
+        // Each process that worked on the run may have spent its share on queries, see `with_allowance`.
         let resumed = records.iter().filter(|record| matches!(record.event, Event::Resumed { .. })).count();
         let scope = &state.settings.request.scope;
         let setup = self.set_up(scope, origins, models, &limits, flags, 1 + resumed as u64).await?;

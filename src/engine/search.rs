@@ -232,6 +232,7 @@ impl Engine {
     fn is_shipped(&self, choice: &EmbedderChoice) -> bool {
         match (choice, &self.location) {
             (EmbedderChoice::Fastembed(model), IndexLocation::Local { base, .. }) => {
+                // An absolute path replaces the base, so this covers both relative and absolute ones.
                 base.join(model).exists() && base.join(model).starts_with(base)
             }
             _ => false,

@@ -220,6 +220,7 @@ impl Engine {
         let store = self.store_for(&setup)?;
         let resources = self.resources(setup, store, observer, stop).await;
         let run = RunId::random(rand::random());
+        // Before the run begins, because its first span has the question.
         self.rule_traces(&run, &settings.collections);
         Ok(Orchestrator::start(run, request.question.clone(), settings, resources).await?)
     }

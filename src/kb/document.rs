@@ -501,6 +501,7 @@ pub(super) fn one_line(text: &str, max_chars: usize) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
+        // With `take`, so that a word of megabytes is not counted to its end.
         if word.chars().take(left).count() < left {
             line.push_str(word);
             left -= word.chars().count() + 1;

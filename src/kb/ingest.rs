@@ -235,6 +235,7 @@ pub async fn ingest(
     let writer = Box::pin(open_writer(location, embedder, choice, options, &mut summary)).await?;
     // Opened after the writer, whose lock keeps other runs from replacing it.
     let donor = match options.rebuild {
+        // With another embedder it has no vector to reuse, but its documents show whether too many files are missing.
         Rebuild::Text | Rebuild::Embedder => Some(Index::open(location).await?),
         Rebuild::No | Rebuild::All => None,
     };
@@ -621,6 +622,7 @@ impl Run<'_> {
             }
             Read::Skipped { path, reason, known } => {
                 self.skip(&batch.comparison.collection, path, &reason);
+                // A file that may be readable later keeps its text in the index.
                 known.filter(|_| !reason.is_passing())
             }
         }

@@ -132,6 +132,7 @@ impl FolderWatch {
     ///
     /// Returns the reason if the system cannot report changes. The folders are then polled every [`LOOK_INTERVAL`].
     pub(crate) async fn begin(&mut self) -> Option<WatchError> {
+        // The read of the folders that follows covers the changes so far.
         *locked(&self.changes.pending) = Pending::default();
         let mut failed = None;
         if let By::System(watcher) = &mut self.by {
@@ -161,6 +162,7 @@ impl FolderWatch {
         match &self.by {
             By::System(_) => loop {
                 let due = locked(&self.changes.pending).due();
+                // A change since `due` was read is not missed: `notify_one` leaves a permit for the next waiter.
                 let noted = self.changes.noted.notified();
                 match due {
                     None => noted.await,

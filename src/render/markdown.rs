@@ -142,6 +142,7 @@ fn refusal(text: &mut String, report: &Report) {
     let _ = writeln!(text, "\n**No answer.** {why}");
     list(text, citation::UNCHECKED, &citation::reported(report));
     list(text, "Limitations", limitations.as_slice());
+    // Otherwise `report` appends them, since the course of the run comes last.
     if !figure::is_run(report) {
         further(text, report);
     }

@@ -52,6 +52,7 @@ impl Matches {
     /// Compares the vector of a question of `words` words with those of the parts of a text, for a model that yields
     /// one vector per text: every word gets the cosine of the whole question.
     pub(super) fn of_texts(words: usize, question: &[f32], parts: &[Vec<f32>]) -> Self {
+        // An opposed vector counts as absent, like a part without tokens.
         let found: Vec<f32> = parts.iter().map(|part| cosine(question, part).max(0.0)).collect();
         Self { words: vec![vec![found]; words] }
     }

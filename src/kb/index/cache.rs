@@ -231,6 +231,7 @@ impl ObjectStore for CachedStore {
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let GetOptions { if_match, if_none_match, if_modified_since, if_unmodified_since, version, head, .. } =
             &options;
+        // The cache keeps neither entity tags nor dates, so only the store can answer a conditional request.
         let is_plain = if_match.is_none() && if_none_match.is_none() && version.is_none() && !head;
         let is_plain = is_plain && if_modified_since.is_none() && if_unmodified_since.is_none();
         let asked = match &options.range {
@@ -250,6 +251,7 @@ impl ObjectStore for CachedStore {
             GetRange::Bounded(blocks.start * BLOCK..blocks.end * BLOCK)
         });
         let found = self.store.get_opts(path, GetOptions { range: wider, ..options }).await?;
+        // Widening adds up to a block at each end. Only a read of a whole file can be longer.
         if found.range.end - found.range.start > LONGEST + 2 * BLOCK {
             return Ok(found);
         }

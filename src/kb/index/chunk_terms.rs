@@ -28,8 +28,8 @@ pub(crate) struct Paragraph<'a> {
 }
 
 impl<'a> Paragraph<'a> {
-    /// Reads a paragraph of a document in a language. One in another language, such as those of a half-translated page,
-    /// has the terms of its own.
+    /// Reads a paragraph of a document in a language. A paragraph in another language, as on a half-translated page,
+    /// gets the terms of that language.
     fn of(text: &'a str, document: &'static Language) -> Self {
         let words = runs(text);
         let language = language_of_paragraph(text, &words, document);

@@ -122,6 +122,7 @@ impl Leases {
         loop {
             match Self::take(site, &[collection.to_owned()]).await {
                 Err(IndexError::CollectionBusy { .. } | IndexError::Busy { .. }) if started.elapsed() < patience => {
+                    // Random, so that writers waiting for the same lease do not try in step.
                     sleep(Duration::from_millis(300 + rand::random::<u64>() % 400)).await;
                 }
                 done => return done,
@@ -181,6 +182,7 @@ async fn keep(mut held: Vec<Held>, mut requests: mpsc::Receiver<Request>, every:
 
 async fn check(held: &mut [Held]) -> Result<(), IndexError> {
     for lease in held {
+        // It may have expired while the machine slept. It can be renewed unless another writer has taken it over.
         if lease.record.until_ms <= now_ms() {
             lease.renew().await;
         }
@@ -244,6 +246,7 @@ impl Held {
     /// Writes the lease if this writer still holds it. Other failures are ignored: the lease stays valid for a while.
     async fn write(&mut self, record: &LeaseRecord) -> bool {
         let path = path_of(&self.site, &self.record.collection);
+        // Twice: the answer to an earlier write may have been lost, and with it the version that this one depends on.
         for _ in 0..2 {
             if self.is_lost {
                 break;

@@ -272,6 +272,7 @@ impl Index {
         let copy = folder.and_then(Manifest::read_copy);
         Ok(match (manifest, copy) {
             (Some(manifest), Some(copy)) => {
+                // The manifest comes last, so that its entries win.
                 let collections = copy.collections.into_iter().chain(manifest.collections.clone()).collect();
                 let includes = copy.includes.into_iter().chain(manifest.includes.clone()).collect();
                 Some(Manifest { collections, includes, ..manifest })

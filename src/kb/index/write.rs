@@ -186,6 +186,7 @@ impl IndexWriter {
         let mut attempts = 1;
         loop {
             match commit().await? {
+                // An exclusive writer has no rival, so to it a conflict is an error like any other.
                 Err(IndexError::Storage { source, .. }) if self.lock.is_shared() && is_conflict(&source) => {
                     tracing::debug!(action, attempts, %source, "another writer committed first");
                     if attempts == ATTEMPTS {
@@ -280,6 +281,7 @@ impl IndexWriter {
             let location = || self.index.location.to_string();
             let stored = manifest_in(&table).await?;
             let stored = stored.map_err(|source| IndexError::Manifest { location: location(), source })?;
+            // Another writer has published a rebuild: what is committed to this generation would be lost.
             if stored.generation != self.index.manifest.generation {
                 return Err(IndexError::Superseded.into());
             }
@@ -316,6 +318,7 @@ impl IndexWriter {
         for Replacement { document, structure, chunks, .. } in batch {
             let is_stale = self.chunked.contains(&document.id);
             if !is_stale && !chunks.is_empty() {
+                // From now on the document has rows: a second replacement in this run has to merge.
                 self.chunked.insert(document.id.clone());
             }
             if is_stale || is_repeated {
@@ -495,6 +498,8 @@ enum WriteLock {
 impl WriteLock {
     async fn take(location: &IndexLocation, collections: &[String]) -> Result<Self, IndexError> {
         let Some(site) = site(location).await? else { return Ok(Self::Alone { _lock: take_lock(location)? }) };
+        // Before the leases of the collections: opening drops tables that no manifest names, and those may be of an
+        // index that another writer is creating.
         let whole = Leases::wait(&site, WHOLE, PATIENCE).await?;
         match Leases::take(&site, collections).await {
             Ok(leases) => Ok(Self::Shared { collections: collections.to_vec(), leases, whole: Some(whole) }),

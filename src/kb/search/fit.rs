@@ -239,7 +239,7 @@ fn fit(name: &str, cases: &[Case], used: &[&str], against: Kind, cut: impl Fn(&[
 fn weights() {
     let text = std::fs::read_to_string(std::env::var("DR_FIT_CASES").unwrap()).unwrap();
     let cases: Vec<Case> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // All but one in a hundred questions about something else are refused.
+    // All but three in two hundred questions about something else are refused.
     let foreign = |judged: &[(&Case, f64)]| quantile(judged, |case| case.kind == Kind::Foreign, 0.985);
     // In the large set with near misses, four of five answerable questions are answered.
     let near = |judged: &[(&Case, f64)]| {

@@ -439,6 +439,7 @@ impl Searcher {
         let hits: Vec<_> =
             rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
         let (mut hits, not_reranked) = self.reranked(&query.text, hits).await;
+        // Only now, since the reranker was given more hits than requested.
         hits.truncate(wanted);
         Ok(Hits { hits, without_vectors, not_reranked })
     }
@@ -599,6 +600,7 @@ impl Searcher {
             fusion::sort(&mut candidates);
         }
         fusion::spread(&mut candidates, options.per_document);
+        // Repetitions are dropped below, so more candidates than requested are read.
         candidates.truncate(if options.distinct { options.limit.saturating_mul(DISTINCT_OF) } else { options.limit });
         // Nothing is compared with the text, so only the selected chunks are read.
         if !is_exact {

@@ -93,6 +93,7 @@ fn split_quoted(typed: &str) -> (String, Vec<String>) {
 
 /// Trims sentence punctuation from a word and keeps characters that may be part of it, such as leading dashes.
 fn trim_punctuation(word: &str) -> &str {
+    // The exceptions keep `foo_`, `docs/`, `C++` and `C#` whole.
     let word =
         word.trim_end_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | '/' | '+' | '#'));
     let is_part =

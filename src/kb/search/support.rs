@@ -169,6 +169,7 @@ impl Searcher {
         let (searcher, asked, filter) = (self.clone(), query.clone(), options.filter.clone());
         counting.spawn(async move { searcher.key_words(&asked, &filter).await }.in_current_span());
         let found = self.find(query, options).await?;
+        // The set has one task, so there is always a result.
         let mut keys = counting.join_next().await.transpose()?.transpose()?.unwrap_or_default();
         let parts = self.parts_of_compounds(keys.iter().filter(|key| !key.is_known), &found.hits);
         for key in keys.iter_mut().filter(|key| parts.contains(&key.stem)) {

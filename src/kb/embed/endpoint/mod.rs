@@ -277,6 +277,7 @@ impl Endpoint {
                 hold.settle(tokens.filter(|tokens| *tokens > 0).unwrap_or(most));
                 Ok(vectors)
             }
+            // The hold is dropped unsettled, which leaves the worst case charged.
             Err(error) if error.may_be_paid() => Err(error),
             Err(error) => {
                 hold.release();
