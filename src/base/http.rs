@@ -184,9 +184,8 @@ impl FromStr for BaseUrl {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim().trim_end_matches('/');
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        // A text that fails to parse may still contain a password.
-        let shown = || if text.contains('@') { "…".to_owned() } else { text.to_owned() };
-        let url = url.ok_or_else(|| ParseBaseUrlError::NotAnAddress { url: shown() })?;
+        // A text that fails to parse may still contain a password or a key.
+        let url = url.ok_or_else(|| ParseBaseUrlError::NotAnAddress { url: shown(text) })?;
         let has_secrets = !url.username().is_empty() || url.password().is_some();
         if has_secrets || url.query().is_some() || url.fragment().is_some() {
             return Err(ParseBaseUrlError::NotBare);

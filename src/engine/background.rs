@@ -48,7 +48,7 @@ pub(crate) struct Background {
 struct Started {
     id: RunId,
     stop: CancellationToken,
-    outcome: watch::Receiver<Option<RunOutcome>>,
+    outcome: watch::Receiver<Option<Arc<RunOutcome>>>,
     events: broadcast::WeakSender<RunEvent>,
     now: Now,
 }
@@ -84,20 +84,27 @@ impl Beginning {
     }
 }
 
-/// How a run ended. `None` for one that was abandoned: the journal says how far it is.
-type RunOutcome = Arc<Result<Option<Asked>, String>>;
+/// How a run ended.
+struct RunOutcome {
+    /// `None` for one that was abandoned: the journal says how far it is.
+    asked: Result<Option<Asked>, String>,
+    /// Number of its last event at that time. Another process may have resumed it since.
+    last_event: u64,
+}
 
 /// Publishes the outcome of a run, at the latest when it is dropped: a task may panic and a caller may go away, and the
 /// run would otherwise count as running for as long as the server lives.
-struct OutcomePublisher(watch::Sender<Option<RunOutcome>>);
+struct OutcomePublisher(watch::Sender<Option<Arc<RunOutcome>>>);
 
 impl OutcomePublisher {
-    fn note(&self, asked: &Result<Option<Asked>, EngineError>) {
-        let outcome = match asked {
+    async fn note(&self, asked: &Result<Option<Asked>, EngineError>, engine: &Engine, run: &RunId) {
+        let asked = match asked {
             Ok(asked) => Ok(asked.clone()),
             Err(error) => Err(with_causes(error)),
         };
-        self.0.send_replace(Some(Arc::new(outcome)));
+        let status = engine.status(run.as_str(), u64::MAX).await;
+        let last_event = status.map_or(u64::MAX, |status| status.last_event);
+        self.0.send_replace(Some(Arc::new(RunOutcome { asked, last_event })));
     }
 }
 
@@ -105,7 +112,7 @@ impl Drop for OutcomePublisher {
     fn drop(&mut self) {
         self.0.send_if_modified(|outcome| {
             let is_missing = outcome.is_none();
-            outcome.get_or_insert_with(|| Arc::new(Ok(None)));
+            outcome.get_or_insert_with(|| Arc::new(RunOutcome { asked: Ok(None), last_event: u64::MAX }));
             is_missing
         });
     }
@@ -145,7 +152,7 @@ impl Background {
                 Begun::Before(asked) => return Ok(*asked),
             };
             // Other clients may watch and stop it too.
-            ending = Some(self.remember(run.id().clone(), &beginning));
+            ending = Some((run.id().clone(), self.remember(run.id().clone(), &beginning)));
             Box::pin(engine.carry_out(*run, None)).await
         };
         let either = async {
@@ -156,8 +163,8 @@ impl Background {
             }
         };
         let asked = stoppable(Box::pin(asked), either).await;
-        if let Some(ending) = ending {
-            ending.note(&asked);
+        if let Some((run, ending)) = ending {
+            ending.note(&asked, engine, &run).await;
         }
         asked?.ok_or(EngineError::Cancelled)
     }
@@ -186,8 +193,8 @@ impl Background {
             // Only a stored run answers a question that was asked before, so there is an id.
             Begun::Before(asked) => return asked.run_id().ok_or(EngineError::Cancelled),
         };
-        let (id, engine) = (run.id().clone(), engine.clone());
-        self.go_on(id.clone(), beginning, async move { Box::pin(engine.carry_out(*run, None)).await });
+        let (id, own) = (run.id().clone(), engine.clone());
+        self.go_on(engine, id.clone(), beginning, async move { Box::pin(own.carry_out(*run, None)).await });
         Ok(id)
     }
 
@@ -210,9 +217,10 @@ impl Background {
         }
         // By the id that the status has resolved, as the run may have been named by a prefix.
         let id = engine.find_runs(&[run_id]).await?.remove(0);
-        let (engine, observer, stop) = (engine.clone(), beginning.observer(), beginning.stop.clone());
+        let (own, observer, stop) = (engine.clone(), beginning.observer(), beginning.stop.clone());
         let run = id.to_string();
-        self.go_on(id.clone(), beginning, async move { Box::pin(engine.resume(&run, request, observer, stop)).await });
+        let work = async move { Box::pin(own.resume(&run, request, observer, stop)).await };
+        self.go_on(engine, id.clone(), beginning, work);
         Ok(id)
     }
 
@@ -242,16 +250,17 @@ impl Background {
     /// Works on a run in a task of its own.
     fn go_on(
         &self,
+        engine: &Engine,
         id: RunId,
         beginning: Beginning,
         work: impl Future<Output = Result<Asked, EngineError>> + Send + 'static,
     ) {
-        let ending = self.remember(id, &beginning);
+        let (engine, ending) = (engine.clone(), self.remember(id.clone(), &beginning));
         // Not awaited: `close` waits for its slot, and the channel has its outcome.
         drop(tokio::spawn(async move {
             let Beginning { slot, stop, events, .. } = beginning;
             let asked = stoppable(Box::pin(work), stop.cancelled()).await;
-            ending.note(&asked);
+            ending.note(&asked, &engine, &id).await;
             // Last: when the stream ends, or `close` gets the slot, the outcome is known.
             drop((events, slot));
         }));
@@ -271,13 +280,17 @@ impl Background {
     /// Corrects the state of a run by facts that its journal does not have.
     fn as_known_here(&self, mut status: RunStatus) -> RunStatus {
         let Some(started) = self.started(&status.run_id) else { return status };
-        match started.outcome.borrow().as_deref() {
+        let Some(outcome) = started.outcome.borrow().clone() else {
             // It may not have its lock yet, and its journal may say how it ended before it was resumed.
-            None => (status.state, status.reason) = (Standing::Running, None),
-            Some(Err(reason)) => (status.state, status.reason) = (Standing::Failed, Some(reason.clone())),
+            (status.state, status.reason) = (Standing::Running, None);
+            return status;
+        };
+        match &outcome.asked {
+            _ if outcome.last_event < status.last_event => {}
+            Err(reason) => (status.state, status.reason) = (Standing::Failed, Some(reason.clone())),
             // Its lock may be held for a moment longer.
-            Some(Ok(None)) if status.state == Standing::Running => status.state = Standing::Open,
-            Some(Ok(_)) => {}
+            Ok(None) if status.state == Standing::Running => status.state = Standing::Open,
+            Ok(_) => {}
         }
         status
     }
@@ -290,10 +303,11 @@ impl Background {
     /// [`Engine::status`].
     pub(crate) async fn report(&self, engine: &Engine, run: &str) -> Result<Asked, EngineError> {
         // First: a run that was removed has no report, whatever is kept here.
-        let RunStatus { run_id, state, .. } = self.status(engine, run, u64::MAX).await?;
+        let RunStatus { run_id, state, last_event, .. } = self.status(engine, run, u64::MAX).await?;
         // Not read from the journal, where a run by rules that answered in the place of this one has another id.
         let outcome = self.started(&run_id).and_then(|started| started.outcome.borrow().clone());
-        match outcome.as_deref() {
+        let outcome = outcome.filter(|outcome| last_event <= outcome.last_event);
+        match outcome.as_deref().map(|outcome| &outcome.asked) {
             Some(Ok(Some(asked))) => return Ok(asked.clone()),
             Some(Err(reason)) => return Err(EngineError::RunFailed { run: run_id, reason: reason.clone() }),
             Some(Ok(None)) | None => {}

@@ -18,7 +18,7 @@ use crate::kb::extract::Include;
 use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
 use crate::llm::roles::ModelsError;
-use crate::run::journal::{RunList, RunRow};
+use crate::run::journal::{JournalError, RunList, RunRow};
 use crate::run::recall::Recall;
 use crate::run::store::{Store, StoreError};
 
@@ -302,6 +302,10 @@ impl Engine {
     /// Checks the integrity of the journal, and reads every run as the commands do that show it.
     async fn runs_checks(&self) -> Vec<Check> {
         let damaged = |detail: String| Check::trouble("runs", detail).mend(REPAIR);
+        // A sound journal that cannot be read now must not be replaced.
+        let failed = |error: &JournalError| {
+            if error.may_pass() { Check::failed("runs", error, error.hint()) } else { damaged(with_causes(error)) }
+        };
         let store = match self.known_runs() {
             // A journal that was deleted leaves the lock files of its runs.
             Err(EngineError::Store(StoreError::Empty { .. })) => {
@@ -317,7 +321,7 @@ impl Engine {
         match store.journal().check().await {
             Ok(complaints) if complaints.is_empty() => {}
             Ok(complaints) => checks.push(damaged(format!("journal is damaged: {complaints}"))),
-            Err(error) => checks.push(damaged(with_causes(&error))),
+            Err(error) => checks.push(failed(&error)),
         }
         let RunList { runs, damage } = match store.journal().runs().await {
             Ok(list) => list,
@@ -334,8 +338,16 @@ impl Engine {
                 details(&store, id.clone()).await?;
                 Ok::<_, EngineError>(store.export(&id).await?)
             };
-            if let Err(problem) = undamaged(read).await {
-                checks.push(Check::trouble("run", format!("`{id}`: {}", problem.detail)).mend(REPAIR));
+            let broken = |problem: String| Check::trouble("run", format!("`{id}`: {problem}")).mend(REPAIR);
+            match caught(read).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(EngineError::Store(StoreError::Journal(error) | StoreError::Damaged { source: error, .. })))
+                    if error.may_pass() =>
+                {
+                    checks.push(failed(&error));
+                }
+                Ok(Err(error)) => checks.push(broken(with_causes(&error))),
+                Err(panic) => checks.push(broken(panic)),
             }
         }
         match store.journal().broken_jobs().await {
@@ -343,7 +355,7 @@ impl Engine {
             Ok(broken) => {
                 checks.push(damaged(format!("{} on record cannot be read", counted(broken, "Deep Research job"))));
             }
-            Err(error) => checks.push(damaged(with_causes(&error))),
+            Err(error) => checks.push(failed(&error)),
         }
         match store.journal().runs_with_altered_egress().await {
             Ok(altered) if altered.is_empty() => {}
@@ -352,7 +364,7 @@ impl Engine {
                 let mend = "do not rely on `dr show --egress` of these runs; `dr rm` removes them";
                 checks.push(Check::trouble("runs", detail).mend(mend));
             }
-            Err(error) => checks.push(damaged(with_causes(&error))),
+            Err(error) => checks.push(failed(&error)),
         }
         if checks.is_empty() {
             checks.push(Check::ok("runs", format!("{count} stored, journal is sound")));

@@ -134,8 +134,7 @@ impl Estimator<'_> {
         self.estimate.removed += gone.len() - renamed.len();
         let vectors = self.keys_kept(&indexed, &to_read, &renamed).await?;
         let mut replaced: Vec<_> = gone.into_iter().map(|row| row.id).collect();
-        replaced.extend(to_read.iter().filter_map(|file| file.known.as_ref()).map(|row| row.id.clone()));
-        self.read(source, to_read, &vectors).await?;
+        replaced.extend(self.read(source, to_read, &vectors).await?);
         Ok(replaced)
     }
 
@@ -159,12 +158,15 @@ impl Estimator<'_> {
         Ok(index.embedded_keys(&donors).await?)
     }
 
+    /// Adds files to read. Returns the documents whose chunks would be replaced or removed: not those of files with the
+    /// same content, which may wait for vectors.
     async fn read(
         &mut self,
         source: &CollectionSource,
         to_read: Vec<ToRead>,
         vectors: &HashSet<String>,
-    ) -> Result<(), IngestError> {
+    ) -> Result<Vec<DocumentId>, IngestError> {
+        let mut replaced = Vec::new();
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let mut reads = futures::stream::iter(tasks(&to_read))
             .map(|files| {
@@ -182,11 +184,15 @@ impl Estimator<'_> {
                         self.estimate.files -= 1;
                         self.estimate.unchanged += 1;
                     }
-                    Read::Skipped { .. } => {
+                    Read::Skipped { reason, known, .. } => {
                         self.estimate.files -= 1;
                         self.estimate.skipped += 1;
+                        let removed = known.filter(|_| !reason.is_passing());
+                        self.estimate.removed += usize::from(removed.is_some());
+                        replaced.extend(removed);
                     }
-                    Read::New { replacement: Replacement { chunks, .. }, .. } => {
+                    Read::New { replacement: Replacement { document, chunks, .. }, is_known, .. } => {
+                        replaced.extend(is_known.then_some(document.id));
                         self.estimate.chunks += chunks.len();
                         let (estimate, sample) = (&mut self.estimate, &mut self.sample);
                         for row in &chunks {
@@ -196,7 +202,7 @@ impl Estimator<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(replaced)
     }
 
     /// Adds the collections that would be removed.
@@ -279,8 +285,8 @@ fn seconds_per_token(embedder: &dyn Embedder, sample: &[String]) -> Result<f64, 
     if tokens == 0 {
         return Ok(0.0);
     }
-    // Loading the model takes as long for many texts as for few.
-    embedder.warm_up();
+    // Loading the model takes as long for many texts as for few, and a passage needs other weights than a query.
+    embedder.embed_passages(&texts[..1])?;
     let started = Instant::now();
     embedder.embed_passages(&texts)?;
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]

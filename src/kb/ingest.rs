@@ -106,6 +106,8 @@ pub enum IngestEvent {
     IndexingText,
     EmbeddingStarted { chunks: usize, to_send: Option<ToSend> },
     Embedded { chunks: usize },
+    /// Vectors were paid for before an error ended the run; `None` if the price is unknown.
+    Paid { chunks: usize, cost_nanos: Option<u64> },
     IndexingVectors,
 }
 
@@ -246,6 +248,10 @@ pub async fn ingest(
     // Its future is large, and that of every caller contains it.
     let finished = Box::pin(run.finish(started, sent_before)).await;
     run.writer.close().await;
+    if finished.is_err() && run.summary.embedded > 0 && embedder.server().is_some() {
+        // The summary, which has the cost, is lost with the error.
+        listener(IngestEvent::Paid { chunks: run.summary.embedded, cost_nanos: run.cost_since(sent_before) });
+    }
     finished.map(|()| run.summary)
 }
 
@@ -495,11 +501,15 @@ impl Run<'_> {
         self.summary.vectors_missing = self.writer.index().count_missing(&self.writer.own()).await?;
         let sent = self.embedder.sent();
         self.summary.shortened = sent.shortened.saturating_sub(sent_before.shortened);
-        let spent_before = sent_before.cost_nanos.unwrap_or(0);
-        self.summary.cost_usd = sent.cost_nanos.map(|nanos| dollars(nanos.saturating_sub(spent_before)));
+        self.summary.cost_usd = self.cost_since(sent_before).map(dollars);
         self.summary.interrupted = self.cancel.is_cancelled();
         self.summary.seconds = started.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// Returns the cost of the vectors made since, in billionths of a dollar; `None` if the price is unknown.
+    fn cost_since(&self, before: Sent) -> Option<u64> {
+        self.embedder.sent().cost_nanos.map(|nanos| nanos.saturating_sub(before.cost_nanos.unwrap_or(0)))
     }
 
     /// Removes leftovers of killed runs: chunks without a document, and documents of collections that the manifest
@@ -699,6 +709,10 @@ impl Run<'_> {
     }
 
     async fn embed_missing(&mut self) -> Result<(), IngestError> {
+        // A stopped run announces no cost, and reaches no limit.
+        if self.cancel.is_cancelled() {
+            return Ok(());
+        }
         // Other writers embed their own chunks.
         let own = self.writer.own();
         let total = self.writer.index().count_missing(&own).await?;
@@ -846,7 +860,8 @@ pub(super) async fn differences(
     let listing = tokio::task::spawn_blocking(move || walk(&root, &include)).await.map_err(IngestError::Task)?;
     let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
     let known_count = known.len();
-    // Unreadable, not removed: their text stays in the index until they can be read.
+    // Unreadable, not removed: their text stays in the index until they can be read. A rebuilt index, which has no
+    // documents yet, lacks it until then.
     let passing = listing.skipped.iter().filter(|skipped| skipped.reason.is_passing());
     let unread = passing.map(|skipped| Path::new(&skipped.path)).collect();
     known.retain(|path, _| !is_unread(path, &unread));

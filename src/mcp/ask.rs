@@ -1,7 +1,9 @@
 //! `ask`: answers a question while the client waits.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
+use futures::future::{Either, select};
 use rmcp::RoleServer;
 use rmcp::model::ProgressNotificationParam;
 use rmcp::service::RequestContext;
@@ -32,14 +34,18 @@ pub(super) async fn ask(
         // The receiver is dropped when the run has ended.
         let _ = sender.send(line);
     });
-    let mut asked = Box::pin(service.runs.ask(&engine, request, observer, context.ct.clone()));
+    let asked = Box::pin(service.runs.ask(&engine, request, observer, context.ct.clone()));
     let mut progress = ProgressNotices::of(context);
-    let asked = loop {
-        tokio::select! {
-            asked = &mut asked => break asked?,
-            Some(line) = events.recv() => progress.tell(context, line).await,
+    // Side by side: a client that stops reading must not hold up the run.
+    let telling = async {
+        while let Some(line) = events.recv().await {
+            progress.tell(context, line).await;
         }
     };
+    let asked = match select(asked, pin!(telling)).await {
+        Either::Left((asked, _)) => asked,
+        Either::Right(((), asked)) => asked.await,
+    }?;
     // The end of the run and its last events arrive at the same time.
     while let Ok(line) = events.try_recv() {
         progress.tell(context, line).await;

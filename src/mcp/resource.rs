@@ -72,7 +72,10 @@ pub(super) async fn contents(service: &Service, uri: &str) -> Result<ReadResourc
         let run = uri.strip_prefix(RUNS).and_then(|run| run.parse().ok()).ok_or_else(unknown)?;
         report(service, &run).await
     };
-    let text = text.map_err(|error| ErrorData::resource_not_found(error.told(), None))?;
+    let text = text.map_err(|error| match &error {
+        ToolError::Engine(missing) if missing.is_missing() => ErrorData::resource_not_found(error.told(), None),
+        _ => failed(&error),
+    })?;
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(MARKDOWN)]))
 }
 

@@ -396,8 +396,8 @@ impl Index {
         self.documents.count_rows(only.condition()).await.during("count the documents")
     }
 
-    pub(crate) async fn count_chunks(&self) -> Result<usize, IndexError> {
-        self.chunks.count_rows(None).await.during("count the chunks")
+    pub(crate) async fn count_chunks(&self, filter: &Filter) -> Result<usize, IndexError> {
+        self.chunks.count_rows(filter.condition()).await.during("count the chunks")
     }
 
     /// Returns the number of chunks of a collection, and how many of them get no vector because they have no words that

@@ -489,6 +489,8 @@ impl Searcher {
         most: Measured,
     ) -> Result<JudgedHits, SearchError> {
         let query = self.query(typed);
+        // Once, as words are counted under the same filter as the hits are found.
+        let options = &self.with_documents(options).await?;
         let mut judged = self.find_and_judge(&query, options, most).await?;
         // A quoted phrase is meant literally.
         if query.phrases.is_empty() {
@@ -505,7 +507,7 @@ impl Searcher {
     async fn with_documents(&self, options: &SearchOptions) -> Result<SearchOptions, IndexError> {
         let mut options = options.clone();
         // The storage engine has no globs.
-        if let Some(globs) = &options.paths {
+        if let Some(globs) = options.paths.take() {
             let documents = self.index.documents(None).await?.into_iter();
             options.filter.documents =
                 Some(documents.filter(|row| globs.is_match(&row.path)).map(|row| row.id).collect());

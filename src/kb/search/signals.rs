@@ -205,7 +205,7 @@ impl Searcher {
     /// Returns the key words of a query with their weights.
     #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
     pub(super) async fn key_words(&self, query: &Query, filter: &Filter) -> Result<Vec<KeyWord>, SearchError> {
-        let all = self.index.count_chunks().await?.max(LEAST_CHUNKS) as f32;
+        let all = self.index.count_chunks(filter).await?.max(LEAST_CHUNKS) as f32;
         let words = self.splitter.words(&query.text);
         let keys = self.splitter.key_stems(&query.text).into_iter().take(MAX_KEY_WORDS);
         let keys = keys.filter_map(|stem| {

@@ -218,6 +218,29 @@ impl JournalError {
             Self::Killed => false,
         }
     }
+
+    /// Returns whether the data may be sound: the error is of the system or of another process, or the journal is of a
+    /// newer version.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Database { source: rusqlite::Error::SqliteFailure(error, _), .. } => match error.code {
+                ErrorCode::SystemIoFailure => error.extended_code != rusqlite::ffi::SQLITE_IOERR_SHORT_READ,
+                ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::PermissionDenied
+                | ErrorCode::ReadOnly
+                | ErrorCode::CannotOpen
+                | ErrorCode::DiskFull
+                | ErrorCode::OutOfMemory
+                | ErrorCode::OperationInterrupted => true,
+                _ => false,
+            },
+            Self::Database { .. } | Self::Unreadable(_) | Self::Altered { .. } => false,
+            Self::File { .. } | Self::Held { .. } | Self::TooNew { .. } | Self::Ended { .. } | Self::Task(_) => true,
+            #[cfg(test)]
+            Self::Killed => true,
+        }
+    }
 }
 
 /// Adds the action during which the database failed.

@@ -203,6 +203,9 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> Em
         429 if is_of_quota => EmbeddingServerError::Quota { status },
         // Llama.cpp reports a text that is too long with the status of an internal error.
         400 | 413 | 422 | 500 if is_too_large => EmbeddingServerError::TooLarge { status, reason },
+        // A gateway timed out waiting for a server that has the request and may still carry it out: 504, and
+        // Cloudflare's 524.
+        504 | 524 => EmbeddingServerError::NoReply { reason: format!("{status}: {reason}"), may_be_done: true },
         408 | 409 | 429 | 500..=599 => EmbeddingServerError::Busy { status, reason, retry_after: retry_after(headers) },
         _ => EmbeddingServerError::Refused { status, reason },
     }

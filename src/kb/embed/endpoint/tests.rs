@@ -157,8 +157,12 @@ fn server_that_stays_busy_is_given_up() {
 
 #[test]
 fn lost_reply_is_asked_for_twice_more_and_each_may_have_been_paid_for() {
-    let lost: [fn() -> Response; 3] =
-        [|| Response::Drop, || Response::Reset, || Response::Truncated { body: "{\"data\": [".into() }];
+    let lost: [fn() -> Response; 4] = [
+        || Response::Drop,
+        || Response::Reset,
+        || Response::Truncated { body: "{\"data\": [".into() },
+        || refused(504, "the server did not answer the gateway"),
+    ];
     for lost in lost {
         let server = ModelServer::start(move |request| if request.number <= 2 { lost() } else { answered(request) });
         let once = endpoint(&server, options());
