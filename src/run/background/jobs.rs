@@ -413,6 +413,7 @@ impl Jobs {
                 locked(&self.with_job).insert(starting.node.clone());
                 ticket.unknown(error.to_string()).await
             }
+            // After any of these no job was started, see `Provider::create`.
             JobError::SummariesRefused { .. } | JobError::Refused(_) | JobError::NoAnswer { .. } => {
                 ticket.failed(error.to_string()).await
             }
