@@ -33,7 +33,7 @@ pub(crate) use crate::llm::call::Limit;
 pub struct BudgetLimits {
     /// Cost in billionths of a US dollar. Integers, because sums of floating-point cents would drift.
     pub(crate) cost_nanos: Option<u64>,
-    /// Input and output tokens of all calls.
+    /// Input and output tokens of all model calls, without background jobs.
     pub(crate) tokens: Option<u64>,
     /// Active time, summed over all resumes.
     pub(crate) time: Option<Duration>,
@@ -113,9 +113,9 @@ impl WritingReserve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Purpose {
-    /// All calls up to the verdict.
+    /// All other calls.
     Research,
-    /// Calls that write the report. They may use the reserve.
+    /// Calls that draft and judge an answer, and those that write the report. They may use the reserve.
     Writing,
 }
 

@@ -267,6 +267,7 @@ impl Jobs {
         release: impl Fn() -> F,
     ) -> Result<i64, WorkError> {
         let request = RequestHash::with_summaries(instructions);
+        // One turn for both forms of the request, since a report on either answers both.
         let _turn = self.ledger.turn(&request).await?;
         let run = self.ledger.run();
         let calls = run.journal().calls_in_short(run.id()).await.map_err(CallError::from)?;

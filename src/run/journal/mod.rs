@@ -135,7 +135,7 @@ impl LockedRun {
         &self.journal
     }
 
-    /// Runs `work` as one commit, on a blocking thread.
+    /// Runs `work` on a blocking thread. Several statements are one commit only in a transaction of their own.
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection, &RunId) -> rusqlite::Result<T> + Send + 'static,
