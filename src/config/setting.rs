@@ -137,6 +137,7 @@ impl Setting {
     /// Returns whether a project's file may set it to `value`.
     pub(super) fn is_open_to_projects(&self, value: &Value, is_trusted: bool) -> bool {
         match self.project {
+            // A looser value is no error: `Layer::no_looser_than` drops it.
             Project::May | Project::Stricter(_) => true,
             Project::IfTrusted => is_trusted,
             Project::MayNot => false,

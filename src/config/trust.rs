@@ -234,6 +234,7 @@ impl Trust {
     pub(crate) fn add(&self, folder: &Path) -> Result<PathBuf, TrustError> {
         let (folder, dr) = both(folder)?;
         if !is_absent(&dr) {
+            // Before its access is noted: once noted as open to others, it could be opened again unnoticed.
             close(&dr);
             let mut id = id_of(&dr);
             if id.is_empty() {

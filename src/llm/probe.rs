@@ -95,6 +95,7 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
                 sum
             })
         }),
+        // Counted after the request: a schema that the endpoint refused was part of the prompt.
         counts: theirs.map(|theirs| (model.count_sent(&prompt), theirs)),
     }
 }

@@ -33,7 +33,7 @@ pub(crate) use crate::llm::call::Limit;
 pub struct BudgetLimits {
     /// Cost in billionths of a US dollar. Integers, because sums of floating-point cents would drift.
     pub(crate) cost_nanos: Option<u64>,
-    /// Input and output tokens of all calls.
+    /// Input and output tokens of all model calls, without background jobs.
     pub(crate) tokens: Option<u64>,
     /// Active time, summed over all resumes.
     pub(crate) time: Option<Duration>,
@@ -113,9 +113,9 @@ impl WritingReserve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Purpose {
-    /// All calls up to the verdict.
+    /// All other calls.
     Research,
-    /// Calls that write the report. They may use the reserve.
+    /// Calls that draft and judge an answer, and those that write the report. They may use the reserve.
     Writing,
 }
 
@@ -336,6 +336,7 @@ impl Balance {
         let committed = self
             .committed_for(Purpose::Research)
             .and_then(|research| research.checked_add(self.committed_for(Purpose::Writing)?));
+        // The firm part of the reserve: it pays for a report even if every call in flight costs its worst case.
         self.fits(committed, Charge::of(hold.worst), self.reserve.firm(), purpose)?;
         match purpose {
             Purpose::Research => self.check_likely(hold),
@@ -443,6 +444,7 @@ impl Budget {
     pub(crate) fn keep_for_writing(&self, needed: CallCost) {
         let mut balance = self.shared.balance();
         let drawn = balance.committed_for(Purpose::Writing).unwrap_or_default();
+        // With the amount that writing has spent, since `set_aside` deducts it again.
         balance.reserve.tokens = needed.tokens.saturating_add(drawn.tokens);
         balance.reserve.cost_nanos = needed.cost_nanos.unwrap_or(0).saturating_add(drawn.cost_nanos);
     }
@@ -456,6 +458,7 @@ impl Budget {
     pub(crate) fn reserve(&self, hold: impl Into<Hold>, purpose: Purpose) -> Result<Reservation, BudgetRefusal> {
         let hold = hold.into();
         let mut balance = self.shared.balance();
+        // Before the sums, in which an unknown price counts as 0.
         if balance.limits.cost_nanos.is_some() && hold.worst.cost_nanos.is_none() {
             return Err(BudgetRefusal::UnknownPrice);
         }
@@ -663,6 +666,7 @@ impl BudgetState {
     fn active(&self, balance: &mut Balance) -> Duration {
         let active = self
             .carried
+            // Monotonic: setting the time of day changes no limit.
             .saturating_add(self.clock.instant().duration_since(self.started))
             .saturating_sub(balance.waited);
         balance.spent.active = balance.spent.active.max(active);

@@ -183,6 +183,7 @@ impl Desk {
                 if let Some(usage) = reply.usage {
                     self.outlook.learn(prompt.role, usage);
                 }
+                // On disk before anything uses it: a resumed run then finds it and does not pay again.
                 ticket.replied(reply.clone(), cost).await?;
                 return Ok(reply);
             }

@@ -49,9 +49,9 @@ pub(crate) type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 /// How the worst case of a call is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserving {
-    /// In the order of the requests. A refusal ends the research.
+    /// Waits until it fits. A refusal ends the research.
     InTurn,
-    /// As soon as it fits. Smaller calls may fit after a refusal.
+    /// Waits until it fits. A refusal ends nothing: smaller calls may fit.
     IfItFits,
 }
 

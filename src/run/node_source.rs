@@ -371,6 +371,7 @@ impl Outside {
         let WebPages { web, shared: Shared { egress, wait_limit, breaker, .. }, node, .. } = &self.pages;
         breaker
             .ask(async {
+                // Within the breaker: a query that it refuses does not leave, and must not be on record as sent.
                 let leaving = Leaving::all(EgressKind::Query, query);
                 egress.release(node, &web.scope(), leaving).await?;
                 wait_limit.wait(web.search(query, limit)).await

@@ -240,6 +240,7 @@ impl Orchestrator {
         if by_rules != resources.models.is_none() {
             return Err(RunError::ModelsChanged { by_rules });
         }
+        // Before the calls are read: a job that was never sent is then neither charged nor waited for.
         end_unsent(&locked, resources.clock.now()).await?;
         // Without their replies, which are read one by one as their requests are made again.
         let calls = locked.journal().calls_in_short(&run).await?;
@@ -254,6 +255,7 @@ impl Orchestrator {
         (resources.listener)(&RunNotice::Event(&record, &state));
         let read = locked.journal().lookup_results(&run).await?;
         let span = span_of(&run);
+        // At once: when the span starts, `traces::identity` reads from it whether the run continues an earlier trace.
         span.record("resumed", true);
         let run = Self::of(locked, resources, state, &calls, span);
         run.plan_ahead();
@@ -591,6 +593,7 @@ impl Orchestrator {
         let limit = match stop {
             StopReason::TokensExceeded => Some(Limit::Tokens),
             StopReason::BudgetExceeded => Some(Limit::Cost),
+            // Time and rounds are not spent by calls, so there are no amounts to name.
             _ => None,
         };
         // Worded before anything is written: it names the amounts spent when the limit was reached.
@@ -650,6 +653,7 @@ impl Orchestrator {
         self.state.apply(&record)?;
         self.log(&record);
         self.watch(&record.event);
+        // After every event: each changes the work that is due, and the first plan changes the limits.
         self.plan_ahead();
         (self.resources.listener)(&RunNotice::Event(&record, &self.state));
         Ok(())

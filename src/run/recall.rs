@@ -248,6 +248,7 @@ impl Recall {
         if entries.is_empty() {
             return Ok(());
         }
+        // Embedded before the lock is taken, for which the removal of a run waits.
         let (embedder, run) = (Arc::clone(&self.embedder), run.clone());
         let batch = tokio::task::spawn_blocking(move || {
             let texts: Vec<_> = entries.iter().map(|entry| entry.text.as_str()).collect();
@@ -297,7 +298,7 @@ impl Recall {
     async fn nearest(&self, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
         let (embedder, text) = (Arc::clone(&self.embedder), query.text.to_owned());
         let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
-        // Without it if the folder is read-only: nothing is deleted there.
+        // Without it if the folder is read-only, where nothing is deleted, or if another process keeps it for too long.
         let _lock = self.share().await.ok();
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
         let nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index().only_if(query.filter());

@@ -49,7 +49,7 @@ const GROUP_TOKENS: u64 = 800;
 /// Maximum number of quotes shown to a writer; beyond it, those most similar to the question and its aspects are chosen.
 const MAX_LEDGER: usize = 60;
 
-/// Maximum number of quotes shown to the judge.
+/// Maximum number of quotes shown to the judge, unless the draft cites more.
 const MAX_JUDGED: usize = 24;
 
 /// Quotes retrieved for the question, and for each aspect.
@@ -147,6 +147,7 @@ impl Steps {
             web: self.sources.can_search() || self.sources.has_outside() && job != JobWay::Open,
             job,
             is_offline: self.sources.sources.is_offline,
+            // Without models, a web node searches the files instead of being blocked, unless the user wants the web.
             is_strict: !state.settings.by_rules || state.settings.request.source == Some(SourceHint::Web),
         }
     }
@@ -262,6 +263,7 @@ impl Steps {
             .await
         {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
+            // Unlike in the first round, there are findings, so a planner that cannot be reached does not end the run.
             Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => Ok(by_rules()),
             Err(error) => Err(error.into()),
         }
@@ -281,6 +283,7 @@ impl Steps {
             let draft = assemble::draft_by_rules(brief, &state.tree, &state.branches);
             return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
         };
+        // A round that found nothing new does not buy the same draft again.
         let mut draft = match state.draft_that_stands() {
             Some(draft) => draft.clone(),
             None => {
@@ -357,7 +360,7 @@ impl Steps {
         let Some(recall) = &self.recall else { return };
         let new = state.unfolded().flat_map(|(node, branch)| entries(&node.id, branch));
         if let Err(error) = recall.add(&self.run, new.collect()).await {
-            // The memory only helps later runs.
+            // Without it, the writer is shown the first quotes in place of the nearest ones, see `recalled`.
             tracing::warn!(%error, "failed to update the research memory");
         }
     }

@@ -180,6 +180,7 @@ impl Store {
         if !run.remove().await? {
             return Err(StoreError::Missing(run.id().to_string()));
         }
+        // Its failure is returned last: the run is removed by now, and its lock file goes with it.
         let scrubbed = run.scrub().await;
         if let Some(locks) = self.journal.locks() {
             // A leftover lock file is harmless, so a failure to remove it is ignored.

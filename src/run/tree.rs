@@ -215,6 +215,7 @@ impl RunState {
         match &record.event {
             Event::Started { .. } => return Err(unfit("it has started already".into())),
             Event::Resumed { limits, again, is_open } => {
+                // Cleared if an older version set it for collections: with `is_open`, it would count as the flag.
                 self.settings.request.allow_egress = self.settings.has_flag();
                 self.settings.is_open = *is_open;
                 // Limits that were raised are the user's.

@@ -107,6 +107,7 @@ impl Steps {
         attach::text("question", || work.node.question.to_string());
         let task = &work.outward.task;
         let mut branch = match (work.way.route, self.desk.as_deref()) {
+            // First: whatever its route, such a node starts no job and asks no source.
             _ if work.node.only_concludes() => self.concluded(&work).await?,
             (Route::Internal, _) => self.inside(&work).await?,
             (Route::Web, _) | (Route::DeepResearch, None) => self.searched(&work, task).await?,
@@ -238,6 +239,7 @@ impl Steps {
         let OutwardWork { task, has_own_ids, .. } = &work.outward;
         let open: Vec<AspectId> = inside.open_aspects(&work.aspects);
         let names_pages = self.outside(work, task).is_ok_and(|outside| outside.names_pages());
+        // Evidence for every aspect may still support an answer only weakly: then the web is searched as well.
         let is_weak = inside.is_empty() || inside.support != Support::Strong;
         match () {
             () if open.is_empty() && !names_pages && !is_weak => None,

@@ -273,6 +273,7 @@ impl Source for KbSource {
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
+            // A passage that repeats a better one would take the place of another.
             let options = SearchOptions { limit, distinct: true, ..self.options.clone() };
             let mut judged = self.judged(query, &options).await?;
             let mut notes = Vec::new();

@@ -71,6 +71,7 @@ impl SealedFolder {
     pub(crate) fn read<T: Serialize + DeserializeOwned>(&self, kind: &str, name: &ContentHash) -> Option<T> {
         let bytes = std::fs::read(self.path(kind, name)?).ok()?;
         let Sealed { contents, seal: found } = serde_json::from_slice::<Sealed<T>>(&bytes).ok()?;
+        // Makes no key: no file can have the seal of a new one.
         let expected = seal(&secret_in(&self.key, false).ok()?, &contents).ok()?;
         (found == expected).then_some(contents)
     }

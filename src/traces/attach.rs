@@ -36,6 +36,7 @@ static HAS_TEXTS: AtomicBool = AtomicBool::new(false);
 
 /// Sets the rule of a run, before it begins.
 pub(crate) fn rule(run: &RunId, rule: ExportRule) {
+    // By trace: the exporter sees the traces of spans, and not their runs.
     locked(&RULES).insert(trace_of(run).to_bytes(), rule);
     if rule == ExportRule::Texts {
         HAS_TEXTS.store(true, Ordering::Release);

@@ -206,6 +206,7 @@ impl OpenAiModel {
                 Err(failed) => failed,
             };
             let looser = request::looser(support, prompt).filter(|_| is_of_schema);
+            // Remembered even if the error is returned: the next attempt must not be refused and charged again.
             if let Some(looser) = looser {
                 support = self.loosen(prompt, looser, &error);
             }

@@ -106,10 +106,12 @@ fn json_schema(prompt: &Prompt, schema: Value) -> ResponseFormatJsonSchema {
 }
 
 fn max_tokens(settings: &OpenAiSettings, prompt: &Prompt) -> u32 {
+    // Endpoints limit the whole output, of which the reasoning comes first.
     prompt.max_output_tokens.saturating_add(settings.reasoning_tokens)
 }
 
 fn temperature(settings: &OpenAiSettings, prompt: &Prompt) -> Option<f32> {
+    // Models that reason refuse one. The one that the user sets is sent as it is: the model may not be known here.
     settings.temperature.or(prompt.temperature.filter(|_| !settings.reasons))
 }
 

@@ -267,6 +267,7 @@ impl Jobs {
         release: impl Fn() -> F,
     ) -> Result<i64, WorkError> {
         let request = RequestHash::with_summaries(instructions);
+        // One turn for both forms of the request, since a report on either answers both.
         let _turn = self.ledger.turn(&request).await?;
         let run = self.ledger.run();
         let calls = run.journal().calls_in_short(run.id()).await.map_err(CallError::from)?;
@@ -413,6 +414,7 @@ impl Jobs {
                 locked(&self.with_job).insert(starting.node.clone());
                 ticket.unknown(error.to_string()).await
             }
+            // After any of these no job was started, see `Provider::create`.
             JobError::SummariesRefused { .. } | JobError::Refused(_) | JobError::NoAnswer { .. } => {
                 ticket.failed(error.to_string()).await
             }

@@ -66,6 +66,7 @@ impl ProviderKind {
 impl CallRow {
     /// Parses the reply of a job; `None` if it has none, or it was not read.
     fn report(&self) -> Option<JobReport> {
+        // Versions that had a single provider did not store it.
         let provider = self.job.as_ref().and_then(|job| job.provider).unwrap_or_default();
         self.reply().map(|reply| provider.parse(&reply.raw.to_string()))
     }
@@ -147,6 +148,7 @@ impl DeepResearch {
     pub(crate) fn version(&self) -> String {
         let DeepResearchSettings { address, models, terms, .. } = &self.settings;
         let mut terms = terms.clone();
+        // A report does not depend on the key of the tool server.
         if let Some(mcp) = &mut terms.mcp {
             mcp.authorization = None;
         }

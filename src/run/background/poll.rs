@@ -116,6 +116,7 @@ impl Poller<'_> {
         if let Some(nanos) = nanos {
             attach::dollars("cost", nanos);
         }
+        // An incomplete report is paid for, too. Its findings get half the confidence, see `verify`.
         let is_usable =
             !report.text.trim().is_empty() && matches!(job.state, JobState::Completed | JobState::Incomplete { .. });
         if is_usable {

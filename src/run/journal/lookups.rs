@@ -126,6 +126,7 @@ impl Journal {
     ) -> Result<Option<LookupRow>, JournalError> {
         let (run, lookup) = (run.to_string(), lookup.clone());
         self.read(move |connection| {
+            // Of other runs, only results from before this one began: a resumed run must see the same ones.
             // The oldest one: it stays the same, however often the lookup is recorded later.
             let sql = "SELECT id, result FROM lookups WHERE tool = :tool AND version = :version AND \
                        query = :query AND scope = :scope AND label = :label AND result IS NOT NULL AND \
@@ -216,6 +217,7 @@ impl Journal {
     pub(crate) async fn new_lookups(&self, run: &RunId, tool: LookupTool, scope: &str) -> Result<u64, JournalError> {
         let params = (run.to_string(), Plain(tool), scope.to_owned());
         self.read(move |connection| {
+            // A lookup that an earlier one answered has no result of its own, and is not counted.
             let sql = "SELECT count(result) AS made FROM lookups WHERE run = ?1 AND tool = ?2 AND scope = ?3";
             connection.query_row(sql, params, |row| plain(row, "made")).map_err(read_failed)
         })

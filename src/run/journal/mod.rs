@@ -135,7 +135,7 @@ impl LockedRun {
         &self.journal
     }
 
-    /// Runs `work` as one commit, on a blocking thread.
+    /// Runs `work` on a blocking thread. Several statements are one commit only in a transaction of their own.
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection, &RunId) -> rusqlite::Result<T> + Send + 'static,
@@ -298,6 +298,7 @@ impl Journal {
     /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used or is
     /// being repaired.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+        // Before the file is opened: a repair may be about to replace it.
         let lock = lock_of(path)?;
         // SQLite gives its side files the same permissions.
         open_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
@@ -346,6 +347,7 @@ impl Journal {
             return Err(JournalError::Altered { parts });
         }
         migrate(&mut connection, &MIGRATIONS).map_err(during("migrate"))?;
+        // After the migrations, which write.
         connection.pragma_update(None, QUERY_ONLY, true).map_err(during("open"))?;
         Ok(Self {
             database: Arc::new(Database { connection: Mutex::new(connection), _lock: lock }),

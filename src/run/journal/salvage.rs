@@ -163,6 +163,7 @@ impl Journal {
         complete_repair(path).map_err(failed)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         tracing::debug!("saving what can still be read");
+        // Under the lock: no other repair is using them.
         remove_leftovers(folder);
         // Beside the journal: its result is renamed into place, which works within one file system only.
         let work = tempfile::Builder::new().prefix(WORK).tempdir_in(folder).map_err(failed)?;
@@ -178,6 +179,7 @@ impl Journal {
         let mut salvaged = salvage.finish()?;
         // Opening migrates an older format.
         Journal::open(&fresh)?.drop_unreadable(&mut salvaged.lost)?;
+        // Only now: a repair that fails before leaves no second copy of the journal behind.
         salvaged.damaged = keep_damaged(path).map_err(failed)?;
         if !remains.is_empty() {
             let file = side_file(&salvaged.damaged, ".jsonl");

@@ -1,4 +1,4 @@
-//! The scheduler: starts workers as nodes become ready and passes their results on. The only code that spawns tasks.
+//! The scheduler: starts workers as nodes become ready and passes their results on. The only code that spawns workers.
 //!
 //! ```text
 //! policy (which nodes, pure) ─▶ run_ready (tasks, real time)

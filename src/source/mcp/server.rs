@@ -153,6 +153,7 @@ impl<Q: ?Sized> Server<Q> {
                 return Err(self.source_error(&error));
             }
         };
+        // The server is free for the next call while this result is stored.
         drop(connected);
         let text = text_of(&result);
         if result.is_error == Some(true) {

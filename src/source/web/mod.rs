@@ -177,7 +177,7 @@ impl WebSource {
         Ok(page)
     }
 
-    /// Converts hits to passages in the engine's order: each page once, and few per site.
+    /// Converts hits to passages in their order: each page once, and few per site.
     fn passages(&self, query: &str, hits: Vec<WebHit>, limit: usize) -> Vec<Passage> {
         let stems = self.splitter.key_stems(query);
         let sites: HashSet<_> = hits.iter().map(|hit| hit.url.domain()).collect();

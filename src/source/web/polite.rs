@@ -80,6 +80,7 @@ impl Pace {
     /// Waits until a request may be sent. The next one waits until the permit is dropped.
     pub(super) async fn turn(&self, clock: &dyn Clock) -> SemaphorePermit<'_> {
         let turn = self.turn.acquire().await.expect("the semaphore is never closed");
+        // Copied out, since the lock must not be held while waiting.
         let last = *locked(&self.last);
         if let Some(last) = last {
             let wait = self.apart.saturating_sub(clock.instant().duration_since(last));

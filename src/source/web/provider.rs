@@ -104,6 +104,7 @@ impl WebError {
 impl Guarded for WebError {
     fn health(&self) -> Health {
         match self {
+            // It answers, and may answer the next query.
             Self::BadQuery { .. } => Health::Up,
             Self::GivenUp(_) => Health::Unknown,
             Self::Transient { .. }

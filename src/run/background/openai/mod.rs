@@ -270,6 +270,7 @@ impl FailedRequest {
 /// Parses the reply to the request that starts a job.
 fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
     let permanent = |reason: String| JobError::Refused(ModelError::Permanent { reason });
+    // Not an unknown outcome: a server that answers with a page for people has started no job.
     if body.trim_start().starts_with('<') {
         return Err(permanent("the answer is a web page; `base_url` is not the address of an API".into()));
     }
@@ -282,6 +283,7 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
             ModelError::Unknown { reason } => unknown(reason),
             error => JobError::Refused(error),
         }),
+        // It has the form of a job, so one may be running and billed.
         None if raw["object"] == "response" || raw.get("status").is_some() || raw.get("output").is_some() => {
             Err(unknown("the answer has no id".into()))
         }

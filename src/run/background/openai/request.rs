@@ -48,6 +48,7 @@ fn stored_body(request: &JobRequest) -> Value {
         "background": true,
         // A run resumed a day later still has to fetch the reply.
         "store": true,
+        // The API's only bound on what a job costs beside the length of its reply.
         "max_tool_calls": request.terms.max_tool_calls,
         "max_output_tokens": request.terms.max_output_tokens,
         "tools": tools(request, capabilities),
