@@ -105,9 +105,8 @@ impl IngestProgress {
                 self.tell_now_and_then(&mut state, &line);
             }
             IngestEvent::Paid { chunks, cost_nanos } => {
-                let cost = cost_nanos.map_or_else(|| "at an unknown price".to_owned(), |nanos| {
-                    format!("for {}", dollars_text(nanos))
-                });
+                let cost = cost_nanos
+                    .map_or_else(|| "at an unknown price".to_owned(), |nanos| format!("for {}", dollars_text(nanos)));
                 self.say(&format!("{} embedded {cost}, and kept", counted(*chunks, "chunk")));
             }
             IngestEvent::IndexingVectors => self.start(STEP, 0, "indexing vectors"),

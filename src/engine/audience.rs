@@ -38,6 +38,11 @@ impl Engine {
         self.settings.values.collections.get(collection).is_some_and(|options| options.local_only)
     }
 
+    /// Returns whether one of these collections is `local_only`.
+    pub(super) fn has_local_only(&self, collections: &BTreeSet<String>) -> bool {
+        collections.iter().any(|name| self.is_local_only(name))
+    }
+
     /// Refuses a collection that may not be shown to the audience.
     pub(super) fn check_served(&self, collection: &str) -> Result<(), EngineError> {
         if self.serves(collection) {

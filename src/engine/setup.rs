@@ -367,12 +367,10 @@ impl Engine {
     /// Sets what the traces of a run may export: nothing if it is offline, and its texts if the user wants that. Texts
     /// of a run that may read a `local_only` collection go only to a collector on this machine.
     pub(super) fn rule_traces(&self, run: &RunId, collections: &BTreeSet<String>) {
-        let options = &self.settings.values.collections;
-        let is_closed = |name: &String| options.get(name).is_some_and(|options| options.local_only);
         match self.traces() {
             Ok(traces) if !traces.has_texts => {}
             // Texts of a `local_only` collection stay on this machine, even if the setting exports texts.
-            Ok(traces) if !traces.address.is_loopback() && collections.iter().any(is_closed) => {}
+            Ok(traces) if !traces.address.is_loopback() && self.has_local_only(collections) => {}
             Ok(_) => rule(run, ExportRule::Texts),
             Err(NotExported::Offline) => rule(run, ExportRule::Nothing),
             Err(_) => {}
@@ -397,8 +395,7 @@ impl Engine {
     /// Returns the servers that a run on these collections may call. An internal server on another machine is sent what
     /// workers make of the collections, so a run on a `local_only` one does without it.
     fn servers_for(&self, collections: &BTreeSet<String>) -> Result<McpServers, EngineError> {
-        let options = &self.settings.values.collections;
-        let is_closed = collections.iter().any(|name| options.get(name).is_some_and(|options| options.local_only));
+        let is_closed = self.has_local_only(collections);
         let mut servers = self.settings.servers()?;
         // A public server is sent only text that may leave, so it may be anywhere.
         servers.retain(|server| server.label == Label::Public || server.is_local() || !is_closed);

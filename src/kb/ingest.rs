@@ -100,14 +100,30 @@ pub enum Rebuild {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestEvent {
     Downloading(Downloading),
-    Opened { is_new: bool, rebuild: Rebuild },
-    Compared { to_read: usize },
-    Committed { files: usize, chunks: usize },
+    Opened {
+        is_new: bool,
+        rebuild: Rebuild,
+    },
+    Compared {
+        to_read: usize,
+    },
+    Committed {
+        files: usize,
+        chunks: usize,
+    },
     IndexingText,
-    EmbeddingStarted { chunks: usize, to_send: Option<ToSend> },
-    Embedded { chunks: usize },
+    EmbeddingStarted {
+        chunks: usize,
+        to_send: Option<ToSend>,
+    },
+    Embedded {
+        chunks: usize,
+    },
     /// Vectors were paid for before an error ended the run; `None` if the price is unknown.
-    Paid { chunks: usize, cost_nanos: Option<u64> },
+    Paid {
+        chunks: usize,
+        cost_nanos: Option<u64>,
+    },
     IndexingVectors,
 }
 

@@ -622,7 +622,7 @@ impl Orchestrator {
             draft.limitations.push(format!("not fully answered: {}", missing.join(", ")));
         }
         // A verdict by rules stands in for a judge that failed.
-        if draft.is_makeshift {
+        if self.state.folded.draft.as_ref().is_some_and(|draft| draft.is_makeshift) {
             return;
         }
         if !verdict.is_complete && !areas.is_empty() {

@@ -264,14 +264,13 @@ fn cleaned(text: &str) -> String {
             '\u{fb03}' => letters.push_str("ffi"),
             '\u{fb04}' => letters.push_str("ffl"),
             '\u{fb05}' | '\u{fb06}' => letters.push_str("st"),
-            // At the end of a line it is a hyphen; elsewhere it is invisible.
-            '\u{ad}' => letters.push('\u{ad}'),
             // Private-use characters have a meaning only in their own font.
             '\u{e000}'..='\u{f8ff}' => letters.push(UNKNOWN),
             letter if letter.is_whitespace() || letter.is_control() => letters.push(' '),
             letter => letters.push(letter),
         }
     }
+    // A soft hyphen is a hyphen at the end of a line; elsewhere it is invisible.
     let letters = letters.trim_end().strip_suffix('\u{ad}').map_or_else(|| letters.clone(), |line| format!("{line}-"));
     let words = printable(&letters.replace('\u{ad}', ""));
     words.split_whitespace().collect::<Vec<_>>().join(" ").nfc().collect()

@@ -65,7 +65,11 @@ impl BlockCache {
     }
 
     fn size(&self, path: &Path) -> Option<u64> {
-        fs::read_to_string(self.place(path).join("size")).ok()?.parse().ok()
+        let path = self.place(path).join("size");
+        let size = fs::read_to_string(&path).ok()?.parse().ok()?;
+        // It is read with every block, and without it all blocks are useless.
+        renew(&path);
+        Some(size)
     }
 
     /// Returns a part of a file if all of its blocks are cached.
@@ -144,12 +148,17 @@ fn read_block(path: &FilePath) -> Option<Vec<u8>> {
     if blake3::hash(&block) != hash {
         return None;
     }
+    renew(path);
+    Some(block)
+}
+
+/// Notes that a file was used.
+fn renew(path: &FilePath) {
     let now = SystemTime::now();
     let is_old = |used: SystemTime| now.duration_since(used).is_ok_and(|age| age > RENEWED_AFTER);
     if path.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
         let _ = fs::File::options().write(true).open(path).and_then(|file| file.set_modified(now));
     }
-    Some(block)
 }
 
 /// Writes a file atomically. Not synchronised with the disk, since it can be fetched again.

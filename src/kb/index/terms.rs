@@ -70,8 +70,8 @@ impl Terms {
         // Any text in Latin letters is found by its English stems as well. Where no text is English they only count its
         // words twice, which cost .01 to .02 in German, French and Hungarian.
         let english = documents.contains_key(Language::english().code).then(Language::english);
-        let mut others: Vec<_> = frequent.chain(english).filter(|other| other.code != own.code).collect();
-        others.dedup_by_key(|other| other.code);
+        let others = frequent.filter(|other| !other.is_english()).chain(english);
+        let others = others.filter(|other| other.code != own.code).collect();
         let all = documents.keys().filter_map(|code| Language::with_code(code)).collect();
         Self::Stemmed { own, others, all }
     }
@@ -83,7 +83,9 @@ impl Terms {
         let is_toneless = own.has_tones() && words.is_ascii();
         let languages = std::iter::once(own).filter(|_| !is_toneless).chain(others);
         let stems = languages.flat_map(|language| in_order(words, language));
-        distinct(stems.chain(near_forms(words, &runs(words), own)).take(MAX_TERMS)).join(" ")
+        let mut terms = distinct(stems.chain(near_forms(words, &runs(words), own)));
+        terms.truncate(MAX_TERMS);
+        terms.join(" ")
     }
 
     /// Returns the average number of terms for each of these words: 1 in English, more with near forms.

@@ -214,11 +214,12 @@ impl Connection {
     async fn answered<T>(&self, reply: impl Future<Output = Result<T, ServiceError>>) -> Result<T, ConnectionError> {
         let reply = timeout(self.limit, reply).await.map_err(|_| ConnectionError::TimedOut(self.limit))?;
         reply.map_err(|error| match error {
-            ServiceError::McpError(error) => ConnectionError::Refused(shortened(&error.message)),
+            ServiceError::McpError(error) => ConnectionError::Refused(error.message.into_owned()),
             ServiceError::TransportClosed if self.process.is_some() => {
                 ConnectionError::Request((*self.fault.get().unwrap_or(&"server exited")).to_owned())
             }
-            error => ConnectionError::Request(shortened(&cause(&error))),
+            // Not shortened here: part of a key would then escape `scrub`.
+            error => ConnectionError::Request(cause(&error)),
         })
     }
 

@@ -155,10 +155,10 @@ impl<Q: ?Sized> Server<Q> {
         };
         // The server is free for the next call while this result is stored.
         drop(connected);
-        let text = text_of(&result);
+        let text = self.settings.scrub(&text_of(&result));
         if result.is_error == Some(true) {
             attach::word("tool_error", "tool_error");
-            return Err(self.source_failed(&shortened(&text)));
+            return Err(self.source_failed(&text));
         }
         if text.trim().is_empty() {
             return Err(self.source_failed("its result has no text"));
@@ -229,7 +229,7 @@ impl<Q: ?Sized> Server<Q> {
     }
 
     fn source_failed(&self, reason: &str) -> SourceError {
-        SourceError::Failed { name: self.source_name(), reason: self.settings.scrub(reason) }
+        SourceError::Failed { name: self.source_name(), reason: shortened(&self.settings.scrub(reason)) }
     }
 }
 

@@ -242,33 +242,30 @@ impl Fetcher {
             .url()
             .query()
             .map_or_else(|| url.url().path().to_owned(), |query| format!("{}?{query}", url.url().path()));
-        match robots {
-            Robots::Unknown => Err(FetchError::RobotsUnknown { origin }),
-            robots if robots.allows(&path) => Ok(()),
-            Robots::Rules(_) => Err(FetchError::Robots { origin }),
-        }
+        if robots.allows(&path) { Ok(()) } else { Err(FetchError::Robots { origin }) }
     }
 
-    /// Fetches the `robots.txt` of a site. Returns an error if the site itself is not allowed.
+    /// Fetches the `robots.txt` of a site. Returns an error if the site itself is not allowed, or if the file cannot be
+    /// fetched: by RFC 9309, rules that cannot be reached forbid all pages.
     async fn robots_of(&self, url: &WebUrl) -> Result<Robots, FetchError> {
-        let Ok(at) = url.join("/robots.txt") else { return Ok(Robots::Unknown) };
+        // Not kept, as the site may answer when the next page is wanted.
+        let unknown = || FetchError::RobotsUnknown { origin: url.origin() };
+        let at = url.join("/robots.txt").map_err(|_| unknown())?;
         // Boxed, because `follow` and this function call each other.
         let response = match Box::pin(self.follow(&at, false)).await {
             Ok((_, response)) => response,
             Err(FetchError::Closed(closed)) if closed.host() == url.host() => return Err(FetchError::Closed(closed)),
-            // By RFC 9309, rules that cannot be reached forbid all pages.
-            Err(_) => return Ok(Robots::Unknown),
+            Err(_) => return Err(unknown()),
         };
-        Ok(match response.status().as_u16() {
-            200..=299 => match self.body(response, MAX_ROBOTS_BYTES).await {
-                Ok(body) => Robots::read(&String::from_utf8_lossy(&body)),
-                Err(_) => Robots::Unknown,
-            },
+        match response.status().as_u16() {
+            200..=299 => {
+                let body = self.body(response, MAX_ROBOTS_BYTES).await.map_err(|_| unknown())?;
+                Ok(Robots::read(&String::from_utf8_lossy(&body)))
+            }
             // By RFC 9309, 4xx means that there are no rules. 429 is only about the rate of requests.
-            429 => Robots::Unknown,
-            400..=499 => Robots::silent(),
-            _ => Robots::Unknown,
-        })
+            400..=428 | 430..=499 => Ok(Robots::silent()),
+            _ => Err(unknown()),
+        }
     }
 
     /// Reads and decompresses a body. Both sizes are limited to `max_bytes`.

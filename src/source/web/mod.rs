@@ -316,8 +316,13 @@ impl WebSource {
 fn merged(rankings: Vec<Vec<WebHit>>) -> Vec<WebHit> {
     let mut scores: HashMap<WebUrl, f32> = HashMap::new();
     for ranking in &rankings {
+        // An engine may list a page twice, under two forms of its address.
+        let mut seen = HashSet::new();
         for (hit, place) in ranking.iter().zip(1_u8..) {
-            *scores.entry(hit.url.canonical()).or_default() += 1.0 / (RANK_OFFSET + f32::from(place));
+            let page = hit.url.canonical();
+            if seen.insert(page.clone()) {
+                *scores.entry(page).or_default() += 1.0 / (RANK_OFFSET + f32::from(place));
+            }
         }
     }
     // Duplicates stay: `passages` takes each page once.

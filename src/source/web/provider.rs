@@ -58,8 +58,6 @@ pub(crate) struct WebHit {
     pub(crate) snippet: String,
     /// Publication date, in the engine's format.
     pub(crate) published: Option<String>,
-    /// The engine's relevance score; scores of two engines are not comparable.
-    pub(crate) score: Option<f32>,
 }
 
 /// A search failed.
@@ -354,10 +352,7 @@ fn said(body: &str) -> String {
 /// Parses one result. Returns `None` if it has no web address, or neither title nor snippet.
 pub(super) fn hit(entry: &Value, snippet: Option<&str>, published: &str) -> Option<WebHit> {
     let text = |name: &str| entry[name].as_str();
-    let hit = page(text("url")?, text("title").unwrap_or_default(), snippet.unwrap_or_default(), text(published))?;
-    #[expect(clippy::cast_possible_truncation, reason = "a score needs no more digits")]
-    let score = entry["score"].as_f64().map(|score| score as f32).filter(|score| score.is_finite());
-    Some(WebHit { score, ..hit })
+    page(text("url")?, text("title").unwrap_or_default(), snippet.unwrap_or_default(), text(published))
 }
 
 /// Returns a result. Returns `None` if it has no web address, or neither title nor snippet.
@@ -370,7 +365,7 @@ pub(super) fn page(url: &str, title: &str, snippet: &str, published: Option<&str
     }
     let published = published.map(str::trim).filter(|published| !published.is_empty()).map(shortened);
     let title = if title.is_empty() { url.host().to_owned() } else { title };
-    Some(WebHit { url, title, snippet, published, score: None })
+    Some(WebHit { url, title, snippet, published })
 }
 
 /// Returns the first `max_chars` characters of a text.
