@@ -311,6 +311,9 @@ async fn several_engines_are_merged_by_page_and_place_and_one_that_fails_is_note
         let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
         WebSource::new(providers, None, pages, Arc::new(ManualClock::at(Moment(7))))
     };
+    let twice = ["https://a.example/1", "https://b.example/1", "https://b.example/1?utm_source=x"];
+    let found = source(vec![fixture(&twice)]).search(&Outbound::fixed("valves"), 10).await.unwrap();
+    assert_eq!(found.passages[0].id, twice[0], "one engine orders its pages");
     let first = ["https://a.example/1", "https://a.example/2", "https://b.example/1"];
     let second = ["https://c.example/1", "https://b.example/1?utm_source=x"];
     let found = source(vec![fixture(&first), down(), fixture(&second)]).search(&Outbound::fixed("valves"), 10).await;

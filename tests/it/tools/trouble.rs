@@ -158,6 +158,24 @@ fn failed_call_and_invalid_arguments_are_told_to_the_worker_and_only_the_first_r
 }
 
 #[test]
+fn key_that_a_server_repeats_reaches_neither_the_model_nor_the_report() {
+    // Of the long text only the beginning is shown, which ends within the key.
+    for (is_error, before) in [(true, "x".repeat(110)), (false, "the key is".to_owned())] {
+        let call = json!([{ "tool": "tickets.read", "arguments": "{\"number\": 7}" }]);
+        let (models, world, script) = calling(call, "key_env = \"TICKETS_TOKEN\"\n");
+        let world = world.with_variable("TICKETS_TOKEN", "a-token-of-tickets");
+        let said = format!("{before} a-token-of-tickets");
+        let answer = json!({ "isError": is_error, "content": [{ "type": "text", "text": said }] });
+        script.write("answer.json", &answer.to_string());
+        let (report, _, told) = asked(&models, &world);
+        assert!(told.contains(&before), "{told}");
+        for text in [report.to_string(), told] {
+            assert!(!text.contains("a-tok"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn calls_of_a_run_are_limited_and_a_result_without_text_is_no_passage() {
     let call = |number: u32| json!({ "tool": "tickets.read", "arguments": json!({ "number": number }).to_string() });
     let (models, world, script) = calling(json!([call(1), call(2), call(3)]), "max_calls = 2\n");
