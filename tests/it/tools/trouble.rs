@@ -160,7 +160,7 @@ fn failed_call_and_invalid_arguments_are_told_to_the_worker_and_only_the_first_r
 #[test]
 fn key_that_a_server_repeats_reaches_neither_the_model_nor_the_report() {
     // Of the long text only the beginning is shown, which ends within the key.
-    for (is_error, before) in [(true, "x".repeat(110)), (false, "the key is".to_owned())] {
+    for (is_error, before) in [(true, "x".repeat(290)), (false, "the key is".to_owned())] {
         let call = json!([{ "tool": "tickets.read", "arguments": "{\"number\": 7}" }]);
         let (models, world, script) = calling(call, "key_env = \"TICKETS_TOKEN\"\n");
         let world = world.with_variable("TICKETS_TOKEN", "a-token-of-tickets");
