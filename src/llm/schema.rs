@@ -240,9 +240,18 @@ fn is_type(schema: &Map<String, Value>, name: &str) -> bool {
 pub(crate) fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
-            // A property may be named like an annotation; its value is then a schema, and so an object.
-            let kept = members.iter().filter(|(key, value)| !WORDS.contains(&key.as_str()) || value.is_object());
-            Value::Object(kept.map(|(key, value)| (key.clone(), bare(value))).collect())
+            let kept = members.iter().filter(|(key, _)| !WORDS.contains(&key.as_str()));
+            let bared = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+                // A property may be named like an annotation.
+                ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                    let named = named.iter().map(|(name, schema)| (name.clone(), bare(schema)));
+                    (key.clone(), Value::Object(named.collect()))
+                }
+                // A value, which may look like a schema.
+                ("const" | "enum", _) => (key.clone(), value.clone()),
+                _ => (key.clone(), bare(value)),
+            };
+            Value::Object(kept.map(bared).collect())
         }
         Value::Array(items) => items.iter().map(bare).collect(),
         other => other.clone(),
