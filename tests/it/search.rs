@@ -117,6 +117,18 @@ fn filters_hold_in_every_mode() {
 }
 
 #[test]
+fn word_counts_as_known_only_where_the_filter_searches() {
+    let world = World::indexed_text();
+    let told = |args: &[&str]| world.dr([&["search", "when does the siren sound"], args].concat()).stderr;
+    let alarms = &paths(&world, &["siren", "--mode", "lexical", "-k", "1"])[0];
+    assert!(!told(&["--path", alarms]).contains("siren"));
+    for elsewhere in [["--path", "decisions/*"], ["--tag", "water"]] {
+        let told = told(&elsewhere);
+        assert!(told.contains("siren"), "{told}");
+    }
+}
+
+#[test]
 fn tag_with_a_quote_is_not_parsed_as_a_filter() {
     let world = World::indexed_text();
     assert!(paths(&world, &["siren", "--mode", "lexical", "--tag", "x' OR '1'='1"]).is_empty());

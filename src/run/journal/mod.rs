@@ -638,6 +638,19 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn error_of_the_system_may_pass_and_damage_does_not() {
+        use rusqlite::ffi::{self, Error};
+        let failed = |code| during("read")(rusqlite::Error::SqliteFailure(Error::new(code), None));
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_IOERR, ffi::SQLITE_FULL, ffi::SQLITE_CANTOPEN, ffi::SQLITE_READONLY]
+        {
+            assert!(failed(code).may_pass() && !failed(code).is_damage(), "{code}");
+        }
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB, ffi::SQLITE_IOERR_SHORT_READ] {
+            assert!(!failed(code).may_pass() && failed(code).is_damage(), "{code}");
+        }
+    }
+
+    #[test]
     fn journal_is_created_by_several_at_once() {
         for _ in 0..10 {
             let (_folder, path) = place();
