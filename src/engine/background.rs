@@ -85,6 +85,7 @@ impl Beginning {
 }
 
 /// How a run ended.
+#[derive(Debug)]
 struct RunOutcome {
     /// `None` for one that was abandoned: the journal says how far it is.
     asked: Result<Option<Asked>, String>,

@@ -263,11 +263,11 @@ pub async fn ingest(
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
     // Its future is large, and that of every caller contains it.
     let finished = Box::pin(run.finish(started, sent_before)).await;
-    run.writer.close().await;
     if finished.is_err() && run.summary.embedded > 0 && embedder.server().is_some() {
         // The summary, which has the cost, is lost with the error.
         listener(IngestEvent::Paid { chunks: run.summary.embedded, cost_nanos: run.cost_since(sent_before) });
     }
+    run.writer.close().await;
     finished.map(|()| run.summary)
 }
 

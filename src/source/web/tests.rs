@@ -606,7 +606,7 @@ async fn site_that_cannot_be_asked_is_left_alone() {
         answer(200, "text/plain", "#".repeat(600 << 10)),
     ] {
         let asked = AtomicUsize::new(0);
-        let server = Server::start(move |request| match line(request).as_str() {
+        let server = Server::start(move |line| match line {
             "GET /robots.txt" if asked.fetch_add(1, Ordering::Relaxed) < 2 => refusal.clone(),
             "GET /robots.txt" => Response::text(404, ""),
             _ => answer(200, "text/plain", "Open."),
