@@ -358,13 +358,15 @@ fn check_writable(file: &std::path::Path) -> Result<(), CliError> {
     if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         return Ok(());
     }
-    let is_new = file.symlink_metadata().is_err();
-    // In append mode, so that existing contents stay if the command fails.
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-    opened.map(drop).map_err(CliError::file("write", file))?;
-    if is_new {
-        // A command that fails leaves no empty file behind. A file that stays is written to later.
-        let _ = std::fs::remove_file(file);
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(file) {
+        // Leaves no empty file behind if the command fails.
+        Ok(_) => drop(std::fs::remove_file(file)),
+        // In append mode, so that existing contents stay if the command fails. It also follows a link to a new file.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+            opened.map_err(CliError::file("write", file))?;
+        }
+        Err(error) => return Err(CliError::file("write", file)(error)),
     }
     Ok(())
 }

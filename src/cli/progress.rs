@@ -105,9 +105,11 @@ impl IngestProgress {
                 self.tell_now_and_then(&mut state, &line);
             }
             IngestEvent::Paid { chunks, cost_nanos } => {
-                let cost = cost_nanos
-                    .map_or_else(|| "at an unknown price".to_owned(), |nanos| format!("for {}", dollars_text(nanos)));
-                self.say(&format!("{} embedded {cost}, and kept", counted(*chunks, "chunk")));
+                let paid = dollars_text(*cost_nanos);
+                self.say(&format!(
+                    "{} embedded and kept before the error, at a cost of {paid}",
+                    counted(*chunks, "chunk")
+                ));
             }
             IngestEvent::IndexingVectors => self.start(STEP, 0, "indexing vectors"),
         }

@@ -344,7 +344,8 @@ impl Engine {
                 Ok(Err(EngineError::Store(StoreError::Journal(error) | StoreError::Damaged { source: error, .. })))
                     if error.may_pass() =>
                 {
-                    checks.push(failed(&error));
+                    let trouble = Check::failed("run", &error, error.hint());
+                    checks.push(Check { detail: format!("`{id}`: {}", trouble.detail), ..trouble });
                 }
                 Ok(Err(error)) => checks.push(broken(with_causes(&error))),
                 Err(panic) => checks.push(broken(panic)),

@@ -119,10 +119,10 @@ pub enum IngestEvent {
     Embedded {
         chunks: usize,
     },
-    /// Vectors were paid for before an error ended the run; `None` if the price is unknown.
+    /// What was embedded and paid before an error ended the run.
     Paid {
         chunks: usize,
-        cost_nanos: Option<u64>,
+        cost_nanos: u64,
     },
     IndexingVectors,
 }
@@ -263,9 +263,9 @@ pub async fn ingest(
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
     // Its future is large, and that of every caller contains it.
     let finished = Box::pin(run.finish(started, sent_before)).await;
-    if finished.is_err() && run.summary.embedded > 0 && embedder.server().is_some() {
-        // The summary, which has the cost, is lost with the error.
-        listener(IngestEvent::Paid { chunks: run.summary.embedded, cost_nanos: run.cost_since(sent_before) });
+    // The summary, which has the cost, is lost with an error.
+    if let (Err(_), Some(cost_nanos @ 1..)) = (&finished, run.cost_since(sent_before)) {
+        listener(IngestEvent::Paid { chunks: run.summary.embedded, cost_nanos });
     }
     run.writer.close().await;
     finished.map(|()| run.summary)

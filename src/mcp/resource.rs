@@ -73,7 +73,11 @@ pub(super) async fn contents(service: &Service, uri: &str) -> Result<ReadResourc
         report(service, &run).await
     };
     let text = text.map_err(|error| match &error {
-        ToolError::Engine(missing) if missing.is_missing() => ErrorData::resource_not_found(error.told(), None),
+        ToolError::Engine(engine) if engine.is_missing() => ErrorData::resource_not_found(error.told(), None),
+        ToolError::Engine(engine) if engine.is_conflict() => ErrorData::invalid_params(error.told(), None),
+        ToolError::Arguments { .. } | ToolError::Engine(EngineError::LocalOnly { .. }) => {
+            ErrorData::invalid_params(error.told(), None)
+        }
         _ => failed(&error),
     })?;
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(MARKDOWN)]))

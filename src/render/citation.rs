@@ -1,6 +1,7 @@
 //! Citation numbers, and the notes printed with a quote and its source.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
@@ -165,7 +166,7 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => shown.push_str(&text),
             Event::Code(text) => shown.extend(["`", &text, "`"]),
             Event::End(TagEnd::TableCell) => shown.push_str(" | "),
-            Event::Start(Tag::TableRow) => {
+            Event::Start(Tag::TableRow) if shown.contains(char::is_alphanumeric) => {
                 shown.truncate(shown.trim_end_matches([' ', '|']).len());
                 shown.push_str("; ");
             }
@@ -179,7 +180,7 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
     one_line(shown.trim_matches([' ', '|']))
 }
 
-/// Returns some words of [`quoted`]: those with the most words of the findings that cite it, of several the first.
+/// Returns some words of [`quoted`]: those with the most words of the findings that cite it; the first of equals.
 pub(super) fn shortly_quoted(evidence: &Evidence, findings: &[Finding]) -> String {
     let quote = quoted(evidence);
     // A few more characters are better than a truncated end.
@@ -189,17 +190,12 @@ pub(super) fn shortly_quoted(evidence: &Evidence, findings: &[Finding]) -> Strin
     let splitter = WordSplitter::default();
     let citing = findings.iter().filter(|finding| finding.evidence.contains(&evidence.id));
     let wanted: HashSet<String> = citing.flat_map(|finding| splitter.key_stems(&finding.text)).collect();
+    let shared = |words: &str| splitter.key_stems(words).iter().filter(|stem| wanted.contains(*stem)).count();
     let starts = std::iter::once(0).chain(quote.match_indices(' ').map(|(at, _)| at + 1));
     let windows = starts.map(|at| (at, first_words(&quote[at..])));
-    let share = |(_, words): &(usize, &str)| {
-        let stems: BTreeSet<_> = splitter.key_stems(words).into_iter().collect();
-        stems.iter().filter(|stem| wanted.contains(*stem)).count()
-    };
-    // The last of equals in this order is the first in the quote.
-    let windows: Vec<_> = windows.collect();
-    let (at, words) = windows.into_iter().rev().max_by_key(share).unwrap_or((0, ""));
-    let is_cut = |cut: bool| if cut { "…" } else { "" };
-    let (before, after) = (is_cut(at > 0), is_cut(at + words.len() < quote.len()));
+    let (at, words) = windows.max_by_key(|(at, words)| (shared(words), Reverse(*at))).unwrap_or((0, ""));
+    let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
+    let (before, after) = (ellipsis(at > 0), ellipsis(at + words.len() < quote.len()));
     let words = if after.is_empty() { words } else { words.trim_end_matches([' ', ',', ';', ':', '.', '|']) };
     format!("{before}{words}{after}")
 }
@@ -334,7 +330,11 @@ mod tests {
         let bearing = "…and last four years in a probe that is read by radio every ten minutes.";
         assert_eq!(shortly_quoted(&report.evidence[0], &[cited]), bearing);
         assert_eq!(shortly_quoted(&report.evidence[1], &report.findings), "They last | four years.");
-        for (table, shown) in [("| A | 4 |", "A | 4"), ("|c|y|\n|-|-|\n|A|4|\n|B|5|", "c | y; A | 4; B | 5")] {
+        for (table, shown) in [
+            ("| A | 4 |", "A | 4"),
+            ("|c|y|\n|-|-|\n|A|4|\n|B|5|", "c | y; A | 4; B | 5"),
+            ("| | |\n|-|-|\n|A|4|", "A | 4"),
+        ] {
             report.evidence[1].quote = table.into();
             assert_eq!(quoted(&report.evidence[1]), shown);
         }

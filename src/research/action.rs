@@ -114,6 +114,8 @@ pub(super) struct Shown {
     pub(super) end: Option<usize>,
     /// Whether the last prompt had no room for it.
     pub(super) is_left_out: bool,
+    /// Whether the model has replied to a prompt with all of its text.
+    pub(super) is_read: bool,
 }
 
 impl Shown {
@@ -122,9 +124,10 @@ impl Shown {
         self.end.filter(|at| *at < self.passage.text.trim_end().len())
     }
 
-    /// Returns whether the model was shown all of its text.
-    pub(super) fn is_read(&self) -> bool {
-        self.end.is_some() && self.cut_at().is_none() && !self.is_left_out
+    /// Notes that the model has replied to the last prompt. The text of a search engine's hit is not that of its page.
+    pub(super) fn note_reply(&mut self) {
+        let is_whole = self.end.is_some() && self.cut_at().is_none() && !is_hit(&self.passage);
+        self.is_read |= is_whole && !self.is_left_out;
     }
 
     /// Returns the part of its text that the last prompt showed.
@@ -621,7 +624,14 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             known.is_opened |= has_more;
             return (place, known.is_left_out || has_more);
         }
-        self.shown.push(Shown { passage, is_opened, is_unlikely: false, end: None, is_left_out: false });
+        self.shown.push(Shown {
+            passage,
+            is_opened,
+            is_unlikely: false,
+            end: None,
+            is_left_out: false,
+            is_read: false,
+        });
         (self.shown.len() - 1, true)
     }
 

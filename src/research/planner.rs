@@ -11,7 +11,7 @@ use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::plan::{PlanDraft, TreeLimits};
 use super::prompt::{Template, fitted, room, shorten_longest};
 use super::question::Brief;
-use super::verdict::Verdict;
+use super::verdict::{Verdict, left_open};
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::structured::{StructuredError, structured_checked};
@@ -49,7 +49,7 @@ struct NodeLine {
     status: NodeStatus,
     aspects: String,
     question: String,
-    /// What its worker searched for in vain.
+    /// Open questions of its branch.
     open: String,
 }
 
@@ -135,13 +135,12 @@ pub(crate) async fn replan(
 }
 
 fn node_lines(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<NodeLine> {
-    let open = |node: &Node| branches.get(&node.id).map(|branch| branch.report.open_questions.join("; "));
     let line = |node: &Node| NodeLine {
         id: node.id.to_string(),
         status: node.status,
         aspects: node.aspects.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         question: node.question.to_string(),
-        open: open(node).unwrap_or_default(),
+        open: left_open(node, branches.get(&node.id)),
     };
     tree.nodes.iter().map(line).collect()
 }

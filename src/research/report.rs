@@ -83,7 +83,7 @@ pub struct Section {
     pub(crate) title: String,
     /// Markdown text with citations in brackets: `[n2e1]`.
     pub(crate) text: String,
-    /// The nodes that a model wrote it from; empty without a model.
+    /// The nodes that a model wrote it from; empty without a model, and once one of them is tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) nodes: Vec<NodeId>,
 }

@@ -19,7 +19,7 @@ use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::prompt::{Template, fitted, room, shorten_longest};
 use super::question::{Aspect, AspectId, Brief};
 use super::report::Draft;
-use crate::base::line::one_line;
+use crate::base::line::{one_line, shortened};
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
@@ -55,6 +55,9 @@ pub struct Verdict {
     pub(crate) relied_on: Vec<NodeId>,
     /// Results of [`checks`], as text.
     pub(crate) complaints: Vec<String>,
+    /// Whether rules gave it, in the place of a judge that failed or without a model.
+    #[serde(default)]
+    pub(crate) is_by_rules: bool,
 }
 
 impl Verdict {
@@ -223,12 +226,18 @@ pub(crate) async fn judge(
 
 fn node_line(node: &Node, branch: Option<&Branch>) -> Value {
     let aspects: Vec<_> = node.aspects.iter().map(ToString::to_string).collect();
-    // Without them, the judge would request again what a worker has already searched for in vain.
-    let open = branch.map(|branch| branch.report.open_questions.join("; ")).unwrap_or_default();
     json!({
         "id": node.id, "status": node.status, "confidence": format!("{:.2}", node.confidence),
-        "aspects": aspects.join(", "), "question": node.question, "open": open,
+        "aspects": aspects.join(", "), "question": node.question, "open": left_open(node, branch),
     })
+}
+
+/// Returns the open questions of a node, which planner and judge would otherwise have searched again. That of a node
+/// without findings is its own.
+pub(super) fn left_open(node: &Node, branch: Option<&Branch>) -> String {
+    let open = branch.into_iter().flat_map(|branch| &branch.report.open_questions);
+    let open = open.filter(|open| *open != node.question.as_str()).map(|open| shortened(open));
+    open.collect::<Vec<_>>().join("; ")
 }
 
 /// Renders quotes for the judge, as many as there is room for: whole unless they are long, with their provenance.
@@ -294,6 +303,7 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
         overall_confidence: confidence(said.overall_confidence),
         relied_on,
         complaints: complaints.iter().map(ToString::to_string).collect(),
+        is_by_rules: false,
     }
 }
 
@@ -317,6 +327,7 @@ pub(crate) fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId
         overall_confidence: confidence(covered * mean),
         relied_on: found.into_iter().map(|(id, _)| id.clone()).collect(),
         complaints: checks(brief, tree, branches, &Draft::default()).iter().map(ToString::to_string).collect(),
+        is_by_rules: true,
     }
 }
 

@@ -166,8 +166,8 @@ impl Gathered {
         let question = task.question.as_ref();
         let mut remarks = notebook.remarks;
         remarks.extend(remark.map(|reason| format!("work on `{question}` stopped early: {reason}")));
-        // A passage that the model read whole and took no note from answers nothing.
-        let is_unread = |shown: &Shown| !shown.is_opened && !shown.is_unlikely && !shown.is_read();
+        // A passage that the model has read whole needs no further reading.
+        let is_unread = |shown: &Shown| !shown.is_opened && !shown.is_unlikely && !shown.is_read;
         let unread = notebook.shown.into_iter().filter(is_unread).map(|shown| shown.passage);
         let mut further: Vec<_> = unread.filter(|passage| !is_contents(&passage.text)).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -330,6 +330,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             Ok(draft) => draft,
             Err(error) => return self.broken_off(error).map(Some),
         };
+        self.notebook.shown.iter_mut().for_each(Shown::note_reply);
         let taken = sent + self.received(&draft);
         let CallingDraft { step: mut draft, calls } = draft;
         draft.actions.extend(calls.into_iter().map(ActionDraft::from));

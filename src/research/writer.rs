@@ -318,7 +318,7 @@ impl<'a> Writer<'a> {
     fn section_by_rules(&self, heading: &Heading<'_>) -> Section {
         let findings = self.findings(&heading.nodes);
         let lines: Vec<_> = findings.into_iter().map(|finding| format!("- {}", one_line(&cited(finding)))).collect();
-        heading.section(lines.join("\n"))
+        Section { title: heading.title.clone(), text: lines.join("\n"), nodes: Vec::new() }
     }
 
     fn findings(&self, nodes: &[&Node]) -> Vec<&'a Finding> {
@@ -355,6 +355,10 @@ impl<'a> Writer<'a> {
     /// Returns the headings. Every node with findings is below at least one.
     async fn outline(&self) -> Result<Vec<Heading<'a>>, CallError> {
         let found = self.found();
+        let before = self
+            .sections_before()
+            .map(|section| PromptText { id: titled(&section.title, &section.nodes), text: section.text.clone() });
+        let before: Vec<_> = before.collect();
         let nodes: Vec<_> = found
             .iter()
             .map(|(node, branch)| PromptText {
@@ -362,18 +366,18 @@ impl<'a> Writer<'a> {
                 text: format!("{}\n{}", node.question, branch.report.summary),
             })
             .collect();
-        let render = |nodes: &Vec<PromptText>| {
+        let render = |(nodes, before): &(Vec<PromptText>, Vec<PromptText>)| {
             let (task, aspects) = (&self.material.brief.task, &self.material.brief.aspects);
-            let before: Vec<_> = self.sections_before().map(|section| titled(&section.title, &section.nodes)).collect();
             let context = json!({
                 "task": task, "aspects": aspects, "nodes": nodes, "most_sections": MAX_SECTIONS,
-                "before": before.join("\n"), "verdict": self.verdict(),
+                "before": before, "verdict": self.verdict(),
             });
             Template::Outline.prompt(self.caller, context)
         };
         let room = room::<OutlineDraft>(self.caller, Role::Writer);
-        let prompt = fitted(self.caller, room, &mut nodes.clone(), render, |nodes| {
-            shorten_longest(nodes.iter_mut().map(|node| &mut node.text), &|text| self.count(text))
+        let prompt = fitted(self.caller, room, &mut (nodes, before), render, |(nodes, before)| {
+            let texts = nodes.iter_mut().chain(before).map(|own| &mut own.text);
+            shorten_longest(texts, &|text| self.count(text))
         });
         let check = |draft: &OutlineDraft| match draft.sections.len() {
             1..=MAX_SECTIONS => Ok(()),
@@ -390,7 +394,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the sections of the draft before that may stay as they are: written by a model, and supported in full.
-    /// The findings of a node do not change between rounds.
+    /// The findings of their nodes are the same: a node that is tried again is taken from its section, see
+    /// [`Section::nodes`].
     fn sections_before(&self) -> impl Iterator<Item = &'a Section> {
         let before = self.material.before.filter(|before| !before.is_makeshift);
         let sections = before.into_iter().flat_map(|before| &before.sections);
@@ -823,10 +828,10 @@ fn section_line(number: usize, heading: &Heading<'_>) -> String {
     format!("{number}. {} ({})", heading.title, questions.join(" · "))
 }
 
-/// Returns a section as the prompt of the next outline lists it.
+/// Returns the title of a section with its nodes, as the prompt of the next outline lists it.
 fn titled(title: &str, nodes: &[NodeId]) -> String {
     let ids: Vec<_> = nodes.iter().map(ToString::to_string).collect();
-    format!("{title}: {}", ids.join(", "))
+    format!("{title} ({})", ids.join(", "))
 }
 
 fn node_text(node: &Node, branch: &Branch) -> String {

@@ -190,7 +190,8 @@ async fn section_that_the_next_outline_repeats_stays_as_it_was_unless_something_
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/3", "write/answer"]);
     assert_eq!(draft.sections[1], before.sections[1]);
     let asked = caller.tasks();
-    assert!(asked[0].contains("On n3: n3\n") && !asked[0].contains("On n2: n2"), "{}", asked[0]);
+    assert!(asked[0].contains("On n3 (n3)\n") && !asked[0].contains("On n2 (n2)"), "{}", asked[0]);
+    assert!(asked[0].contains("Apple 1 weighs 3 stones [n3e4]."), "{}", asked[0]);
     assert!(asked.iter().all(|asked| asked.contains("weak: pears")), "{asked:#?}");
     let anew = WriterInput { before: None, ..material };
     let caller = writer_of_three();

@@ -113,7 +113,7 @@ impl WritingReserve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Purpose {
-    /// All other calls.
+    /// Calls that plan, search, read, sum up and end the round.
     Research,
     /// Calls that draft and judge an answer, and those that write the report. They may use the reserve.
     Writing,

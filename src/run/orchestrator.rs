@@ -621,8 +621,8 @@ impl Orchestrator {
         if !missing.is_empty() {
             draft.limitations.push(format!("not fully answered: {}", missing.join(", ")));
         }
-        // A verdict by rules stands in for a judge that failed.
-        if self.state.folded.draft.as_ref().is_some_and(|draft| draft.is_makeshift) {
+        // Rules see neither thin evidence nor doubts.
+        if verdict.is_by_rules {
             return;
         }
         if !verdict.is_complete && !areas.is_empty() {

@@ -357,6 +357,8 @@ impl RunState {
             // Its calls and lookups are still on record, so repeating them costs nothing.
             self.branches.remove(id);
             self.folded.nodes.remove(id);
+            let sections = self.folded.draft.iter_mut().flat_map(|draft| &mut draft.sections);
+            sections.filter(|section| section.nodes.contains(id)).for_each(|section| section.nodes.clear());
             if let Some(node) = self.tree.get_mut(id) {
                 node.status = NodeStatus::Pending;
                 node.confidence = 0.0;

@@ -186,7 +186,7 @@ impl IndexWriter {
         let mut attempts = 1;
         loop {
             match commit().await? {
-                // An exclusive writer has no rival, so to it a conflict is an error like any other.
+                // Without a shared lock no other writer is expected, so a conflict is an error like any other.
                 Err(IndexError::Storage { source, .. }) if self.lock.is_shared() && is_conflict(&source) => {
                     tracing::debug!(action, attempts, %source, "another writer committed first");
                     if attempts == ATTEMPTS {

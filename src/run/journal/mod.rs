@@ -227,6 +227,7 @@ impl JournalError {
                 ErrorCode::SystemIoFailure => error.extended_code != rusqlite::ffi::SQLITE_IOERR_SHORT_READ,
                 ErrorCode::DatabaseBusy
                 | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
                 | ErrorCode::PermissionDenied
                 | ErrorCode::ReadOnly
                 | ErrorCode::CannotOpen

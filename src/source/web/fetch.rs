@@ -162,16 +162,23 @@ impl Fetcher {
 
     /// Fetches a page and extracts its text. Retries once if the server is busy, within the same time limit.
     pub(super) async fn fetch(&self, url: &WebUrl) -> Result<WebPage, FetchError> {
-        let pause = |wait, _| async move {
-            self.clock.sleep(wait).await;
-            Ok(())
-        };
         tokio::select! {
-            fetched = retry(&Policy::PAGE, rand::random, pause, || self.fetch_page(url)) => fetched,
+            fetched = self.retried(|| self.fetch_page(url)) => fetched,
             () = self.clock.deadline(self.options.timeout) => {
                 Err(FetchError::TimedOut { millis: self.options.timeout.as_millis() })
             }
         }
+    }
+
+    async fn retried<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, FetchError>
+    where
+        F: Future<Output = Result<T, FetchError>>,
+    {
+        let pause = |wait, _| async move {
+            self.clock.sleep(wait).await;
+            Ok(())
+        };
+        retry(&Policy::PAGE, rand::random, pause, attempt).await
     }
 
     async fn fetch_page(&self, requested: &WebUrl) -> Result<WebPage, FetchError> {
@@ -242,30 +249,42 @@ impl Fetcher {
             .url()
             .query()
             .map_or_else(|| url.url().path().to_owned(), |query| format!("{}?{query}", url.url().path()));
-        if robots.allows(&path) { Ok(()) } else { Err(FetchError::Robots { origin }) }
+        match robots {
+            Robots::Unknown => Err(FetchError::RobotsUnknown { origin }),
+            robots if robots.allows(&path) => Ok(()),
+            Robots::Rules(_) => Err(FetchError::Robots { origin }),
+        }
     }
 
-    /// Fetches the `robots.txt` of a site. Returns an error if the site itself is not allowed, or if the file cannot be
-    /// fetched: by RFC 9309, rules that cannot be reached forbid all pages.
+    /// Fetches the `robots.txt` of a site. Returns an error if the site itself is not allowed.
     async fn robots_of(&self, url: &WebUrl) -> Result<Robots, FetchError> {
-        // Not kept, as the site may answer when the next page is wanted.
-        let unknown = || FetchError::RobotsUnknown { origin: url.origin() };
-        let at = url.join("/robots.txt").map_err(|_| unknown())?;
-        // Boxed, because `follow` and this function call each other.
-        let response = match Box::pin(self.follow(&at, false)).await {
-            Ok((_, response)) => response,
-            Err(FetchError::Closed(closed)) if closed.host() == url.host() => return Err(FetchError::Closed(closed)),
-            Err(_) => return Err(unknown()),
-        };
-        match response.status().as_u16() {
-            200..=299 => {
-                let body = self.body(response, MAX_ROBOTS_BYTES).await.map_err(|_| unknown())?;
-                Ok(Robots::read(&String::from_utf8_lossy(&body)))
+        let Ok(at) = url.join("/robots.txt") else { return Ok(Robots::Unknown) };
+        let asked = || async {
+            // Boxed, because `follow` and this function call each other.
+            let (_, response) = Box::pin(self.follow(&at, false)).await?;
+            match response.status().as_u16() {
+                // By RFC 9309, 4xx means that there are no rules. 429 is only about the rate of requests.
+                status @ (429 | 500..=599) => {
+                    Err(FetchError::Status { status, retry_after: retry_after(response.headers()) })
+                }
+                _ => Ok(response),
             }
-            // By RFC 9309, 4xx means that there are no rules. 429 is only about the rate of requests.
-            400..=428 | 430..=499 => Ok(Robots::silent()),
-            _ => Err(unknown()),
-        }
+        };
+        // Retried like a page, since the outcome holds for all pages of the site.
+        let response = match self.retried(asked).await {
+            Ok(response) => response,
+            Err(FetchError::Closed(closed)) if closed.host() == url.host() => return Err(FetchError::Closed(closed)),
+            // By RFC 9309, rules that cannot be reached forbid all pages.
+            Err(_) => return Ok(Robots::Unknown),
+        };
+        Ok(match response.status().as_u16() {
+            200..=299 => match self.body(response, MAX_ROBOTS_BYTES).await {
+                Ok(body) => Robots::read(&String::from_utf8_lossy(&body)),
+                Err(_) => Robots::Unknown,
+            },
+            400..=499 => Robots::silent(),
+            _ => Robots::Unknown,
+        })
     }
 
     /// Reads and decompresses a body. Both sizes are limited to `max_bytes`.

@@ -11,9 +11,11 @@ const MAX_PATTERN_BYTES: usize = 2_048;
 
 /// The rules of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Robots {
+pub(super) enum Robots {
     /// The rules that apply to `dr`; empty if everything is allowed.
-    rules: Vec<Rule>,
+    Rules(Vec<Rule>),
+    /// The file could not be fetched, so nothing may be, as RFC 9309 requires.
+    Unknown,
 }
 
 /// An `allow` or `disallow` rule.
@@ -26,7 +28,7 @@ pub(super) struct Rule {
 impl Robots {
     /// Returns the rules of a site without `robots.txt`, which allow everything.
     pub(super) fn silent() -> Self {
-        Self { rules: Vec::new() }
+        Self::Rules(Vec::new())
     }
 
     /// Parses the file and keeps the group for `dr`, or else the group for `*`.
@@ -62,15 +64,16 @@ impl Robots {
                 common.push(rule);
             }
         }
-        Self { rules: if has_own { own } else { common } }
+        Self::Rules(if has_own { own } else { common })
     }
 
     /// Returns whether a page may be fetched; `path` includes the query.
     ///
     /// The longest matching pattern wins; at equal length, `allow` wins over `disallow`.
     pub(super) fn allows(&self, path: &str) -> bool {
+        let Self::Rules(rules) = self else { return false };
         let path = encoded(path);
-        let fitting = self.rules.iter().filter(|rule| fits(&rule.pattern, &path));
+        let fitting = rules.iter().filter(|rule| fits(&rule.pattern, &path));
         fitting.max_by_key(|rule| (rule.pattern.len(), rule.is_allowed)).is_none_or(|rule| rule.is_allowed)
     }
 }
@@ -158,8 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn missing_file_allows() {
+    fn missing_file_allows_and_unreachable_file_disallows() {
         assert!(Robots::silent().allows("/a"));
+        assert!(!Robots::Unknown.allows("/a"));
         assert!(allows("<html>not found</html>", "/a"));
     }
 
