@@ -10,7 +10,7 @@ use super::failure::ToolError;
 use super::passage::CutExcerpt;
 use crate::base::id::RunId;
 use crate::base::line::shortened;
-use crate::engine::{DOCUMENTS, Extent, Service, document_address};
+use crate::engine::{DOCUMENTS, EngineError, Extent, Service, document_address};
 use crate::render::{self, ReportFormat};
 
 /// Number of resources per page of the list.

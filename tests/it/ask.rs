@@ -142,6 +142,8 @@ fn report_can_be_written_to_a_file() {
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
     assert_eq!(world.read("answer.md"), world.dr(["ask", "--offline", QUESTION]).succeeded().stdout);
     dr_snapshot!(world.dr(["ask", "--offline", QUESTION, "-o", "nowhere/answer.md"]));
+    world.dr(["ask", "--offline", QUESTION, "--collection", "nope", "-o", "left.md"]);
+    assert!(!world.path("left.md").exists(), "a command that fails leaves no empty file behind");
 }
 
 #[test]

@@ -140,10 +140,12 @@ fn run_that_a_server_ends_is_gone_on_with_and_nothing_is_embedded_twice() {
         let answers = counted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         answers.map_or(Response::Drop, |_| openai(request))
     });
-    let world = world_at(&server, "batch = 4\nconcurrency = 1\n");
+    let world = world_at(&server, "batch = 4\nconcurrency = 1\nprice = 1\n");
     let broken = world.dr(["index", "kb"]);
     assert_eq!(broken.exit, Some(1), "{broken}");
     assert!(broken.stderr.contains("the next `dr index` continues from there"), "{broken}");
+    let paid = "12 chunks embedded and kept before the error, at a cost of $";
+    assert!(broken.stderr.contains(paid), "{broken}");
     let kept = world.contents();
     assert_eq!((kept.vectors, kept.unindexed_text_rows), (12, 0), "text and vectors are kept");
     let first: BTreeSet<_> = sent(&server.requests()[..3]).into_iter().collect();
@@ -374,6 +376,8 @@ fn dry_run_counts_vectors_that_wait_and_works_for_an_embedder_on_this_machine() 
     let waiting = world.dr(["index", "--dry-run", "--json"]).succeeded().json();
     assert_eq!((&waiting["files"], &waiting["to_embed"]), (&json!(0), &fresh["to_embed"]));
     assert_eq!(waiting["tokens"], fresh["tokens"]);
+    let verified = world.dr(["index", "--dry-run", "--verify", "--json"]).succeeded().json();
+    assert_eq!(verified["to_embed"], fresh["to_embed"], "files with the same content wait as well");
     world.dr(["index"]).succeeded();
     let done = world.dr(["index", "--dry-run", "--json"]).succeeded().json();
     assert_eq!((&done["to_embed"], &done["tokens"]), (&json!(0), &json!(0)));
