@@ -72,7 +72,7 @@ impl CallRow {
         // A reply does not always list a tool server that was offered and not called. By what is stored and not by the
         // settings, which may have changed since.
         let endpoint = self.job.as_ref().and_then(|job| job.endpoint.as_ref());
-        report.had_server |= !endpoint.is_some_and(|endpoint| endpoint.is_web_only);
+        report.had_server |= endpoint.is_none_or(|endpoint| !endpoint.is_web_only);
         Some(report)
     }
 }
