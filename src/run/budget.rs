@@ -467,14 +467,13 @@ impl Budget {
         Ok(self.shared.reserved(&mut balance, hold, purpose, ReservationState::Unsent))
     }
 
-    /// Like [`Self::reserve`], but if the call would fit without the reservations in flight, waits for one of them to
-    /// settle: most calls cost less than their worst case. Cancel-safe: dropping the future reserves nothing.
+    /// Like [`Self::reserve_if_it_fits`], for calls that a node depends on.
     ///
     /// # Errors
     ///
     /// Returns a refusal if the call would not fit even with nothing in flight. Research is then over, see
     /// [`Self::reached`].
-    pub(crate) async fn reserve_in_turn(
+    pub(crate) async fn reserve_or_end_research(
         &self,
         hold: impl Into<Hold>,
         purpose: Purpose,
@@ -492,12 +491,12 @@ impl Budget {
         self.shared.balance().refused = Some(limit);
     }
 
-    /// Like [`Self::reserve_in_turn`], for calls that can be left out: a refusal does not end research, since smaller
-    /// calls may fit.
+    /// Like [`Self::reserve`], but if the call would fit without the reservations in flight, waits for one of them to
+    /// settle: most calls cost less than their worst case. Cancel-safe: dropping the future reserves nothing.
     ///
     /// # Errors
     ///
-    /// Returns a refusal if the call would not fit even with nothing in flight.
+    /// Returns a refusal if the call would not fit even with nothing in flight. Smaller calls may still fit.
     pub(crate) async fn reserve_if_it_fits(
         &self,
         hold: impl Into<Hold>,
@@ -555,7 +554,7 @@ impl Budget {
 
     /// Returns the limit that is used up for a purpose, if any.
     ///
-    /// A research call refused by [`Self::reserve_in_turn`] counts, since the next one would be refused too.
+    /// A research call refused by [`Self::reserve_or_end_research`] counts, since the next one would be refused too.
     pub(crate) fn reached(&self, purpose: Purpose) -> Option<Limit> {
         let mut balance = self.shared.balance();
         if let (Purpose::Research, Some(limit)) = (purpose, balance.refused) {

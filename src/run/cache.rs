@@ -109,6 +109,12 @@ impl Cache {
         Ok(Some(serde_json::from_str(&row.result)?))
     }
 
+    /// Returns whether a job is on record for exactly this lookup, and its record cannot be read.
+    pub(crate) async fn is_broken<T: DeserializeOwned>(&self, lookup: &Lookup) -> Result<bool, JournalError> {
+        let known = or_miss(self.known(lookup, |text| serde_json::from_str::<T>(text).is_ok()).await)?;
+        Ok(known.is_none())
+    }
+
     /// Records an answer that a node already has, unless an answer to the lookup is on record. Returns the one on
     /// record.
     pub(crate) async fn keep<T>(&self, lookup: &Lookup, answer: T) -> Result<T, JournalError>
@@ -169,7 +175,9 @@ impl Cache {
         let found = self.run.journal().find_lookup(self.run.id(), lookup, before).await;
         if lookup.tool == LookupTool::DeepResearch {
             return match found? {
-                Some(row) if !is_readable(&row.result) => Err(JournalError::Unreadable("job of another run".into())),
+                Some(row) if !is_readable(&row.result) => {
+                    Err(JournalError::Unreadable("record of a background job".into()))
+                }
                 row => Ok(row),
             };
         }

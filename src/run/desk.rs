@@ -111,14 +111,14 @@ impl Desk {
         // Held to the end: of two equal requests at once, the second finds the reply of the first on record.
         let _turn = self.ledger.turn(&request).await?;
         let recorded = self.ledger.calls_for(&request).await?;
+        // Before the record is used: a step that it answers is taken, too, and a resumed run then has as many due steps
+        // as the first.
+        let leaving = self.leaving(key, prompt.role);
         if let Some(reply) = on_record(key, &recorded) {
             attach::flag("on_record", true);
             attach_output(&reply);
-            // Called to count the step as taken: a resumed run then has as many due steps as the first.
-            self.leaving(key, prompt.role);
             return Ok(reply);
         }
-        let leaving = self.leaving(key, prompt.role);
         let (counted, output) = (model.count_input(prompt), model.max_output(prompt));
         // Refused here, before it is paid for: the reply shares the window.
         let limit = model.window_tokens().saturating_sub(output);
@@ -159,7 +159,7 @@ impl Desk {
         let call = Call { purpose: self.purpose(&call.key, prompt.role), ..call.clone() };
         // A step that is refused leaves others that may fit; the run ends if its node has found nothing by then.
         let can_be_left_out = prompt.patience.is_some() || prompt.role == Role::Worker;
-        let reserving = if can_be_left_out { Reserving::IfItFits } else { Reserving::InTurn };
+        let reserving = if can_be_left_out { Reserving::IfItFits } else { Reserving::OrEndResearch };
         let ticket = self.ledger.open_holding(&call, hold, reserving, self.out_of_patience(prompt)).await?;
         let unknown = |reason: &str| Err(ModelError::Unknown { reason: reason.to_owned() });
         let result = tokio::select! {

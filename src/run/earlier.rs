@@ -49,6 +49,9 @@ pub(crate) struct EarlierQuote {
     pub(crate) quote: Evidence,
 }
 
+/// The runs whose journals were read; `None` for one that cannot be read.
+type ReadRuns = BTreeMap<RunId, Option<RunState>>;
+
 /// Returns as many quotes of all runs as a query asks for, most similar first. Quotes found by several runs are returned
 /// once.
 ///
@@ -60,7 +63,17 @@ pub(crate) async fn quotes(
     store: &Store,
     query: RecallQuery<'_>,
 ) -> Result<Vec<EarlierQuote>, RecallError> {
-    let (mut runs, limit) = (BTreeMap::new(), query.limit);
+    quotes_of(recall, store, query, &mut ReadRuns::new()).await
+}
+
+/// Like [`quotes`]. Reads the journals of runs that are not in `runs`, and adds them.
+async fn quotes_of(
+    recall: &Recall,
+    store: &Store,
+    query: RecallQuery<'_>,
+    runs: &mut ReadRuns,
+) -> Result<Vec<EarlierQuote>, RecallError> {
+    let limit = query.limit;
     let mut depth = limit.saturating_mul(ENTRIES_PER_QUOTE);
     loop {
         let entries = recall.search(&RecallQuery { limit: depth, ..query }).await?;
@@ -163,9 +176,10 @@ impl Earlier {
 
     /// Returns quotes of the knowledge base that are similar to one of some questions, most similar first.
     async fn candidates(&self, questions: &[Question]) -> Vec<EarlierQuote> {
-        let mut candidates: Vec<EarlierQuote> = Vec::new();
+        let (mut candidates, mut runs): (Vec<EarlierQuote>, _) = (Vec::new(), ReadRuns::new());
         for question in questions {
-            let found = quotes(&self.recall, &self.store, RecallQuery::of(question.as_str(), MAX_CANDIDATES)).await;
+            let query = RecallQuery::of(question.as_str(), MAX_CANDIDATES);
+            let found = quotes_of(&self.recall, &self.store, query, &mut runs).await;
             let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
             candidates.extend(found.unwrap_or_default().into_iter().filter(|found| {
                 found.similarity >= OFFERED_SIMILARITY && matches!(found.quote.source, Place::Kb { .. })

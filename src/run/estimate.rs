@@ -84,23 +84,21 @@ impl Estimate {
         let mut estimate = nothing;
         let parallel = state.settings.parallel.max(1) as u64;
         for share in &shares {
-            let usage = |calls: u64, input: u64, output: u64| Usage {
-                input_tokens: calls * input,
-                output_tokens: calls * output,
-                ..Usage::default()
-            };
-            let low = usage(share.calls.low, share.input.low, share.output.low);
-            let high = usage(share.calls.high, share.input.high, share.output.high);
-            estimate.calls.low += share.calls.low;
-            estimate.calls.high += share.calls.high;
-            estimate.tokens.low += low.tokens();
-            estimate.tokens.high += high.tokens();
+            let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
+            let low = usage(share.input.low, share.output.low);
+            let high = usage(share.input.high, share.output.high);
+            let Bounds { low: fewest, high: most } = share.calls;
+            estimate.calls.low += fewest;
+            estimate.calls.high += most;
+            estimate.tokens.low += fewest * low.tokens();
+            estimate.tokens.high += most * high.tokens();
             let model = &models.role(share.role).model;
+            // Each call by itself: a long request has a higher price.
             let costs = model.cost_nanos(&low).zip(model.cost_nanos(&high));
             estimate.cost_nanos = estimate
                 .cost_nanos
                 .zip(costs)
-                .map(|(sum, (low, high))| Bounds { low: sum.low + low, high: sum.high + high });
+                .map(|(sum, (low, high))| Bounds { low: sum.low + fewest * low, high: sum.high + most * high });
             // Nodes are worked on in parallel.
             let beside = if matches!(share.role, Role::Worker | Role::Summariser) { parallel } else { 1 };
             estimate.seconds.low += CALL_TIME.low.as_secs() * share.calls.low.div_ceil(beside);
@@ -268,4 +266,62 @@ fn rounded(tokens: u64) -> u64 {
 
 fn time_text(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::future::BoxFuture;
+
+    use super::*;
+    use crate::llm::message::Reply;
+    use crate::llm::model::{Model, ModelError};
+    use crate::research::node::NodeId;
+    use crate::researcher::role_model;
+    use crate::run::journal::tests::started;
+
+    /// A model whose requests cost a billionth of a dollar each, and a thousand if they are long.
+    struct CheapIfShort;
+
+    impl Model for CheapIfShort {
+        fn name(&self) -> &'static str {
+            "cheap if short"
+        }
+
+        fn window_tokens(&self) -> u64 {
+            100_000
+        }
+
+        fn count_input(&self, _: &Prompt) -> u64 {
+            0
+        }
+
+        fn max_output(&self, prompt: &Prompt) -> u64 {
+            u64::from(prompt.max_output_tokens)
+        }
+
+        fn cost_nanos(&self, usage: &Usage) -> Option<u64> {
+            Some(if usage.input_tokens > 20_000 { 1_000 } else { 1 })
+        }
+
+        fn send<'a>(&'a self, _: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn many_short_requests_do_not_cost_as_much_as_long_ones() {
+        let mut state = RunState::of(&[started()]).unwrap();
+        let root = state.tree.root.clone();
+        let node = |number| Node {
+            source_hint: SourceHint::Web,
+            ..Node::new(NodeId::numbered(number), Some(root.clone()), "What do others do?".parse().unwrap(), 1)
+        };
+        state.tree.nodes.extend((2..12).map(node));
+        let models = Models::of(|_| role_model(Arc::new(CheapIfShort)));
+        let estimate = Estimate::of(&state, Some(&models), None);
+        assert!(estimate.calls.high > 100, "{estimate}");
+        assert_eq!(estimate.cost_nanos, Some(estimate.calls));
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserving {
     /// Waits until it fits. A refusal ends the research.
-    InTurn,
+    OrEndResearch,
     /// Waits until it fits. A refusal ends nothing: smaller calls may fit.
     IfItFits,
 }
@@ -147,7 +147,7 @@ impl Ledger {
         let budget = &self.budget;
         let reserved = async {
             match reserving {
-                Reserving::InTurn => budget.reserve_in_turn(hold, call.purpose).await,
+                Reserving::OrEndResearch => budget.reserve_or_end_research(hold, call.purpose).await,
                 Reserving::IfItFits => budget.reserve_if_it_fits(hold, call.purpose).await,
             }
         };

@@ -492,14 +492,8 @@ impl Orchestrator {
             if let Some(limit) = self.steps.desk.as_ref().and_then(|desk| desk.limit_ahead()) {
                 return Ok(stop_of(limit));
             }
-            let plan = match self.steps.replan(&self.state, judged).await {
-                Ok(plan) => plan,
-                // The findings are worth more than the error: the report is written from them.
-                Err(StepError::Call(CallError::Model(_)) | StepError::Invalid(_)) => {
-                    return Ok(StopReason::NoMoreTasks);
-                }
-                Err(error) => return Err(error.during("plan another round")),
-            };
+            let plan = self.steps.replan(&self.state, judged).await;
+            let plan = plan.map_err(|error| error.during("plan another round"))?;
             if plan.nodes.is_empty() {
                 return Ok(self.nothing_more());
             }
@@ -528,7 +522,7 @@ impl Orchestrator {
                 Ok(branch)
             }
         };
-        run_ready(self, worker, &limits).await.map(drop)
+        run_ready(self, worker, &limits).await
     }
 
     /// Returns the ways to the web that a node can take. A node that has or holds a job takes no other.

@@ -128,7 +128,8 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
         let Shared { cache, wait_limit, .. } = &self.shared;
         let scope = server.source_name();
         let made = cache.made(LookupTool::McpCall, &scope).await?;
-        // Calls of earlier processes count against the limit of the run.
+        // Calls of earlier processes count against the limit of the run, as far as they had a result: others are not on
+        // record.
         calls.store(u32::try_from(made).unwrap_or(u32::MAX), Ordering::Relaxed);
         let lookup = Lookup {
             // The list is that of the run, so it is filed under the root and not under the node that comes first.

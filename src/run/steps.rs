@@ -216,8 +216,7 @@ impl Steps {
 
     /// A plan that cannot be repaired is replaced by a rule-based one, which notes that.
     async fn first_plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
-        let source = state.settings.request.source;
-        let check = |draft: &PlanDraft| checked(draft, state, brief, 1, &|hint| directed_to(hint, source));
+        let check = |draft: &PlanDraft| checked(draft, state, brief, 1);
         // An empty plan leaves the root, which is then worked on as a single node.
         let by_rules = || check(&plan_by_rules(brief)).unwrap_or_default();
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
@@ -251,8 +250,7 @@ impl Steps {
     async fn next_plan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
         let Judged { rounds: Rounds { briefs: Briefs { brief, .. }, number, .. }, verdict, .. } = judged;
         let round = number + 1;
-        let source = state.settings.request.source;
-        let check = |draft: &PlanDraft| checked(draft, state, brief, round, &|hint| directed_to(hint, source));
+        let check = |draft: &PlanDraft| checked(draft, state, brief, round);
         let by_rules = || replan_by_rules(brief, &state.tree, &verdict.missing_aspects).passing(&check);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let key = CallKey::of_run(Step::Plan).at(round);
@@ -560,14 +558,8 @@ pub(crate) fn draft_by_rules(state: &RunState) -> Draft {
     }
 }
 
-/// Returns the plan, or all its problems as one text. `directed` maps the planned source of a node to the one it uses.
-pub(super) fn checked(
-    draft: &PlanDraft,
-    state: &RunState,
-    brief: &Brief,
-    round: u32,
-    directed: &dyn Fn(SourceHint) -> SourceHint,
-) -> Result<Plan, String> {
+/// Returns the plan, or all its problems as one text.
+pub(super) fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round: u32) -> Result<Plan, String> {
     // From then on the planner has seen internal text, so the questions of nodes for the web are worded anew.
     let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
     let rounds = state.phase.stage().rounds();
@@ -583,7 +575,8 @@ pub(super) fn checked(
             old.source_hint == SourceHint::Web || found.into_iter().flatten().any(|quote| quote.label == Label::Public)
         };
         let is_asked = is_late && !is_past && old.is_none_or(has_asked);
-        Some(directed(node.source_hint)).filter(|source| is_asked && *source != SourceHint::Internal)
+        let source = directed_to(node.source_hint, state.settings.request.source);
+        Some(source).filter(|source| is_asked && *source != SourceHint::Internal)
     };
     let checked = draft.check(&state.tree, brief, state.settings.tree, round, &reworded_for);
     checked.map_err(|complaints| complaints.join("; "))

@@ -336,7 +336,8 @@ impl RunState {
         let root = self.tree.root.clone();
         let has_branch = self.branches.contains_key(&root);
         for node in &mut self.tree.nodes {
-            // The end of a run settles a divided root by its answer, which will be written anew.
+            // The end of a run settles a divided root by its answer, which will be written anew, and one whose work was
+            // not done. A single root that failed is worked on again, too: the events of stored runs presuppose it.
             if node.status == NodeStatus::Running || node.id == root && !has_branch {
                 node.status = NodeStatus::Pending;
                 node.confidence = 0.0;

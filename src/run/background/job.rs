@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::base::id::JobId;
 
 /// State of a job.
@@ -13,8 +11,7 @@ use crate::base::id::JobId;
 ///   │           ├───────▶ Incomplete, Failed
 ///   └───────────┴───────▶ Cancelled            any of them, after a while ─▶ Vanished
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobState {
     /// Waiting to be started.
     Queued,

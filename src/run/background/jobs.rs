@@ -11,15 +11,16 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use super::DeepResearch;
 use super::job::{Job, JobState};
 use super::poll::{Poller, patience};
 use super::provider::JobError;
 use super::report::JobReport;
 use super::request::JobRequest;
-use super::{DeepResearch, Moved};
 use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::base::mutex::locked;
@@ -176,7 +177,7 @@ impl Jobs {
         let found = self.ledger.run().journal().call(call).await?;
         let read =
             found.filter(|(_, call)| call.is_job()).and_then(|(run, call)| Some((run, call.report()?, call.call)));
-        let Some((run, mut report, Call { request_hash, .. })) = read else {
+        let Some((run, report, Call { request_hash, .. })) = read else {
             let reason = format!(
                 "its report is on record and cannot be read (call {call} of the journal). It is not bought again: \
                  `dr doctor` names the run that paid for it, and after `dr doctor --repair`, `dr resume RUN` gets the \
@@ -185,8 +186,6 @@ impl Jobs {
             return Err(no_research(&reason));
         };
         let without_summaries = request_hash == RequestHash::without_summaries(instructions);
-        // A reply does not always list a tool server that was offered and not called.
-        report.had_server |= self.research.settings.terms.mcp.is_some();
         Ok(Finished {
             run,
             report,
@@ -229,6 +228,12 @@ impl Jobs {
             let call: i64 = match own {
                 // A run that was killed while it polled has not recorded its job for other runs.
                 Some((call, _)) => cache.keep(&lookup, call).await?,
+                // Fails this node alone, as an unreadable report does.
+                None if cache.is_broken::<i64>(&lookup).await? => {
+                    let reason = "its record in the journal cannot be read. It is not bought again: ask the question \
+                                  anew after `dr doctor --repair`";
+                    return Err(no_research(reason).into());
+                }
                 None => Box::pin(cache.answer(lookup, call())).await?,
             };
             let finished = self.finished(call, &task.instructions).await?;
@@ -241,11 +246,6 @@ impl Jobs {
         }
     }
 
-    /// Follows a job, whose settings may have `moved` since it was started.
-    async fn follow(&self, ticket: Ticket, model: &str, job: Job, moved: Option<&Moved>) -> Result<i64, CallError> {
-        Poller { ledger: &self.ledger, research: &self.research, moved }.follow(ticket, model, job).await
-    }
-
     /// Returns whether the reply of a call can be read.
     async fn is_readable(&self, call: &CallRow) -> Result<bool, CallError> {
         let found = self.ledger.run().journal().call(call.id).await?;
@@ -253,8 +253,8 @@ impl Jobs {
     }
 
     /// Runs `instructions` as a background job and returns the call with its report: a call on record, else that of a
-    /// job in flight, else a new one. A job whose report on record cannot be read is polled again, which is free.
-    /// `release` records the egress of a new job's instructions.
+    /// job in flight, else a new one. A job of the node itself is used whatever it was told. A job whose report on
+    /// record cannot be read is polled again, which is free. `release` records the egress of a new job's instructions.
     ///
     /// # Errors
     ///
@@ -273,17 +273,16 @@ impl Jobs {
         let calls = run.journal().calls_in_short(run.id()).await.map_err(CallError::from)?;
         let requests = [request, RequestHash::without_summaries(instructions)];
         let same: Vec<_> = calls.iter().filter(|call| requests.contains(&call.request_hash)).collect();
+        // A resumed mixed node may leave other aspects open than before: its own job is paid for, whatever it was told.
+        let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
+        let mut earlier = same.iter().copied().chain(own);
         let mut unreadable = None;
-        for call in same.iter().filter(|call| call.state() == CallState::Replied) {
+        for call in earlier.clone().filter(|call| call.state() == CallState::Replied) {
             if self.is_readable(call).await? {
                 return Ok(call.id);
             }
-            unreadable = call.job.as_ref().map(|job| (*call, job)).or(unreadable);
+            unreadable = unreadable.or(call.job.as_ref().map(|job| (call, job)));
         }
-        // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was
-        // told.
-        let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
-        let mut earlier = same.iter().copied().chain(own);
         if let Some((call, job)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
@@ -329,8 +328,11 @@ impl Jobs {
     /// Polls a job that an earlier process has started.
     async fn reattach(&self, call: CallRow, started: StartedJob) -> Result<i64, CallError> {
         let (moved, model) = (self.research.moved(&started), call.model.clone());
+        let age = self.ledger.clock().now().since(call.sent_at);
         let job = Job { id: started.id, state: JobState::Queued, raw: String::new() };
-        self.follow(self.ledger.reopen(call).await?, &model, job, moved.as_ref()).await
+        let ticket = self.ledger.reopen(call).await?;
+        let poller = Poller { ledger: &self.ledger, research: &self.research, moved: moved.as_ref(), age };
+        poller.follow(ticket, &model, job).await
     }
 
     /// Starts a job and polls it to its end. Without permission for reasoning summaries, it is started without them.
@@ -360,7 +362,8 @@ impl Jobs {
             }
             Err(StartError::Call(error)) => return Err(error.into()),
         };
-        Ok(self.follow(ticket, &model, job, None).await?)
+        let poller = Poller { ledger: &self.ledger, research: &self.research, moved: None, age: Duration::ZERO };
+        Ok(poller.follow(ticket, &model, job).await?)
     }
 
     async fn start_with<F: Future<Output = Result<(), SourceError>>>(

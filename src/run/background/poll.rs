@@ -60,6 +60,8 @@ pub(super) struct Poller<'a> {
     pub(super) research: &'a DeepResearch,
     /// The setting that has changed since the job was started.
     pub(super) moved: Option<&'a Moved>,
+    /// How long ago an earlier process started the job.
+    pub(super) age: Duration,
 }
 
 impl Poller<'_> {
@@ -143,11 +145,13 @@ impl Poller<'_> {
     async fn end_of(self, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
         let begun = self.ledger.clock().instant();
         let left = self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX);
+        // At least one poll, however old the job: it may have ended while no process was polling.
+        let time_limit = self.research.settings.timeout.saturating_sub(self.age).max(Policy::JOB_POLL.delay(1));
         let wait = |delay| async move {
             let waited = self.ledger.clock().instant().duration_since(begun);
             match () {
                 () if waited >= left => Err(PollError::Over(Why::TimeIsUp)),
-                () if waited >= self.research.settings.timeout => Err(PollError::Over(Why::Late)),
+                () if waited >= time_limit => Err(PollError::Over(Why::Late)),
                 () => self.ledger.pause(delay).await.map_err(|_| PollError::Over(Why::Stopped)),
             }
         };

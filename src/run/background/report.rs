@@ -27,8 +27,6 @@ pub(crate) struct JobReport {
     pub(crate) refusal: Option<String>,
     /// Number of code executions.
     pub(crate) code_runs: usize,
-    /// Number of items in the reply of a type this version does not know.
-    pub(crate) unknown_items: usize,
 }
 
 /// A page cited by a report.

@@ -1,4 +1,4 @@
-//! An in-process provider for tests. Every job completes at the first poll, unless the provider forgets jobs.
+//! An in-process provider for tests. Every job completes at the first poll, unless the provider forgets jobs or is slow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,8 @@ pub(crate) struct ScriptedJobs {
     started: Mutex<Vec<JobRequest>>,
     /// Whether it says that it knows no job.
     pub(crate) forgets: AtomicBool,
+    /// Whether its jobs stay in progress until they are cancelled.
+    pub(crate) is_slow: AtomicBool,
 }
 
 impl ScriptedJobs {
@@ -65,7 +67,12 @@ impl Provider for ScriptedJobs {
     }
 
     fn retrieve<'a>(&'a self, id: &'a JobId, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
-        job(id, if self.forgets.load(Ordering::SeqCst) { JobState::Vanished } else { JobState::Completed })
+        let state = match () {
+            () if self.forgets.load(Ordering::SeqCst) => JobState::Vanished,
+            () if self.is_slow.load(Ordering::SeqCst) => JobState::InProgress,
+            () => JobState::Completed,
+        };
+        job(id, state)
     }
 
     fn cancel<'a>(&'a self, id: &'a JobId, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {

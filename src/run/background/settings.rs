@@ -182,7 +182,7 @@ impl DeepResearchSettings {
     /// Returns where a job is polled under these settings, as its call stores it.
     pub(super) fn endpoint(&self, job: &JobId) -> JobEndpoint {
         let key = self.key.as_ref().map(|key| key.fingerprint(&job.to_string()));
-        JobEndpoint { address: self.address.to_string(), key }
+        JobEndpoint { address: self.address.to_string(), key, is_web_only: self.terms.mcp.is_none() }
     }
 
     /// Returns a request for a job of `model` within the limits of these settings.

@@ -77,16 +77,16 @@ async fn call_waits_for_calls_in_flight_only_if_it_would_fit_without_them() {
     let held = budget.reserve(cost(room, 0), Research).unwrap();
     let waiting = tokio::spawn({
         let budget = budget.clone();
-        async move { budget.reserve_in_turn(cost(room / 2, 0), Research).await.map(drop) }
+        async move { budget.reserve_or_end_research(cost(room / 2, 0), Research).await.map(drop) }
     });
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
     held.settle(cost(1, 0));
     waiting.await.unwrap().unwrap();
     assert_eq!(budget.reached(Research), None);
-    assert!(budget.reserve_in_turn(cost(room, 0), Research).await.is_err());
+    assert!(budget.reserve_or_end_research(cost(room, 0), Research).await.is_err());
     assert_eq!(budget.reached(Research), Some(Limit::Cost), "the next call would be refused too");
-    assert!(budget.reserve_in_turn(cost(room, 0), Writing).await.is_ok());
+    assert!(budget.reserve_or_end_research(cost(room, 0), Writing).await.is_ok());
 }
 
 #[test]

@@ -76,6 +76,9 @@ pub(crate) struct JobEndpoint {
     pub(crate) address: String,
     /// Fingerprint of its key, which differs from job to job; `None` if no key was sent.
     pub(crate) key: Option<String>,
+    /// Whether the job was offered no tool server of the user. Not stored by older versions: their jobs may have been.
+    #[serde(default)]
+    pub(crate) is_web_only: bool,
 }
 
 /// Word for a job in the column `role`, which has no role of a model then.
@@ -333,9 +336,10 @@ impl LockedRun {
         };
         let write = self.write(move |connection, run| {
             connection.execute(
+                // A call that was damaged keeps its cost if no other is known.
                 // By run, too: ids are unique over all runs, but the lock covers one run only.
                 "UPDATE calls SET outcome = :outcome, ended_at = :ended_at, reply = :reply, error = :error, \
-                 usage = :usage, cost = :cost WHERE id = :id AND run = :run AND outcome = :from",
+                 usage = :usage, cost = coalesce(:cost, cost) WHERE id = :id AND run = :run AND outcome = :from",
                 named_params! {
                     ":id": id,
                     ":run": run.as_str(),

@@ -891,7 +891,7 @@ pub(crate) mod tests {
     }
 
     async fn attach(run: &LockedRun, call: i64) -> Result<(), JournalError> {
-        let endpoint = JobEndpoint { address: "http://localhost".into(), key: None };
+        let endpoint = JobEndpoint { address: "http://localhost".into(), key: None, is_web_only: true };
         run.attach_job(call, &"resp_7".parse().unwrap(), ProviderKind::OpenAi, endpoint).await
     }
 

@@ -1,5 +1,6 @@
 //! Runs and their events.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use reqwest::Url;
@@ -141,11 +142,9 @@ impl Journal {
                 list.damage = Some(with_causes(&error));
             }
             // A run whose row is damaged still has its events.
-            for id in runs_with_events(connection).iter().filter_map(|id| id.parse::<RunId>().ok()) {
-                if !list.runs.iter().any(|run| run.id == id) {
-                    list.runs.push(row_of_events(connection, id));
-                }
-            }
+            let listed: HashSet<_> = list.runs.iter().map(|run| run.id.clone()).collect();
+            let found = runs_with_events(connection).into_iter().filter_map(|id| id.parse::<RunId>().ok());
+            list.runs.extend(found.filter(|id| !listed.contains(id)).map(|id| row_of_events(connection, id)));
             list.runs.sort_by(|a, b| b.started_at.cmp(&a.started_at).then_with(|| a.id.cmp(&b.id)));
             Ok(list)
         })

@@ -9,7 +9,7 @@
 //! Rows of the other tables are kept one by one. The rest of a run without its first event, which has its question and
 //! settings, is written to a file of JSON lines beside the damaged database.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Display;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -193,6 +193,8 @@ impl Journal {
     /// Mends calls whose values this version cannot read, since they were charged, and removes such lookups.
     fn drop_unreadable(self, lost: &mut Vec<String>) -> Result<(), JournalError> {
         self.database.write(|connection| {
+            // One transaction: with one for each row, each would be flushed to disk.
+            let transaction = connection.unchecked_transaction()?;
             let mut statement = connection.prepare("SELECT id FROM calls")?;
             let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
             let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
@@ -225,7 +227,7 @@ impl Journal {
             if dropped > 0 {
                 lost.push(format!("{dropped} cached answers"));
             }
-            Ok(())
+            transaction.commit()
         })
     }
 }
@@ -510,12 +512,12 @@ fn read_scattered(
 }
 
 /// Returns the ids of runs that have events, from both ends up to damage. Seeks from one run to the next.
-pub(super) fn runs_with_events(connection: &Connection) -> Vec<String> {
-    let mut found = Vec::new();
+pub(super) fn runs_with_events(connection: &Connection) -> HashSet<String> {
+    let mut found = HashSet::new();
     for (edge, side) in [("min", ">"), ("max", "<")] {
         let mut last: Option<String> = None;
         loop {
-            let next = match &last {
+            let next: rusqlite::Result<Option<String>> = match &last {
                 None => connection.query_row(&format!("SELECT {edge}(run) FROM events"), [], |row| row.get(0)),
                 Some(last) => {
                     let sql = format!("SELECT {edge}(run) FROM events WHERE run {side} ?1");
@@ -523,10 +525,7 @@ pub(super) fn runs_with_events(connection: &Connection) -> Vec<String> {
                 }
             };
             match next {
-                Ok(Some(run)) if !found.contains(&run) => {
-                    found.push(run);
-                    last = found.last().cloned();
-                }
+                Ok(Some(run)) if found.insert(run.clone()) => last = Some(run),
                 _ => break,
             }
         }
@@ -756,7 +755,7 @@ mod tests {
         for call in [call("n2/step/1"), job] {
             let id = locked.begin_call(&call, Moment(8)).await.unwrap();
             if call.is_job() {
-                let endpoint = JobEndpoint { address: "http://localhost".into(), key: None };
+                let endpoint = JobEndpoint { address: "http://localhost".into(), key: None, is_web_only: true };
                 locked.attach_job(id, &"resp_7".parse().unwrap(), ProviderKind::OpenAi, endpoint).await.unwrap();
             }
             let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };

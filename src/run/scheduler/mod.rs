@@ -23,7 +23,7 @@ pub(crate) use policy::{blocked, next};
 pub use simulation::simulate;
 
 use crate::base::line::panic_text;
-use crate::research::node::{NodeId, NodeStatus, Tree};
+use crate::research::node::{NodeId, Tree};
 
 /// A worker ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,25 +83,10 @@ pub(crate) struct StartLimits<'a> {
     pub(crate) abort: CancellationToken,
 }
 
-/// Why a schedule ended. No worker is running by then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScheduleEnd {
-    /// No node is pending.
-    Drained,
-    /// A limit was reached. Nodes may be pending.
-    Over,
-    /// Stopped or aborted through [`StartLimits`]. Nodes may be pending.
-    Stopped,
-}
-
 impl StartLimits<'_> {
-    /// Returns the reason that no further node may start, if there is one.
-    fn ended(&self) -> Option<ScheduleEnd> {
-        if self.stop.is_cancelled() || self.abort.is_cancelled() {
-            Some(ScheduleEnd::Stopped)
-        } else {
-            (self.is_over)().then_some(ScheduleEnd::Over)
-        }
+    /// Returns whether no further node may start.
+    fn are_reached(&self) -> bool {
+        self.stop.is_cancelled() || self.abort.is_cancelled() || (self.is_over)()
     }
 
     fn places(&self) -> usize {
@@ -109,7 +94,8 @@ impl StartLimits<'_> {
     }
 }
 
-/// Runs every node that can run, each as soon as it is ready.
+/// Runs every node that can run, each as soon as it is ready. Returns when no worker is running. Nodes are pending then
+/// only if one of `limits` was reached.
 ///
 /// `worker` builds the future of a worker. It runs as a task of its own, so a panic fails only its own node.
 ///
@@ -118,11 +104,7 @@ impl StartLimits<'_> {
 /// # Errors
 ///
 /// Returns the first error of the board, after aborting all workers.
-pub(crate) async fn run_ready<B, W, F>(
-    board: &mut B,
-    mut worker: W,
-    limits: &StartLimits<'_>,
-) -> Result<ScheduleEnd, B::Error>
+pub(crate) async fn run_ready<B, W, F>(board: &mut B, mut worker: W, limits: &StartLimits<'_>) -> Result<(), B::Error>
 where
     B: Board,
     W: FnMut(B::Work) -> F,
@@ -130,8 +112,7 @@ where
 {
     let mut workers = Workers::default();
     'decide: loop {
-        let ended = limits.ended();
-        if ended.is_none() {
+        if !limits.are_reached() {
             block_hopeless(board).await?;
             for id in next(board.tree(), &workers.running, limits.places()) {
                 let work = match board.prepare(&id) {
@@ -149,10 +130,7 @@ where
         }
         match workers.finished(&limits.abort).await {
             Some((id, outcome)) => board.finish(&id, outcome).await?,
-            None if board.tree().workers().any(|node| node.status == NodeStatus::Pending) => {
-                return Ok(ended.unwrap_or(ScheduleEnd::Drained));
-            }
-            None => return Ok(ScheduleEnd::Drained),
+            None => return Ok(()),
         }
     }
 }

@@ -203,7 +203,7 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     };
     let ticket = ledger.open(&call, Reserving::IfItFits, std::future::pending()).await.unwrap();
     if let Some(job) = job {
-        let endpoint = JobEndpoint { address: server.url(), key: None };
+        let endpoint = JobEndpoint { address: server.url(), key: None, is_web_only: true };
         ticket.attach(&job.parse().unwrap(), ProviderKind::Scripted, endpoint).await.unwrap();
     }
     drop(ticket);
@@ -241,6 +241,72 @@ async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
     let found = carried_out(&jobs, &other, &mut released).await.unwrap();
     assert_eq!(found, ("scripted report scripted_1".into(), true));
     assert_eq!((provider.started().len(), released), (1, vec![other]));
+}
+
+#[tokio::test]
+async fn report_of_a_node_serves_it_whatever_its_job_was_told_and_is_fetched_again_if_it_cannot_be_read() {
+    let node = NodeId::numbered(4);
+    let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+    let mut released = Vec::new();
+    let first = carried_out(&jobs, &node, &mut released).await.unwrap();
+    assert_eq!(first, ("scripted report scripted_7".into(), false));
+    for reply in ["reply", "substr(reply, 1, 4)"] {
+        let damage = format!("UPDATE calls SET reply = {reply} WHERE job IS NOT NULL");
+        jobs.ledger.run().journal().damage(&damage).await;
+        assert_eq!(carried_out(&jobs, &node, &mut released).await.unwrap(), first, "{reply}");
+    }
+    assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn time_limit_of_a_job_counts_from_its_start_and_one_that_ended_meanwhile_is_fetched() {
+    let node = NodeId::numbered(4);
+    for (age, is_slow) in [(50, true), (120, true), (120, false)] {
+        let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+        provider.is_slow.store(is_slow, Ordering::SeqCst);
+        let clock = jobs.ledger.clock();
+        clock.sleep(Duration::from_secs(age)).await;
+        let from = clock.now();
+        let found = carried_out(&jobs, &node, &mut Vec::new()).await;
+        let waited = clock.now().since(from);
+        assert!(waited < Duration::from_secs(30), "{age}: {waited:?}");
+        match found {
+            Ok((report, _)) => assert!(!is_slow && report == "scripted report scripted_7", "{age}: {report}"),
+            Err(error) => assert!(is_slow && error.to_string().contains("exceeded its time limit"), "{age}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn report_is_of_the_web_alone_only_if_its_job_was_stored_as_such() {
+    let (node, told) = (NodeId::numbered(4), Outbound::fixed(TOLD));
+    for (endpoint, had_server) in [
+        ("endpoint", false),
+        ("json_set(endpoint, '$.is_web_only', json('false'))", true),
+        ("json_remove(endpoint, '$.is_web_only')", true),
+        ("NULL", true),
+    ] {
+        let (jobs, _) = interrupted(&node, Some("scripted_7"), false).await;
+        let damage = format!("UPDATE calls SET endpoint = {endpoint} WHERE job IS NOT NULL");
+        jobs.ledger.run().journal().damage(&damage).await;
+        let call = jobs.carry_out(&node, &told, || async { Ok(()) }).await.unwrap();
+        let finished = jobs.finished(call, &told).await.unwrap();
+        assert_eq!(finished.report.had_server, had_server, "{endpoint}");
+    }
+}
+
+#[tokio::test]
+async fn unreadable_record_of_a_job_fails_its_node_and_not_the_run() {
+    let server = Setup::new(|_| String::new()).with_polls(0).start();
+    let world = with_jobs(&server, &[BEDS]);
+    world.ask().await.unwrap();
+    world.store.journal().damage("UPDATE lookups SET result = '1.5' WHERE tool = 'deep_research'").await;
+    let run = RunId::random(2);
+    world.ask_as(run.clone()).await.unwrap();
+    let (_, state) = world.store.read(&run).await.unwrap();
+    let failed: Vec<_> = state.tree.nodes.iter().filter(|node| node.status == NodeStatus::Failed).collect();
+    assert!(failed.len() == 1 && failed[0].summary.contains("its record in the journal cannot be read"), "{failed:#?}");
+    assert_eq!(server.jobs().len(), 1, "it is not bought again");
 }
 
 #[tokio::test]

@@ -175,13 +175,28 @@ async fn call_that_is_reopened_twice_ends_once() {
 }
 
 #[tokio::test]
+async fn job_that_is_gone_when_its_lost_reply_is_fetched_again_stays_charged_at_its_cost() {
+    let world = World::new(TWO_ROUNDS);
+    let (ledger, journal) = (ledger(&world).await, world.store.journal());
+    let job = Call { kind: CallKind::Job, ..call(1, 60) };
+    let ticket = ledger.open(&job, Reserving::IfItFits, ready(())).await.unwrap();
+    ticket.replied(reply(), CallCost { cost_nanos: Some(7), tokens: 0 }).await.unwrap();
+    journal.damage("UPDATE calls SET reply = substr(reply, 1, 4)").await;
+    let row = || async { journal.calls_in_short(&World::run()).await.unwrap().remove(0) };
+    ledger.reopen(row().await).await.unwrap().lost("gone".into(), None).await.unwrap();
+    let stored = row().await;
+    assert_eq!((stored.state(), stored.charged_cost()), (CallState::Lost, Some(7)));
+    assert_eq!(ledger.budget().spent().total().cost_nanos, 7);
+}
+
+#[tokio::test]
 async fn ticket_whose_end_cannot_be_stored_stays_charged() {
     for how in 0..5 {
         let mut world = World::new(TWO_ROUNDS);
         world.limits = BudgetLimits { cost_nanos: Some(LIMIT), ..world.limits };
         let ledger = ledger(&world).await;
         world.store.journal().kill_after(1);
-        let ticket = ledger.open(&call(1, 60), Reserving::InTurn, std::future::pending()).await.unwrap();
+        let ticket = ledger.open(&call(1, 60), Reserving::OrEndResearch, std::future::pending()).await.unwrap();
         assert!(end(ticket, how, 2).await.is_err());
         assert_eq!(ledger.budget().spent().total().cost_nanos, 60, "end {how}");
     }

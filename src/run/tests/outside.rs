@@ -18,6 +18,7 @@ use super::hangs::Hangs;
 use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::environment::Environment;
 use crate::base::http::client_for;
+use crate::base::id::RunId;
 use crate::base::token::{Encoding, TokenCounter};
 use crate::llm::openai::{self, Api, OpenAiModel, OpenAiSettings};
 use crate::llm::price::{Price, PriceOptions, PriceTable};
@@ -87,8 +88,13 @@ impl<'a> Outside<'a> {
 
     /// Starts a run and executes it to its end.
     pub(super) async fn ask(&self) -> Result<StopReason, RunError> {
+        self.ask_as(World::run()).await
+    }
+
+    /// Starts a run under another id and executes it to its end.
+    pub(super) async fn ask_as(&self, run: RunId) -> Result<StopReason, RunError> {
         let question = "What is said of the topics, and how do others water greenhouse beds?".parse().unwrap();
-        let run = Orchestrator::start(World::run(), question, settings(self.limits), self.resources(false)).await?;
+        let run = Orchestrator::start(run, question, settings(self.limits), self.resources(false)).await?;
         self.conduct(run).await
     }
 

@@ -88,7 +88,7 @@ fn web_is_asked_the_same_in_a_later_round_only_with_more_in_view() {
     for (found, is_refused) in [("Drip lines save water.", true), ("Mulch saves water.", false)] {
         let events = [briefed()].into_iter().chain(round(1, 2, "Drip lines save water.", None));
         let state = state(settings(BudgetLimits::default()), events.chain(round(2, 3, found, None)).collect());
-        let checked = checked(&again, &state, state.brief().unwrap(), 3, &|hint| hint);
+        let checked = checked(&again, &state, state.brief().unwrap(), 3);
         assert_eq!(checked.is_err(), is_refused, "{found}: {checked:?}");
     }
 }
@@ -104,7 +104,7 @@ fn mixed_node_of_a_later_round_does_not_ask_the_web_what_another_one_asks_unless
         let events = [briefed()].into_iter().chain(round(1, 2, words, None)).chain(second);
         let state = state(settings(BudgetLimits::default()), events.collect());
         let plan: PlanDraft = serde_json::from_value(json!({ "new_nodes": nodes })).unwrap();
-        checked(&plan, &state, state.brief().unwrap(), 3, &|hint| hint).is_err()
+        checked(&plan, &state, state.brief().unwrap(), 3).is_err()
     };
     assert!(is_refused(Label::Public, &[new("one", "mixed")]), "of the finished node");
     assert!(!is_refused(Label::Public, &[new("one", "internal")]));

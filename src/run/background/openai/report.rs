@@ -61,8 +61,7 @@ impl JobReport {
             "code_interpreter_call" => self.code_runs += 1,
             // The names and descriptions of tools are the server's text, too.
             "mcp_call" | "mcp_tool_call" | "mcp_list_tools" => self.had_server = true,
-            "file_search_call" => {}
-            _ => self.unknown_items += 1,
+            _ => {}
         }
     }
 
@@ -71,8 +70,6 @@ impl JobReport {
             self.refusal.get_or_insert_with(|| shortened(refusal));
         } else if let Some(text) = part["text"].as_str() {
             self.take_text(text, &part["annotations"]);
-        } else {
-            self.unknown_items += 1;
         }
     }
 
@@ -257,7 +254,7 @@ mod tests {
         assert_eq!(report.reasoning, ["**Looking** for prices"]);
         let usage = Usage { input_tokens: 60_506, cached_tokens: 500, output_tokens: 22_883, reasoning_tokens: 20_416 };
         assert_eq!((report.usage, report.web_searches), (Some(usage), Some(2)));
-        assert_eq!((report.code_runs, report.unknown_items, report.refusal), (1, 1, None));
+        assert_eq!((report.code_runs, report.refusal), (1, None));
         assert!(report.had_server);
     }
 
