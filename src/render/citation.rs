@@ -180,7 +180,8 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
     one_line(shown.trim_matches([' ', '|']))
 }
 
-/// Returns some words of [`quoted`]: those with the most words of the findings that cite it; the first of equals.
+/// Returns some words of [`quoted`]: those with the most words of the findings that cite it; of equals the
+/// first, if possible from the beginning of a clause.
 pub(super) fn shortly_quoted(evidence: &Evidence, findings: &[Finding]) -> String {
     let quote = quoted(evidence);
     // A few more characters are better than a truncated end.
@@ -193,7 +194,9 @@ pub(super) fn shortly_quoted(evidence: &Evidence, findings: &[Finding]) -> Strin
     let shared = |words: &str| splitter.key_stems(words).iter().filter(|stem| wanted.contains(*stem)).count();
     let starts = std::iter::once(0).chain(quote.match_indices(' ').map(|(at, _)| at + 1));
     let windows = starts.map(|at| (at, first_words(&quote[at..])));
-    let (at, words) = windows.max_by_key(|(at, words)| (shared(words), Reverse(*at))).unwrap_or((0, ""));
+    let begins_clause = |at: usize| at == 0 || quote[..at].trim_end().ends_with([',', ';', ':', '.', '!', '?']);
+    let best = windows.max_by_key(|(at, words)| (shared(words), begins_clause(*at), Reverse(*at)));
+    let (at, words) = best.unwrap_or((0, ""));
     let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
     let (before, after) = (ellipsis(at > 0), ellipsis(at + words.len() < quote.len()));
     let words = if after.is_empty() { words } else { words.trim_end_matches([' ', ',', ';', ':', '.', '|']) };

@@ -182,11 +182,11 @@ async fn section_that_the_next_outline_repeats_stays_as_it_was_unless_something_
     let world = World::of(3, 10);
     let mut before = world.draft(&writer_of_three()).await.unwrap();
     before.sections.retain(|section| section.title != "On n4");
+    before.sections[0].text.push_str(" It is heavier than a pear. [unsupported]");
     let verdicts = [Verdict { weak_evidence_areas: vec!["pears".into()], ..Verdict::default() }];
     let material = WriterInput { before: Some(&before), verdicts: &verdicts, ..world.material() };
     let caller = writer_of_three();
     let draft = super::draft(&caller, &CallKey::new("write"), &material).await.unwrap();
-    // The first one has a sentence without evidence.
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/3", "write/answer"]);
     assert_eq!(draft.sections[1], before.sections[1]);
     let asked = caller.tasks();
