@@ -17,7 +17,7 @@ use crate::research::report::Report;
 use crate::source::Place;
 
 /// Number of characters shown of a longer quote in the list of sources: enough to find it in its document.
-const SHORT_QUOTE_CHARACTERS: usize = 80;
+const SHORT_QUOTE_CHARACTERS: usize = 120;
 
 /// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +160,11 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
     if !matches!(evidence.source, Place::Kb { .. }) {
         return one_line(&evidence.quote);
     }
+    // A part of a row may begin within code, and all code of the row would then be taken for text.
+    let is_even = evidence.quote.matches('`').count().is_multiple_of(2);
+    let markdown = if is_even { readable(&evidence.quote) } else { readable(&evidence.quote.replace('`', "")) };
     let mut shown = String::new();
-    for event in Parser::new_ext(&readable(&evidence.quote), Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
+    for event in Parser::new_ext(&markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
         match event {
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => shown.push_str(&text),
             Event::Code(text) => shown.extend(["`", &text, "`"]),

@@ -39,6 +39,8 @@ pub(crate) mod prompt;
 
 pub(crate) mod brief;
 
+mod feedback;
+
 pub mod extract;
 
 pub mod report;

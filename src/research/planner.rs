@@ -140,7 +140,7 @@ fn node_lines(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<NodeLine>
         status: node.status,
         aspects: node.aspects.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         question: node.question.to_string(),
-        open: left_open(node, branches.get(&node.id)),
+        open: left_open(node, tree, branches).join("; "),
     };
     tree.nodes.iter().map(line).collect()
 }
@@ -210,7 +210,7 @@ mod tests {
         let prompt = &caller.prompts()[0];
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
         assert!(prompt.messages[1].text.contains("A costs nine."));
-        assert!(prompt.messages[1].text.contains("What is A? Left open after its searches: how fast A is\n"));
+        assert!(prompt.messages[1].text.contains("What is A? Not answered by it: how fast A is\n"));
         assert!(prompt.messages[0].text.contains("and the user's own tools)"), "{}", prompt.messages[0].text);
         assert!(
             prompt.messages[0].text.contains("at most 5 new ones, about what the limits of this run pay for"),

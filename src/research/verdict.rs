@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::branch::{Branch, Finding};
+use super::claim::is_repeated;
 use super::compress::confidence;
 use super::cut::{Count, cut};
 use super::evidence::{Evidence, EvidenceId};
@@ -198,7 +199,7 @@ pub(crate) async fn judge(
 ) -> Result<Verdict, StructuredError> {
     let complaints = checks(brief, tree, branches, draft);
     let lines: Vec<_> = complaints.iter().map(ToString::to_string).collect();
-    let nodes: Vec<_> = tree.workers().map(|node| node_line(node, branches.get(&node.id))).collect();
+    let nodes: Vec<_> = tree.workers().map(|node| node_line(node, tree, branches)).collect();
     let render = |(draft, quotes): &(String, Vec<Value>)| {
         let (task, aspects) = (&brief.task, &brief.aspects);
         let context = json!({
@@ -224,20 +225,23 @@ pub(crate) async fn judge(
     Ok(held_to(&said, &complaints, brief, tree))
 }
 
-fn node_line(node: &Node, branch: Option<&Branch>) -> Value {
+fn node_line(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Value {
     let aspects: Vec<_> = node.aspects.iter().map(ToString::to_string).collect();
     json!({
         "id": node.id, "status": node.status, "confidence": format!("{:.2}", node.confidence),
-        "aspects": aspects.join(", "), "question": node.question, "open": left_open(node, branch),
+        "aspects": aspects.join(", "), "question": node.question, "open": left_open(node, tree, branches).join("; "),
     })
 }
 
-/// Returns the open questions of a node, which planner and judge would otherwise have searched again. That of a node
-/// without findings is its own.
-pub(super) fn left_open(node: &Node, branch: Option<&Branch>) -> String {
-    let open = branch.into_iter().flat_map(|branch| &branch.report.open_questions);
-    let open = open.filter(|open| *open != node.question.as_str()).map(|open| shortened(open));
-    open.collect::<Vec<_>>().join("; ")
+/// Returns the open questions of a node that no later node with findings has asked. That of a node without findings is
+/// its own.
+pub(super) fn left_open(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
+    let has_findings = |id: &NodeId| branches.get(id).is_some_and(|branch| !branch.report.findings.is_empty());
+    let later = tree.workers().skip_while(|other| other.id != node.id).skip(1).filter(|later| has_findings(&later.id));
+    let asked: Vec<_> = later.map(|later| later.question.to_string()).collect();
+    let open = branches.get(&node.id).into_iter().flat_map(|branch| &branch.report.open_questions);
+    let open = open.filter(|open| *open != node.question.as_str() && !is_repeated(open, &asked));
+    open.map(|open| shortened(open)).collect()
 }
 
 /// Renders quotes for the judge, as many as there is room for: whole unless they are long, with their provenance.
@@ -364,6 +368,21 @@ mod tests {
             ..Draft::default()
         };
         judge(&Scripted::replying(said), &CallKey::new("judge/1"), &brief, &tree, &branches, &[], &draft).await.unwrap()
+    }
+
+    #[test]
+    fn question_that_a_later_node_has_answered_is_open_no_more() {
+        let mut tree = Tree::of("What of A?".parse().unwrap());
+        let first = add_node(&mut tree, "How does A scale?", &[]);
+        let second = add_node(&mut tree, "What does A cost in each region?", &[]);
+        let mut found = branch(&first, &["A scales."], Label::Internal);
+        found.report.open_questions =
+            vec!["What does A cost?".into(), "Who sells A?".into(), "How does A scale?".into()];
+        let mut branches = BTreeMap::from([(first.clone(), found)]);
+        let open = |branches: &_| left_open(tree.get(&first).unwrap(), &tree, branches);
+        assert_eq!(open(&branches), ["What does A cost?", "Who sells A?"]);
+        branches.insert(second.clone(), branch(&second, &["A costs nine."], Label::Internal));
+        assert_eq!(open(&branches), ["Who sells A?"]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use super::planner::in_words;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Brief, Mode};
 use super::report::{Draft, Section, marks, quotes_of, strike};
-use super::verdict::Verdict;
+use super::verdict::{Verdict, left_open};
 use crate::base::line::{counted, one_line};
 use crate::base::step::Step;
 use crate::base::word::{WordSplitter, count_words, find_words, has_digit};
@@ -284,7 +284,9 @@ impl<'a> Writer<'a> {
         let mut written = Vec::new();
         // Waits for every section even after one failed: a reply that was paid for must reach the journal.
         while let Some(section) = writing.next().await {
-            if let Ok(section) = &section {
+            if let Ok(section) = &section
+                && outline[written.len()].kept.is_none()
+            {
                 (self.material.on_section)(&self.section_as_shown(section));
             }
             // Kept as written: [`Self::held_to_evidence`] counts what it removes.
@@ -554,8 +556,9 @@ impl<'a> Writer<'a> {
     /// Returns the questions that the nodes left open: a section need not repeat them.
     fn left_open(&self) -> Vec<String> {
         let mut open = Vec::new();
-        for question in self.material.branches.values().flat_map(|branch| &branch.report.open_questions) {
-            add_question(&mut open, one_line(question));
+        let WriterInput { tree, branches, .. } = self.material;
+        for question in tree.nodes.iter().flat_map(|node| left_open(node, tree, branches)) {
+            add_question(&mut open, question);
         }
         open
     }
