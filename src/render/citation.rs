@@ -326,10 +326,11 @@ mod tests {
     fn short_quote_ends_with_a_word_and_full_one_stands_below_its_place() {
         let mut report = sample::run();
         report.evidence[0].quote =
-            "Lithium cells do **not** leak, in the cold or in the heat, and last four years in a probe that is read \
-            by radio every ten minutes."
+            "Lithium cells do **not** leak, in the cold of a winter night or in the heat of a glass house in July, and \
+            last four years in a probe that is read by radio every ten minutes."
                 .into();
-        let shortly = "Lithium cells do not leak, in the cold or in the heat, and last four years in a…";
+        let shortly = "Lithium cells do not leak, in the cold of a winter night or in the heat of a glass house in July, and \
+                       last four years…";
         assert_eq!(shortly_quoted(&report.evidence[0], &[]), shortly);
         let mut cited = report.findings[0].clone();
         cited.text = "A probe reads them by radio every ten minutes.".into();

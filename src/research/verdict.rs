@@ -374,13 +374,13 @@ mod tests {
     fn question_that_a_later_node_has_answered_is_open_no_more() {
         let mut tree = Tree::of("What of A?".parse().unwrap());
         let first = add_node(&mut tree, "How does A scale?", &[]);
-        let second = add_node(&mut tree, "What does A cost in each region?", &[]);
+        let second = add_node(&mut tree, "What does the press cost in each region?", &[]);
         let mut found = branch(&first, &["A scales."], Label::Internal);
         found.report.open_questions =
-            vec!["What does A cost?".into(), "Who sells A?".into(), "How does A scale?".into()];
+            vec!["What does the press cost?".into(), "Who sells A?".into(), "How does A scale?".into()];
         let mut branches = BTreeMap::from([(first.clone(), found)]);
         let open = |branches: &_| left_open(tree.get(&first).unwrap(), &tree, branches);
-        assert_eq!(open(&branches), ["What does A cost?", "Who sells A?"]);
+        assert_eq!(open(&branches), ["What does the press cost?", "Who sells A?"]);
         branches.insert(second.clone(), branch(&second, &["A costs nine."], Label::Internal));
         assert_eq!(open(&branches), ["Who sells A?"]);
     }
