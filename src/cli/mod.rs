@@ -9,6 +9,7 @@ pub(crate) mod exit;
 pub(crate) mod error;
 pub(crate) mod progress;
 mod completions;
+mod output;
 mod prompt;
 mod signal;
 mod allocator;
@@ -350,30 +351,6 @@ fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
     let text = read_text(file, MAX_JSON_BYTES).map_err(CliError::file("read", file))?;
     serde_json::from_str(&text)
         .map_err(|error| CliError::Usage { message: format!("`{}` is not JSON: {error}", file.display()), hint: None })
-}
-
-/// Checks that a file of the user is writable, before anything is spent on its contents.
-fn check_writable(file: &std::path::Path) -> Result<(), CliError> {
-    // A pipe or device cannot be checked without side effects.
-    if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
-        return Ok(());
-    }
-    match std::fs::OpenOptions::new().write(true).create_new(true).open(file) {
-        // Leaves no empty file behind if the command fails.
-        Ok(_) => drop(std::fs::remove_file(file)),
-        // In append mode, so that existing contents stay if the command fails. It also follows a link to a new file.
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-            opened.map_err(CliError::file("write", file))?;
-        }
-        Err(error) => return Err(CliError::file("write", file)(error)),
-    }
-    Ok(())
-}
-
-/// Writes a file of the user, following links. Pipes and devices are written to directly.
-fn write(file: &std::path::Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(file, text).map_err(CliError::file("write", file))
 }
 
 /// Logs to stderr if `DR_LOG` has a filter, and collects traces if they are exported. A span is logged when it closes,

@@ -43,7 +43,7 @@ pub(super) struct PlanArgs {
 }
 
 pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result<Exit, CliError> {
-    args.save.as_deref().map_or(Ok(()), super::check_writable)?;
+    args.save.as_deref().map_or(Ok(()), super::output::check_writable)?;
     let request = AskRequest { max_jobs: args.limits.max_jobs(), ..args.what.request()? };
     let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
     EventFormat::Text.note_ignored_key(ui, engine);
@@ -52,7 +52,7 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
     live.finish();
     let planned = planned?;
     if let Some(file) = &args.save {
-        super::write(file, &(plain(&planned.plan)? + "\n"))?;
+        super::output::write(file, &(plain(&planned.plan)? + "\n"))?;
     }
     print_plan(ui, &planned, args.json)
 }

@@ -7,8 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::CliError;
 use super::exit::Exit;
+use super::output::{check_writable, write};
 use super::ui::{Ui, file_address, linked};
-use super::{check_writable, write};
 use crate::base::line::CodeFence;
 use crate::engine::{Engine, Outcome, Report, StopReason};
 use crate::render::links::{Target, places, with_links};

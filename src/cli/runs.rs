@@ -112,7 +112,7 @@ pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exi
 pub(super) async fn export(ui: &mut Ui, engine: &Engine, args: ExportArgs) -> Result<Exit, CliError> {
     let lines = engine.export(args.run.as_deref()).await?;
     match &args.output {
-        Some(file) => super::write(file, &lines)?,
+        Some(file) => super::output::write(file, &lines)?,
         None => ui.print(&lines)?,
     }
     Ok(Exit::Done)

@@ -362,7 +362,7 @@ async fn summary(store: &Store, RunRow { id, question, started_at }: RunRow) -> 
 /// Returns whether nothing can be written in the folder for runs: it is read-only, or its disk is full.
 pub(super) fn is_unwritable(error: &EngineError) -> bool {
     match error {
-        EngineError::Store(StoreError::Journal(error)) if error.is_full() => true,
+        EngineError::Store(StoreError::Journal(error)) if error.is_full() || error.is_read_only() => true,
         EngineError::Folder { source, .. }
         | EngineError::Trust(TrustError::File { source, .. } | TrustError::Note { source, .. })
         | EngineError::Store(

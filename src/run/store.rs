@@ -182,11 +182,16 @@ impl Store {
         }
         // Its failure is returned last: the run is removed by now, and its lock file goes with it.
         let scrubbed = run.scrub().await;
+        self.forget(run.id());
+        scrubbed.map_err(|source| StoreError::InLog { run: run.id().clone(), source })
+    }
+
+    /// Removes the lock file of a run that is not in the journal. The caller holds its lock.
+    pub(super) fn forget(&self, run: &RunId) {
         if let Some(locks) = self.journal.locks() {
             // A leftover lock file is harmless, so a failure to remove it is ignored.
-            let _ = std::fs::remove_file(run_lock(locks, run.id()));
+            let _ = std::fs::remove_file(run_lock(locks, run));
         }
-        scrubbed.map_err(|source| StoreError::InLog { run: run.id().clone(), source })
     }
 
     /// Returns a run as JSON lines: its events, its calls with their raw replies, and the texts that left for it.

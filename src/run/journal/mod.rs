@@ -192,6 +192,9 @@ impl JournalError {
                     .into(),
             ),
             _ if self.is_full() => Some("free some disk space".into()),
+            _ if self.has_code(&[ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked]) => {
+                Some("another program writes to `.dr/state.db`: wait until it is done, or end it".into())
+            }
             _ => None,
         }
     }
@@ -206,6 +209,15 @@ impl JournalError {
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
             _ => false,
         }
+    }
+
+    /// Returns whether the journal, or its folder, cannot be written to.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.has_code(&[ErrorCode::ReadOnly])
+    }
+
+    fn has_code(&self, codes: &[ErrorCode]) -> bool {
+        matches!(self, Self::Database { source: rusqlite::Error::SqliteFailure(error, _), .. } if codes.contains(&error.code))
     }
 
     /// Returns whether the stored data is damaged, as opposed to a full disk or a busy database.

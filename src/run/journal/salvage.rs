@@ -44,6 +44,9 @@ const PAGE_BYTES: usize = 4_096;
 /// End of the name of a database that is complete and about to replace the damaged one.
 const REPAIRED: &str = ".repaired";
 
+/// Appended to that name if the database that was repaired is no longer there.
+const UNUSED: &str = ".repaired-unused";
+
 /// Start of the name of a folder with the copies that a salvage works on.
 const WORK: &str = ".salvage-";
 
@@ -661,14 +664,37 @@ fn replace_first_page(path: &Path) -> std::io::Result<()> {
 
 /// Copies the damaged database and its log to another name, which is returned.
 fn keep_damaged(path: &Path) -> std::io::Result<PathBuf> {
-    let mut names = (1..).map(|number| match number {
-        1 => side_file(path, ".damaged"),
-        number => side_file(path, &format!(".damaged-{number}")),
-    });
-    let kept = names.find(|name| name.symlink_metadata().is_err()).unwrap_or_else(|| side_file(path, ".damaged"));
+    let kept = kept_name(path);
     // Copied and not renamed: until the new database is complete, a kill must not leave the runs without a journal.
     copy_with_log(path, &kept)?;
     Ok(kept)
+}
+
+/// Returns the names that damaged databases are kept under, in the order in which they are used.
+fn kept_names(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..).map(|number| match number {
+        1 => side_file(path, ".damaged"),
+        number => side_file(path, &format!(".damaged-{number}")),
+    })
+}
+
+/// Returns the first of these names that is free.
+fn kept_name(path: &Path) -> PathBuf {
+    let free = kept_names(path).find(|name| name.symlink_metadata().is_err());
+    free.unwrap_or_else(|| side_file(path, ".damaged"))
+}
+
+/// Returns whether the database at `path` is gone, or one that a repair has kept.
+fn is_kept(path: &Path) -> std::io::Result<bool> {
+    let log = |path: &Path| std::fs::read(side_file(path, "-wal")).ok();
+    let (Ok(found), own) = (std::fs::read(path), log(path)) else { return Ok(true) };
+    for name in kept_names(path).take_while(|name| name.symlink_metadata().is_ok()) {
+        // A repair that was killed may have removed the log.
+        if std::fs::read(&name)? == found && (own.is_none() || own == log(&name)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Puts a complete database in the place of the one at `path`.
@@ -684,12 +710,16 @@ pub(super) fn is_half_repaired(path: &Path) -> bool {
     side_file(path, REPAIRED).symlink_metadata().is_ok()
 }
 
-/// Completes a repair, if its database is complete: removes the log of the damaged one, which belongs to no other, and
+/// Completes a repair, if its database is complete and the damaged one is still in its place: removes the log of the damaged one, which belongs to no other, and
 /// then renames. A kill in between leaves a damaged database without its log, and the name from which the next process
 /// that opens the journal can complete the repair. The caller holds the lock alone.
 pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
     if !is_half_repaired(path) {
         return Ok(());
+    }
+    // Since restored from a backup, for example: what was saved of another one must not replace it.
+    if !is_kept(path)? {
+        return std::fs::rename(side_file(path, REPAIRED), side_file(path, UNUSED));
     }
     for suffix in ["-wal", "-shm"] {
         unless_missing(std::fs::remove_file(side_file(path, suffix)))?;
@@ -742,6 +772,21 @@ mod tests {
             assert!(!is_half_repaired(&path));
             assert_eq!(runs(&kept).await, std::slice::from_ref(&damaged), "the damaged journal is kept with its log");
         }
+    }
+
+    #[tokio::test]
+    async fn repair_that_was_not_completed_does_not_replace_a_restored_journal() {
+        let [damaged, saved, restored] = [1, 2, 3].map(RunId::random);
+        let (folder, path) = place();
+        let fresh = folder.path().join("fresh.db");
+        killed(&path, &damaged).await;
+        killed(&fresh, &saved).await;
+        keep_damaged(&path).unwrap();
+        std::fs::rename(&fresh, side_file(&path, REPAIRED)).unwrap();
+        std::fs::remove_file(side_file(&path, "-wal")).unwrap();
+        killed(&path, &restored).await;
+        assert_eq!(runs(&path).await, [restored]);
+        assert!(side_file(&path, UNUSED).exists());
     }
 
     /// Returns the calls of a run after a repair: a prompt and a job, both replied, that were damaged by `sql`. Also returns
