@@ -73,7 +73,11 @@ impl KbSource {
         let wanted = &options.filter.collections;
         let is_searched = |name: &&String| wanted.is_empty() || wanted.contains(*name);
         let names: Vec<_> = index.manifest().collections.keys().filter(is_searched).cloned().collect();
-        let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
+        let is_within = |row: &&DocumentRow| {
+            let is_on_path = options.paths.as_ref().is_none_or(|globs| globs.is_match(&row.path));
+            names.contains(&row.collection) && is_on_path
+        };
+        let count = documents.iter().filter(is_within).count();
         let scope = format!("{} of {}", counted(count, "file"), names.join(", "));
         let links = LinkAccess::read(&searcher, &options, documents).await?;
         let about = about.lines(&names).collect();
@@ -559,6 +563,8 @@ mod tests {
                 assert!(source.open(closed).await.is_err(), "{closed} {scope:?}");
             }
         }
+        let (_folder, source) = source(&files, &Scope { paths: vec!["secret.md".into()], ..Scope::default() }).await;
+        assert_eq!(source.scope(), "1 file of a, b");
     }
 
     #[tokio::test]
