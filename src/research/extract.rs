@@ -6,11 +6,9 @@ use futures::future::{BoxFuture, join_all};
 
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
-use super::feedback::prefer_related;
 use super::node::NodeId;
 use super::pick::{
     CLEAR_LEAD, DocumentHits, Picked, Picks, asks_whether, closest, is_definition, is_overview, lacks_value, on_term,
-    searched,
 };
 use super::question::{AspectId, Question};
 use crate::base::line::counted;
@@ -20,10 +18,8 @@ use crate::source::{Documents, Found, Lack, Passage, Place, ProperName, Source, 
 /// Number of search results read per node.
 const PASSAGES_PER_NODE: usize = 12;
 
-/// Number of hits scanned for passages on the term being defined, or related to those on the subject of an overview.
-const PASSAGES_SCANNED: usize = 60;
-
-/// How many passages on a term are read.
+/// Number of hits scanned for passages on the term being defined, and how many of them are read.
+const PASSAGES_OF_DEFINITION: usize = 60;
 const ON_TERM: usize = 3;
 
 /// Number of web pages fetched per node.
@@ -116,15 +112,11 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     source: &dyn Source<Q>,
     picker: &dyn Pick,
 ) -> Result<(Found, Picks), SourceError> {
-    let (is_definition, is_overview) = (is_definition(question), is_overview(question));
-    let limit = if is_definition || is_overview { PASSAGES_SCANNED } else { PASSAGES_PER_NODE };
+    let is_definition = is_definition(question);
+    let limit = if is_definition { PASSAGES_OF_DEFINITION } else { PASSAGES_PER_NODE };
     let mut found = source.search(query, limit).await?;
     if is_definition {
         prefer_defining(&mut found.passages, question);
-    }
-    if is_overview {
-        prefer_related(&mut found.passages, searched(question));
-        found.passages.truncate(PASSAGES_PER_NODE);
     }
     let picked = match found.support {
         Support::None => Picks::default(),

@@ -39,8 +39,6 @@ pub(crate) mod prompt;
 
 pub(crate) mod brief;
 
-mod feedback;
-
 pub mod extract;
 
 pub mod report;
