@@ -259,8 +259,11 @@ mod tests {
         assert!(found.to(&[AspectId::numbered(2)], &lock, &[]).is_empty());
         let aspects = [AspectId::numbered(1)];
         let is_given = |question, others: &[Question]| !found.to(&aspects, question, others).is_empty();
-        assert!(is_given(&lock, &[key.clone()]) && is_given(&key, &[]), "what is found may serve any question");
-        assert!(!is_given(&key, &[lock.clone()]), "another node asks what it answers");
+        assert!(
+            is_given(&lock, std::slice::from_ref(&key)) && is_given(&key, &[]),
+            "what is found may serve any question"
+        );
+        assert!(!is_given(&key, std::slice::from_ref(&lock)), "another node asks what it answers");
         assert!(is_given(&key, &[asked("What is the door?")]));
         // The best unit for the second aspect is shown beside those for the question.
         assert!(caller.tasks()[0].contains("nine euros"), "{}", caller.tasks()[0]);
