@@ -17,7 +17,7 @@ use crate::research::report::Report;
 use crate::source::Place;
 
 /// Number of characters shown of a longer quote in the list of sources: enough to find it in its document.
-const SHORT_QUOTE_CHARACTERS: usize = 120;
+const SHORT_QUOTE_CHARACTERS: usize = 180;
 
 /// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,16 +326,20 @@ mod tests {
     fn short_quote_ends_with_a_word_and_full_one_stands_below_its_place() {
         let mut report = sample::run();
         report.evidence[0].quote =
-            "Lithium cells do **not** leak, in the cold of a winter night or in the heat of a glass house in July, and \
-            last four years in a probe that is read by radio every ten minutes."
+            "Lithium cells do **not** leak, in the cold of a winter night or in the heat of a glass house in July, nor in \
+            the rain of an autumn day at the edge of the bed, and they keep their charge in a drawer for many a summer, \
+            and last four years in a probe that is read by radio every ten minutes."
                 .into();
-        let shortly = "Lithium cells do not leak, in the cold of a winter night or in the heat of a glass house in July, and \
-                       last four years…";
-        assert_eq!(shortly_quoted(&report.evidence[0], &[]), shortly);
+        let shortly = shortly_quoted(&report.evidence[0], &[]);
+        assert!(
+            shortly.starts_with("Lithium cells do not leak") && shortly.ends_with("and they keep their…"),
+            "{shortly}"
+        );
         let mut cited = report.findings[0].clone();
         cited.text = "A probe reads them by radio every ten minutes.".into();
-        let bearing = "…and last four years in a probe that is read by radio every ten minutes.";
-        assert_eq!(shortly_quoted(&report.evidence[0], &[cited]), bearing);
+        let bearing = shortly_quoted(&report.evidence[0], &[cited]);
+        assert!(bearing.starts_with("…and they keep"), "{bearing}");
+        assert!(bearing.ends_with("that is read by radio every ten minutes."), "{bearing}");
         assert_eq!(shortly_quoted(&report.evidence[1], &report.findings), "They last | four years.");
         for (table, shown) in [
             ("| A | 4 |", "A | 4"),
