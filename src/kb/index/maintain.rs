@@ -117,8 +117,8 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Deletes versions that were superseded longer than [`KEPT_VERSIONS`] ago, and the generations that only such
-    /// versions of the manifest name.
+    /// Deletes versions that were superseded longer than [`KEPT_VERSIONS`](super::KEPT_VERSIONS) ago, and the
+    /// generations that only such versions of the manifest name.
     pub(crate) async fn prune(&self) -> Result<(), IndexError> {
         self.commit("drop old versions of the index", || self.prune_once()).await
     }
