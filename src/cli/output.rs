@@ -1,17 +1,18 @@
 //! Files of the user that commands write: reports, plans and exports.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Result, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use super::CliError;
+use crate::base::file::replace_text;
 
 /// Folder of `dr`'s own files.
 const OWN: &str = ".dr";
 
 /// Checks that a file is writable, before anything is spent on its contents. Its contents stay if the command fails,
 /// and no new file is left behind.
-pub(super) fn check_writable(file: &Path) -> std::result::Result<(), CliError> {
+pub(super) fn check_writable(file: &Path) -> Result<(), CliError> {
     if is_own(file) {
         let message = format!("`{}` is in the folder of dr's own files", file.display());
         return Err(CliError::Usage { message, hint: Some("name a file elsewhere".into()) });
@@ -21,11 +22,11 @@ pub(super) fn check_writable(file: &Path) -> std::result::Result<(), CliError> {
 
 /// Writes a file, following links. An existing one is replaced when the new text is complete, so that a full disk does
 /// not cost both.
-pub(super) fn write(file: &Path, text: &str) -> std::result::Result<(), CliError> {
-    let written = match file.canonicalize() {
-        _ if is_stream(file) => append(file, text),
-        Ok(target) if target.is_file() => replace(&target, text),
-        _ => std::fs::write(file, text),
+pub(super) fn write(file: &Path, text: &str) -> Result<(), CliError> {
+    let written = match () {
+        () if is_stream(file) => append(file, text),
+        () if file.is_file() => replace(file, text),
+        () => std::fs::write(file, text),
     };
     written.map_err(CliError::file("write", file))
 }
@@ -42,7 +43,7 @@ fn is_stream(file: &Path) -> bool {
     is_special || file.starts_with("/dev") || file.starts_with("/proc")
 }
 
-fn probe(file: &Path) -> Result<()> {
+fn probe(file: &Path) -> io::Result<()> {
     // A stream cannot be checked without side effects.
     if is_stream(file) {
         return Ok(());
@@ -58,23 +59,20 @@ fn probe(file: &Path) -> Result<()> {
     }
 }
 
-fn append(file: &Path, text: &str) -> Result<()> {
+fn append(file: &Path, text: &str) -> io::Result<()> {
     // Opened anew, it would be written from its beginning, or after what this process has printed.
     if ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| file == Path::new(name)) {
-        return std::io::stdout().lock().write_all(text.as_bytes());
+        return io::stdout().lock().write_all(text.as_bytes());
     }
     OpenOptions::new().append(true).open(file)?.write_all(text.as_bytes())
 }
 
-fn replace(file: &Path, text: &str) -> Result<()> {
-    let fresh = file.parent().and_then(|folder| tempfile::NamedTempFile::new_in(folder).ok());
-    // The file may be writable in a folder that is not.
-    let Some(mut fresh) = fresh else { return std::fs::write(file, text) };
-    fresh.write_all(text.as_bytes())?;
-    fresh.as_file().set_permissions(file.metadata()?.permissions())?;
-    fresh.as_file().sync_all()?;
-    fresh.persist(file)?;
-    Ok(())
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    match replace_text(file, text) {
+        // The file may be writable in a folder that is not.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => std::fs::write(file, text),
+        done => done,
+    }
 }
 
 #[cfg(all(test, unix))]

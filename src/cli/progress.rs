@@ -104,7 +104,7 @@ impl IngestProgress {
                 let line = format!("{chunks} of {} embedded", counted(state.to_embed, "chunk"));
                 self.tell_now_and_then(&mut state, &line);
             }
-            IngestEvent::Paid { chunks, cost_nanos } => {
+            IngestEvent::PaidBeforeError { chunks, cost_nanos } => {
                 let paid = dollars_text(*cost_nanos);
                 self.say(&format!(
                     "{} embedded and kept before the error, at a cost of {paid}",

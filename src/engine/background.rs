@@ -95,23 +95,26 @@ struct RunOutcome {
 
 /// Publishes the outcome of a run, at the latest when it is dropped: a task may panic and a caller may go away, and the
 /// run would otherwise count as running for as long as the server lives.
-struct OutcomePublisher(watch::Sender<Option<Arc<RunOutcome>>>);
+struct OutcomePublisher {
+    run: RunId,
+    outcome: watch::Sender<Option<Arc<RunOutcome>>>,
+}
 
 impl OutcomePublisher {
-    async fn note(&self, asked: &Result<Option<Asked>, EngineError>, engine: &Engine, run: &RunId) {
+    async fn note(&self, asked: &Result<Option<Asked>, EngineError>, engine: &Engine) {
         let asked = match asked {
             Ok(asked) => Ok(asked.clone()),
             Err(error) => Err(with_causes(error)),
         };
-        let status = engine.status(run.as_str(), u64::MAX).await;
+        let status = engine.status(self.run.as_str(), u64::MAX).await;
         let last_event = status.map_or(u64::MAX, |status| status.last_event);
-        self.0.send_replace(Some(Arc::new(RunOutcome { asked, last_event })));
+        self.outcome.send_replace(Some(Arc::new(RunOutcome { asked, last_event })));
     }
 }
 
 impl Drop for OutcomePublisher {
     fn drop(&mut self) {
-        self.0.send_if_modified(|outcome| {
+        self.outcome.send_if_modified(|outcome| {
             let is_missing = outcome.is_none();
             outcome.get_or_insert_with(|| Arc::new(RunOutcome { asked: Ok(None), last_event: u64::MAX }));
             is_missing
@@ -153,7 +156,7 @@ impl Background {
                 Begun::Before(asked) => return Ok(*asked),
             };
             // Other clients may watch and stop it too.
-            ending = Some((run.id().clone(), self.remember(run.id().clone(), &beginning)));
+            ending = Some(self.remember(run.id().clone(), &beginning));
             Box::pin(engine.carry_out(*run, None)).await
         };
         let either = async {
@@ -164,8 +167,8 @@ impl Background {
             }
         };
         let asked = stoppable(Box::pin(asked), either).await;
-        if let Some((run, ending)) = ending {
-            ending.note(&asked, engine, &run).await;
+        if let Some(ending) = ending {
+            ending.note(&asked, engine).await;
         }
         asked?.ok_or(EngineError::Cancelled)
     }
@@ -256,12 +259,12 @@ impl Background {
         beginning: Beginning,
         work: impl Future<Output = Result<Asked, EngineError>> + Send + 'static,
     ) {
-        let (engine, ending) = (engine.clone(), self.remember(id.clone(), &beginning));
+        let (engine, ending) = (engine.clone(), self.remember(id, &beginning));
         // Not awaited: `close` waits for its slot, and the channel has its outcome.
         drop(tokio::spawn(async move {
             let Beginning { slot, stop, events, .. } = beginning;
             let asked = stoppable(Box::pin(work), stop.cancelled()).await;
-            ending.note(&asked, &engine, &id).await;
+            ending.note(&asked, &engine).await;
             // Last: when the stream ends, or `close` gets the slot, the outcome is known.
             drop((events, slot));
         }));
@@ -356,6 +359,7 @@ impl Background {
         runs.retain(|run| run.id != id);
         // Weak, since this entry outlives the run: streams of its events end when the run drops its sender.
         let (stop, events) = (beginning.stop.clone(), beginning.events.downgrade());
+        let run = id.clone();
         runs.push_back(Started { id, stop, outcome, events, now: Arc::clone(&beginning.now) });
         // Only ended runs are dropped: one that is worked on must stay stoppable.
         while runs.len() > MAX_KEPT
@@ -363,7 +367,7 @@ impl Background {
         {
             runs.remove(ended);
         }
-        OutcomePublisher(ended)
+        OutcomePublisher { run, outcome: ended }
     }
 
     fn started(&self, run: &str) -> Option<Started> {

@@ -133,9 +133,8 @@ impl Estimator<'_> {
         self.estimate.skipped += skipped.len();
         self.estimate.removed += gone.len() - renamed.len();
         let vectors = self.keys_kept(&indexed, &to_read, &renamed).await?;
-        let has_donor = |path: &str, is_known| is_again || is_known || renamed.contains_key(path);
         let mut replaced: Vec<_> = gone.into_iter().map(|row| row.id).collect();
-        replaced.extend(self.read(source, to_read, &vectors, &has_donor).await?);
+        replaced.extend(self.read(source, to_read, &vectors, &renamed).await?);
         Ok(replaced)
     }
 
@@ -156,8 +155,7 @@ impl Estimator<'_> {
                 known.map(|row| row.id.clone()).chain(renamed.values().cloned()).collect()
             }
         };
-        // Without names, it would be those of all documents.
-        if donors.is_empty() { Ok(HashSet::new()) } else { Ok(index.embedded_keys(&donors).await?) }
+        Ok(index.embedded_keys(&donors).await?)
     }
 
     /// Adds files to read. Returns the documents whose chunks would be replaced or removed: not those of files with the
@@ -167,9 +165,10 @@ impl Estimator<'_> {
         source: &CollectionSource,
         to_read: Vec<ToRead>,
         vectors: &HashSet<String>,
-        has_donor: &dyn Fn(&str, bool) -> bool,
+        renamed: &HashMap<String, DocumentId>,
     ) -> Result<Vec<DocumentId>, IngestError> {
         let (mut replaced, none) = (Vec::new(), HashSet::new());
+        let is_again = self.options.rebuild != Rebuild::No;
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let mut reads = futures::stream::iter(tasks(&to_read))
             .map(|files| {
@@ -196,7 +195,8 @@ impl Estimator<'_> {
                     }
                     Read::New { replacement: Replacement { document, chunks, .. }, is_known, .. } => {
                         // A copy of another file is embedded again.
-                        let vectors = if has_donor(&document.path, is_known) { vectors } else { &none };
+                        let is_copy = !is_again && !is_known && !renamed.contains_key(&document.path);
+                        let vectors = if is_copy { &none } else { vectors };
                         replaced.extend(is_known.then_some(document.id));
                         self.estimate.chunks += chunks.len();
                         let (estimate, sample) = (&mut self.estimate, &mut self.sample);

@@ -100,30 +100,13 @@ pub enum Rebuild {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestEvent {
     Downloading(Downloading),
-    Opened {
-        is_new: bool,
-        rebuild: Rebuild,
-    },
-    Compared {
-        to_read: usize,
-    },
-    Committed {
-        files: usize,
-        chunks: usize,
-    },
+    Opened { is_new: bool, rebuild: Rebuild },
+    Compared { to_read: usize },
+    Committed { files: usize, chunks: usize },
     IndexingText,
-    EmbeddingStarted {
-        chunks: usize,
-        to_send: Option<ToSend>,
-    },
-    Embedded {
-        chunks: usize,
-    },
-    /// What was embedded and paid before an error ended the run.
-    Paid {
-        chunks: usize,
-        cost_nanos: u64,
-    },
+    EmbeddingStarted { chunks: usize, to_send: Option<ToSend> },
+    Embedded { chunks: usize },
+    PaidBeforeError { chunks: usize, cost_nanos: u64 },
     IndexingVectors,
 }
 
@@ -265,7 +248,7 @@ pub async fn ingest(
     let finished = Box::pin(run.finish(started, sent_before)).await;
     // The summary, which has the cost, is lost with an error.
     if let (Err(_), Some(cost_nanos @ 1..)) = (&finished, run.cost_since(sent_before)) {
-        listener(IngestEvent::Paid { chunks: run.summary.embedded, cost_nanos });
+        listener(IngestEvent::PaidBeforeError { chunks: run.summary.embedded, cost_nanos });
     }
     run.writer.close().await;
     finished.map(|()| run.summary)

@@ -620,7 +620,7 @@ mod tests {
         let mut report = sample::run();
         let quote = "A probe that is read every ten minutes for four years drains a lithium cell by a fifth, as all who have \
             measured it in the cold and in the heat of the last four years say in their reports on the matter, and as \
-            nobody who has not will believe before the first winter in which the probe in the far bed falls silent.";
+            gardeners who have not will believe only after the first winter in which the probe in the far bed fell silent.";
         let cited = (1..=40).map(|number| {
             let source = sample::file(&format!("probe-{}.md", number % 5), "Probes", "Cells");
             sample::quote(&format!("n5e{number}"), quote, source)
@@ -634,7 +634,7 @@ mod tests {
         let lines: Vec<_> = sources.lines().filter(|line| !line.is_empty()).collect();
         assert_eq!(lines.len(), 5 + 40, "{sources}");
         let words = sources.split_whitespace().count();
-        assert!(words < 45 * 40, "{words} words; whole quotes alone have {}", 40 * quote.split_whitespace().count());
+        assert!(words < 43 * 40, "{words} words; whole quotes alone have {}", 40 * quote.split_whitespace().count());
         for (number, source) in (1..).zip(lines.chunks(9)) {
             assert!(source[0].starts_with(&format!("{number}. `probe-")), "{sources}");
             for (letter, line) in ('a'..='h').zip(&source[1..]) {

@@ -124,7 +124,7 @@ impl Shown {
         self.end.filter(|at| *at < self.passage.text.trim_end().len())
     }
 
-    /// Notes that the model has replied to the last prompt. The text of a search engine's hit is not that of its page.
+    /// Notes that the model has replied to the last prompt. A hit of a search engine is only an excerpt of its page.
     pub(super) fn note_reply(&mut self) {
         let is_whole = self.end.is_some() && self.cut_at().is_none() && !is_hit(&self.passage);
         self.is_read |= is_whole && !self.is_left_out;

@@ -200,7 +200,7 @@ impl Blocks {
 
     /// Ends the text at a hard line break. A label on the last line, `**Note**`, does not continue the text above it.
     fn close_line(&mut self) {
-        let label = if self.has_plain { Vec::new() } else { self.open.split_off(self.line.min(self.open.len())) };
+        let label = if self.has_plain { Vec::new() } else { self.open.split_off(self.line) };
         self.close();
         self.open = label;
         self.close();

@@ -233,8 +233,8 @@ fn node_line(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> V
     })
 }
 
-/// Returns the open questions of a node that no later node with findings has asked. That of a node without findings is
-/// its own.
+/// Returns the open questions of a node that no later node with findings has asked. Its own question, which a node
+/// without findings leaves open, is not among them.
 pub(super) fn left_open(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
     let has_findings = |id: &NodeId| branches.get(id).is_some_and(|branch| !branch.report.findings.is_empty());
     let later = tree.workers().skip_while(|other| other.id != node.id).skip(1).filter(|later| has_findings(&later.id));

@@ -453,7 +453,8 @@ impl<'a> Writer<'a> {
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
         let key = self.key.then(Step::Section).at(at + 1);
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
-        Ok(heading.section(draft.text.trim().to_owned()))
+        let nodes = heading.ids().into_iter().cloned().collect();
+        Ok(Section { title: title.clone(), text: draft.text.trim().to_owned(), nodes })
     }
 
     /// Returns the quotes that claims cite, in the order of their nodes. A node that only concludes cites the quotes of
@@ -767,17 +768,12 @@ impl<'a> Heading<'a> {
         Self { title: one_line(title), nodes, kept: None }
     }
 
-    fn section(&self, text: String) -> Section {
-        Section { title: self.title.clone(), text, nodes: self.ids() }
+    fn ids(&self) -> BTreeSet<&'a NodeId> {
+        self.nodes.iter().map(|node| &node.id).collect()
     }
 
     fn is_of(&self, section: &Section) -> bool {
-        let ids = |nodes: &[NodeId]| nodes.iter().cloned().collect::<BTreeSet<_>>();
-        section.title == self.title && ids(&section.nodes) == ids(&self.ids())
-    }
-
-    fn ids(&self) -> Vec<NodeId> {
-        self.nodes.iter().map(|node| node.id.clone()).collect()
+        section.title == self.title && self.ids() == section.nodes.iter().collect()
     }
 }
 

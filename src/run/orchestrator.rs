@@ -218,7 +218,7 @@ impl Orchestrator {
         let record = Record { seq: 1, at: resources.clock.now(), event };
         // Folded before it is stored, so that no run is recorded that cannot be read.
         let state = RunState::of(std::slice::from_ref(&record))?;
-        // Without its lock file: it would count as a run that the journal has lost.
+        // A run that is not stored leaves no lock file, or it would count as one that the journal has lost.
         locked.create(question.as_str(), &record).await.inspect_err(|_| resources.store.forget(locked.id()))?;
         (resources.listener)(&RunNotice::Event(&record, &state));
         let span = span_of(&run);

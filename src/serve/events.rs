@@ -47,6 +47,7 @@ pub(super) async fn events(
     let permit = std::sync::Arc::clone(&app.streams).try_acquire_owned();
     let permit =
         permit.map_err(|_| FailureReply::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
+    // The whole id, which `watch` compares.
     let run = app.engine.find_runs(&[run]).await?.remove(0).to_string();
     // Subscribed before the state is read, so that an event in between is received as well.
     let (live, doing) = match app.runs.watch(&run) {

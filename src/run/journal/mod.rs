@@ -177,6 +177,20 @@ pub enum JournalError {
     Killed,
 }
 
+/// Errors of the system, or because of another process.
+const SYSTEM_CODES: [ErrorCode; 10] = [
+    ErrorCode::SystemIoFailure,
+    ErrorCode::DatabaseBusy,
+    ErrorCode::DatabaseLocked,
+    ErrorCode::FileLockingProtocolFailed,
+    ErrorCode::PermissionDenied,
+    ErrorCode::ReadOnly,
+    ErrorCode::CannotOpen,
+    ErrorCode::DiskFull,
+    ErrorCode::OutOfMemory,
+    ErrorCode::OperationInterrupted,
+];
+
 impl JournalError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
@@ -217,7 +231,8 @@ impl JournalError {
     }
 
     fn has_code(&self, codes: &[ErrorCode]) -> bool {
-        matches!(self, Self::Database { source: rusqlite::Error::SqliteFailure(error, _), .. } if codes.contains(&error.code))
+        let Self::Database { source: rusqlite::Error::SqliteFailure(error, _), .. } = self else { return false };
+        codes.contains(&error.code)
     }
 
     /// Returns whether the stored data is damaged, as opposed to a full disk or a busy database.
@@ -234,25 +249,8 @@ impl JournalError {
     /// Returns whether the data may be sound: the error is of the system or of another process, or the journal is of a
     /// newer version.
     pub(crate) fn may_pass(&self) -> bool {
-        match self {
-            Self::Database { source: rusqlite::Error::SqliteFailure(error, _), .. } => match error.code {
-                ErrorCode::SystemIoFailure => error.extended_code != rusqlite::ffi::SQLITE_IOERR_SHORT_READ,
-                ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseLocked
-                | ErrorCode::FileLockingProtocolFailed
-                | ErrorCode::PermissionDenied
-                | ErrorCode::ReadOnly
-                | ErrorCode::CannotOpen
-                | ErrorCode::DiskFull
-                | ErrorCode::OutOfMemory
-                | ErrorCode::OperationInterrupted => true,
-                _ => false,
-            },
-            Self::Database { .. } | Self::Unreadable(_) | Self::Altered { .. } => false,
-            Self::File { .. } | Self::Held { .. } | Self::TooNew { .. } | Self::Ended { .. } | Self::Task(_) => true,
-            #[cfg(test)]
-            Self::Killed => true,
-        }
+        let is_of_data = matches!(self, Self::Database { .. }) && !self.has_code(&SYSTEM_CODES);
+        !is_of_data && !self.is_damage()
     }
 }
 

@@ -44,7 +44,7 @@ const PAGE_BYTES: usize = 4_096;
 /// End of the name of a database that is complete and about to replace the damaged one.
 const REPAIRED: &str = ".repaired";
 
-/// Appended to that name if the database that was repaired is no longer there.
+/// End of its name if the database that it was made from has been replaced in the meantime.
 const UNUSED: &str = ".repaired-unused";
 
 /// Start of the name of a folder with the copies that a salvage works on.
@@ -664,7 +664,8 @@ fn replace_first_page(path: &Path) -> std::io::Result<()> {
 
 /// Copies the damaged database and its log to another name, which is returned.
 fn keep_damaged(path: &Path) -> std::io::Result<PathBuf> {
-    let kept = kept_name(path);
+    let free = kept_names(path).find(|name| name.symlink_metadata().is_err());
+    let kept = free.unwrap_or_else(|| side_file(path, ".damaged"));
     // Copied and not renamed: until the new database is complete, a kill must not leave the runs without a journal.
     copy_with_log(path, &kept)?;
     Ok(kept)
@@ -676,12 +677,6 @@ fn kept_names(path: &Path) -> impl Iterator<Item = PathBuf> {
         1 => side_file(path, ".damaged"),
         number => side_file(path, &format!(".damaged-{number}")),
     })
-}
-
-/// Returns the first of these names that is free.
-fn kept_name(path: &Path) -> PathBuf {
-    let free = kept_names(path).find(|name| name.symlink_metadata().is_err());
-    free.unwrap_or_else(|| side_file(path, ".damaged"))
 }
 
 /// Returns whether the database at `path` is gone, or one that a repair has kept.
@@ -710,14 +705,15 @@ pub(super) fn is_half_repaired(path: &Path) -> bool {
     side_file(path, REPAIRED).symlink_metadata().is_ok()
 }
 
-/// Completes a repair, if its database is complete and the damaged one is still in its place: removes the log of the damaged one, which belongs to no other, and
-/// then renames. A kill in between leaves a damaged database without its log, and the name from which the next process
-/// that opens the journal can complete the repair. The caller holds the lock alone.
+/// Completes a repair, if its database is complete and the damaged one is still in its place: removes the log of the
+/// damaged one, which belongs to no other, and then renames. A kill in between leaves a damaged database without its log,
+/// and the name from which the next process that opens the journal can complete the repair. The caller holds the lock
+/// alone.
 pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
     if !is_half_repaired(path) {
         return Ok(());
     }
-    // Since restored from a backup, for example: what was saved of another one must not replace it.
+    // A journal restored from a backup, for example, must not be replaced by what was saved of the damaged one.
     if !is_kept(path)? {
         return std::fs::rename(side_file(path, REPAIRED), side_file(path, UNUSED));
     }
