@@ -87,7 +87,7 @@ fn mutated(random: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
             }
             5 => bytes.truncate(at),
             _ => {
-                let random_bytes: Vec<u8> = (0..random.random_range(1..8)).map(|_| random.random()).collect();
+                let random_bytes: Vec<u8> = (0..random.random_range(1..8)).map(|_| random.random::<u8>()).collect();
                 bytes.splice(at..at, random_bytes);
             }
         }

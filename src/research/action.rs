@@ -35,6 +35,9 @@ const MAX_QUOTE_BYTES: usize = 1_500;
 /// Longest text of a note, in characters.
 const MAX_NOTE_CHARACTERS: usize = 600;
 
+/// Longest query or other call in a prompt, in characters: the model chose its length.
+const MAX_CALL_CHARACTERS: usize = 200;
+
 /// One action, as a model says it; each tool takes some of the fields.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -242,6 +245,8 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
     pub(super) repeats: u32,
     /// Best support of any search.
     pub(super) support: Support,
+    /// Queries that found nothing relevant.
+    pub(super) in_vain: Vec<String>,
     /// Limitations to print in the report.
     pub(super) remarks: Vec<String>,
     /// Whether any call to the source succeeded.
@@ -261,6 +266,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             noted: Vec::new(),
             repeats: 0,
             support: Support::None,
+            in_vain: Vec::new(),
             remarks: Vec::new(),
             has_answer: false,
             failure: None,
@@ -531,7 +537,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         self.has_answer |=
             matches!(done, UnnumberedResult::Found(_) | UnnumberedResult::Opened(_) | UnnumberedResult::Noted(..));
         let (said, passages) = match done {
-            UnnumberedResult::Found(found) => self.take_found(found),
+            UnnumberedResult::Found(found) => {
+                let query = draft.query.as_deref().unwrap_or_default();
+                self.take_found(query, found)
+            }
             UnnumberedResult::Opened(passage) => match self.place_of(passage, true) {
                 (place, true) => ("opened".to_owned(), vec![place]),
                 // Another passage of the same section was opened.
@@ -571,7 +580,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         NumberedResult::Told(ActionResult { call: call(draft), said, passages, is_lost_note })
     }
 
-    fn take_found(&mut self, mut found: Found) -> (String, Vec<usize>) {
+    fn take_found(&mut self, query: &str, mut found: Found) -> (String, Vec<usize>) {
         found.passages.retain(|passage| is_hit(passage) || has_text(&passage.text));
         self.support = self.support.max(found.support);
         self.remark(found.notes);
@@ -579,6 +588,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let is_judged = !found.passages.iter().all(is_hit);
         let is_unlikely = is_judged && found.support == Support::None;
         let number = found.passages.len();
+        if number == 0 || is_unlikely {
+            self.in_vain.push(one_line(query).chars().take(MAX_CALL_CHARACTERS).collect());
+        }
         // The judgement may be wrong, so the first few are still shown; only a few, since every later prompt repeats
         // them.
         let most = if is_unlikely { MAX_UNLIKELY } else { number };
@@ -657,8 +669,7 @@ fn call(draft: &ActionDraft) -> String {
             format!("call {tool} {arguments}")
         }
     };
-    // Every later prompt repeats it, and the model chose its length.
-    call.chars().take(200).collect()
+    call.chars().take(MAX_CALL_CHARACTERS).collect()
 }
 
 /// Returns a key that is equal for repeated actions: the tool and its arguments, ignoring case and punctuation except

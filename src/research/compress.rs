@@ -180,7 +180,8 @@ fn prompt(caller: &dyn Caller, task: &Task<'_>, gathered: &Gathered) -> Prompt {
         Template::Compress.prompt(
             caller,
             json!({
-                "question": question, "aspects": task.aspects, "open": gathered.open, "notes": notes,
+                "question": question, "aspects": task.aspects, "open": gathered.open,
+                "in_vain": gathered.in_vain, "notes": notes,
                 "conclusions": conclusions,
             }),
         )

@@ -307,6 +307,7 @@ mod tests {
             }
             if template == Template::Compress {
                 context["open"] = json!(["a2"]);
+                context["in_vain"] = json!(["price of B"]);
             }
             if template == Template::Work {
                 context["notes"] = json!("n3e1: B costs ten. (a1)");

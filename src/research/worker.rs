@@ -150,6 +150,8 @@ pub(crate) struct Gathered {
     pub(super) saw_internal: bool,
     /// Aspects that the worker called open, although there may be notes on them.
     pub(super) open: Vec<AspectId>,
+    /// Queries that found nothing relevant.
+    pub(super) in_vain: Vec<String>,
     /// The reason it stopped.
     pub(super) stop: BranchStop,
     /// Questions that a background job which was cut short left open.
@@ -171,10 +173,11 @@ impl Gathered {
         let unread = notebook.shown.into_iter().filter(is_unread).map(|shown| shown.passage);
         let mut further: Vec<_> = unread.filter(|passage| !is_contents(&passage.text)).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
-        let (notes, support) = (notebook.noted, notebook.support);
+        let (notes, support, in_vain) = (notebook.noted, notebook.support, notebook.in_vain);
         let (reported, saw_internal) = (Vec::new(), false);
         let unfinished = Vec::new();
-        let mut gathered = Self { notes, further, support, remarks, reported, saw_internal, open, stop, unfinished };
+        let mut gathered =
+            Self { notes, further, support, remarks, reported, saw_internal, open, in_vain, stop, unfinished };
         let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
         // A model has read the best units, which tells more than the scores of the search.
         gathered.support = match answers.as_deref() {
@@ -195,6 +198,7 @@ impl Gathered {
             reported: Vec::new(),
             saw_internal: false,
             open: Vec::new(),
+            in_vain: Vec::new(),
             stop: BranchStop::Done,
             unfinished: Vec::new(),
         }
@@ -209,9 +213,9 @@ impl Gathered {
             Note { text, aspect: finding.and_then(|finding| finding.aspect.clone()), evidence }
         };
         let found = evidence.into_iter().map(note).collect();
-        let (open, stop) = (Vec::new(), report.stop_reason);
+        let (open, in_vain, stop) = (Vec::new(), Vec::new(), report.stop_reason);
         let unfinished = if stop == BranchStop::BudgetExceeded { report.open_questions } else { Vec::new() };
-        Self { notes: found, further, support, remarks: notes, reported, saw_internal, open, stop, unfinished }
+        Self { notes: found, further, support, remarks: notes, reported, saw_internal, open, in_vain, stop, unfinished }
     }
 
     /// Adds the findings from outside, numbering their evidence after the existing evidence.
@@ -226,6 +230,7 @@ impl Gathered {
         self.support = self.support.max(outside.support);
         self.remarks.extend(outside.remarks);
         self.reported.extend(outside.reported);
+        self.in_vain.extend(outside.in_vain);
         self.saw_internal |= outside.saw_internal;
         self.unfinished.extend(outside.unfinished);
         // A half that was cut short explains what is missing; otherwise the later half tells how the work ended.

@@ -604,6 +604,16 @@ async fn aspect_that_a_worker_calls_open_stays_open_although_it_noted_something_
 }
 
 #[tokio::test]
+async fn compressor_is_told_which_searches_found_nothing() {
+    let note = note("p1", "It is held while writing.");
+    let queries = json!([search("lock"), search("price\nlist")]);
+    let caller = acting([queries, json!([note])], [finding("A file locks.", &["n2e1"])]);
+    of_node(&caller).await.unwrap();
+    let told = caller.tasks().pop().unwrap();
+    assert!(told.contains("found nothing relevant:\n<data id=\"searches\">\nprice list\n</data>"), "{told}");
+}
+
+#[tokio::test]
 async fn passages_of_one_section_are_opened_once() {
     let caller =
         acting([json!([search("lock held")]), json!([open("p1"), open("p2"), search("lock readers")]), json!([])], []);

@@ -308,6 +308,7 @@ impl fmt::Display for Run {
 }
 
 /// A process that is killed when the test is done with it or fails.
+#[cfg_attr(not(unix), expect(dead_code, reason = "the tests that use it run on Unix"))]
 pub struct Running(pub Child);
 
 impl Deref for Running {
@@ -333,6 +334,7 @@ impl Drop for Running {
 }
 
 /// Sends the lines of a pipe. It is read to its end in any case, so that the process never waits to write.
+#[cfg_attr(not(unix), expect(dead_code, reason = "the tests that use it run on Unix"))]
 pub fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
@@ -360,6 +362,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Returns the most memory that a process had at a time, in kB; 0 where the system does not say.
+#[cfg_attr(not(unix), expect(dead_code, reason = "the tests that use it run on Unix"))]
 pub fn peak_memory(process: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -418,6 +421,7 @@ fn set_time(path: &Path, day: u32) {
 }
 
 /// Writes `files` notes of `parts` sections each into the project's folder `notes`.
+#[cfg_attr(not(unix), expect(dead_code, reason = "the tests that use it run on Unix"))]
 pub fn write_notes(world: &World, files: usize, parts: usize) {
     for number in 0..files {
         let sections: Vec<_> = (0..parts)

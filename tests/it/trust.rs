@@ -1,8 +1,6 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::common::{Run, World, copy};
 #[cfg(unix)]
 use crate::common::{mode, set_mode};
@@ -50,7 +48,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[cfg(unix)]
 fn note_another_owner(world: &World) {
     for note in fs::read_dir(world.home(".local/share/dr/trusted")).unwrap().map(Result::unwrap) {
-        let mut said: Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
+        let mut said: serde_json::Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
         let owner = said["access"]["owner"].as_u64().unwrap();
         said["access"]["owner"] = (owner + 1).into();
         fs::write(note.path(), said.to_string()).unwrap();

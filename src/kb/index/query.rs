@@ -21,6 +21,14 @@ const READ_WAITING: &str = "read the chunks that wait for a vector";
 /// Weight of a word related to one of the query.
 const RELATED: f32 = 0.3;
 
+/// Largest number of chunks with a word that are counted. The storage engine sorts all that it counts: with 116,000
+/// chunks, counting a word that most of them have took 25 ms.
+const COUNTED: usize = 4_096;
+
+/// Limit of the BM25 score of a word, relative to its inverse document frequency: k1 + 1, where the storage engine's k1
+/// is 1.2.
+const MAX_SCORE: f32 = 2.2;
+
 /// Search effort at which all partitions of the vector index are searched.
 ///
 /// Skipping distant partitions loses near passages faster than it saves time: with half of them, 1 to 6 % of the
@@ -82,6 +90,32 @@ pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// How often a word occurs in the chunks of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Occurrence {
+    /// Number of chunks that have the word, at most [`COUNTED`].
+    counted: usize,
+    /// Largest BM25 score of the word in a chunk.
+    best: f32,
+}
+
+impl Occurrence {
+    pub(crate) fn is_known(self) -> bool {
+        self.counted > 0
+    }
+
+    /// Returns the inverse document frequency of the word among `all` chunks, as in BM25, in the form that is never
+    /// negative.
+    #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
+    pub(crate) fn rarity(self, all: usize) -> f32 {
+        let (all, counted) = (all as f32, self.counted as f32);
+        let rarity = (1.0 + (all - counted + 0.5).max(0.5) / (counted + 0.5)).ln();
+        // Of thousands of chunks, the one that has the word most often for its length scores nearly as much as BM25
+        // allows.
+        if self.counted < COUNTED { rarity } else { rarity.min(self.best / MAX_SCORE) }
+    }
+}
+
 impl Index {
     /// Returns up to `limit` chunks by BM25F over names, headings and text, best first. Words related to those of the
     /// query count less.
@@ -133,19 +167,21 @@ impl Index {
         read(action, filter.apply(query), &columns, limit, |columns| columns.names()).await
     }
 
-    /// Returns the number of chunks that have a word with the stem of `word`.
-    pub(crate) async fn count_with(&self, terms: &Terms, word: &str, filter: &Filter) -> Result<usize, IndexError> {
+    /// Looks up how many chunks have a word with the stem of `word`.
+    pub(crate) async fn occurrence(
+        &self,
+        terms: &Terms,
+        word: &str,
+        filter: &Filter,
+    ) -> Result<Occurrence, IndexError> {
         let action = "count the chunks that have a word";
-        let Some(query) = phrase_query(terms, word) else { return Ok(0) };
+        let Some(query) = phrase_query(terms, word) else { return Ok(Occurrence::default()) };
         let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
-        // All of them, since a search by text returns ten rows without a limit.
-        let query = filter.apply(query).select(Select::columns(&["_score"])).with_row_id().limit(ALL);
-        let mut stream = query.execute().await.during(action)?;
-        let mut count = 0;
-        while let Some(batch) = stream.try_next().await.during(action)? {
-            count += batch.num_rows();
-        }
-        Ok(count)
+        let query = filter.apply(query).with_row_id();
+        let scores =
+            read(action, query, &["_score"], COUNTED, |columns| Ok(columns.float("_score")?.values().to_vec()));
+        let scores = scores.await?;
+        Ok(Occurrence { counted: scores.len(), best: scores.into_iter().fold(0.0, f32::max) })
     }
 
     /// Returns up to `limit` chunks that contain the stems of `phrase` in sequence, best first.
@@ -355,6 +391,18 @@ async fn leg_hits(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rarity_of_a_word_that_is_not_counted_in_full_is_estimated_from_its_best_score() {
+        let counted = |counted| Occurrence { counted, best: 1.1 };
+        assert!(!counted(0).is_known());
+        assert!(counted(1).rarity(100_000) > counted(4_095).rarity(100_000));
+        assert!((counted(COUNTED).rarity(100_000) - 0.5).abs() < 1e-6);
+        // Never rarer than a word that is in the counted chunks alone, and never negative.
+        let certain = Occurrence { counted: COUNTED, best: 100.0 };
+        assert!(certain.rarity(100_000) < counted(4_095).rarity(100_000));
+        assert!(counted(COUNTED).rarity(COUNTED) > 0.0);
+    }
 
     #[test]
     fn filter_quotes_every_value() {

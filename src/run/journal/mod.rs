@@ -681,7 +681,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn run_reads_back_as_it_was_written_from_a_file_only_its_owner_can_read() {
-        let (folder, path) = place();
+        let (_folder, path) = place();
         let run = RunId::random(5);
         let first = started();
         {
@@ -709,7 +709,7 @@ pub(crate) mod tests {
         assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].key.node().is_none());
         assert_eq!((calls[0].label, calls[0].key.as_str()), (Label::Public, "n2/step/1"));
         #[cfg(unix)]
-        for file in std::fs::read_dir(folder.path()).unwrap() {
+        for file in std::fs::read_dir(path.parent().unwrap()).unwrap() {
             let mode = std::os::unix::fs::PermissionsExt::mode(&file.unwrap().metadata().unwrap().permissions());
             assert_eq!(mode & 0o077, 0);
         }

@@ -31,6 +31,7 @@ use super::settings::{Reach, ServerSettings};
 use crate::base::folder::create_private;
 use crate::base::http::{HttpError, client_for};
 use crate::base::line::{counted, shortened};
+#[cfg(unix)]
 use crate::base::mutex::locked;
 
 /// Largest message of a server, in bytes.

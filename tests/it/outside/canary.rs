@@ -12,7 +12,7 @@ use crate::common::{Run, World, kill};
 use crate::model_server::Request;
 use crate::reader;
 use crate::researcher::{nodes, task};
-use crate::web_server::{Fault, Kind, Setup, WebServer};
+use crate::web_server::{Fault, Setup, WebServer};
 
 const QUESTION: &str = "What is known of project Heron, and how do others run such projects?";
 
@@ -681,7 +681,8 @@ fn text_that_was_read_and_not_quoted_before_a_run_was_resumed_still_trips_the_wi
     let outside = outside();
     let is_first = AtomicBool::new(true);
     let models = remembering(&OF_VAULT).with_faults(move |call| {
-        let is_outward = call.kind == Kind::Reply && call.request.said().contains("by searching the web (");
+        let is_outward =
+            call.kind == crate::web_server::Kind::Reply && call.request.said().contains("by searching the web (");
         (is_outward && is_first.swap(false, Ordering::SeqCst)).then(|| {
             // A failed test has dropped the receiver.
             let _ = sender.send(());

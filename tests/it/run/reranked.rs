@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{ONE_ROUND, QUESTION, assert_nothing_stored_was_sent_again, at, calls, faulty, outcome, stored};
-use crate::common::{World, kill};
+use super::{ONE_ROUND, QUESTION, at, calls, faulty, outcome};
+use crate::common::World;
 use crate::model_server::{ModelServer, Request, Response};
 
 const SETTINGS: &str = "[rerank]\nmodel = \"llm\"\n";
@@ -122,6 +122,9 @@ fn resumed_run_asks_for_no_order_again_whether_it_got_one_or_not() {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
+
+    use super::{assert_nothing_stored_was_sent_again, stored};
+    use crate::common::kill;
 
     for reaction in [twelfth_first, refused] {
         let (sender, has_come) = channel();
