@@ -181,7 +181,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Files => {
             let folders = engine.folders().await;
             // Collection folders are stored with symbolic links resolved, so this one is resolved too.
-            let current = std::env::current_dir().and_then(|current| current.canonicalize()).ok();
+            let current = std::env::current_dir().and_then(dunce::canonicalize).ok();
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
                 let file = file_name(hit, &folders, current.as_deref());

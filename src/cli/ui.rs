@@ -179,6 +179,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn name_of_a_file_cannot_end_its_link() {
         let address = file_address(Path::new("/kb/a b\u{1b}\\é;#?.md"));

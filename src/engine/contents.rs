@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn address_is_absolute_and_keeps_any_file_name() {
-        let root = Url::from_directory_path("/home/me/my notes").unwrap();
+        let root = "file:///home/me/my%20notes/".parse::<Url>().unwrap();
         let addresses = Addresses { roots: [("notes".to_owned(), root)].into() };
         assert_eq!(
             addresses.of("notes", "a b/50% #1?.md", (3, 9)),

@@ -27,6 +27,9 @@ macro_rules! dr_snapshot {
     }};
 }
 
+/// Folder of settings and data on Windows, in the home folder.
+const ROAMING: &str = "AppData/Roaming";
+
 /// A home folder and a project folder as working directory, isolated from the machine's environment, settings and
 /// indexes.
 pub struct World {
@@ -47,7 +50,7 @@ impl World {
     /// Returns a world with an empty project.
     pub fn empty() -> Self {
         let folder = tempfile::Builder::new().prefix("dr-world-").tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let root = dunce::canonicalize(folder.path()).unwrap();
         for name in ["home", "project", "tmp"] {
             std::fs::create_dir(root.join(name)).unwrap();
         }
@@ -138,6 +141,12 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dr"));
         command.args(args).current_dir(self.root.join("project")).stdin(Stdio::null()).env_clear();
         command.env("HOME", self.root.join("home")).env("TMPDIR", self.root.join("tmp")).env("NO_COLOR", "1");
+        if cfg!(windows) {
+            command.env("USERPROFILE", self.root.join("home")).env("APPDATA", self.home(ROAMING));
+            command.env("LOCALAPPDATA", self.home("AppData/Local")).env("TMP", self.root.join("tmp"));
+            // Without it there are no sockets.
+            command.envs(std::env::var_os("SystemRoot").map(|folder| ("SystemRoot", folder)));
+        }
         command.envs(&self.variables);
         command
     }
@@ -196,7 +205,7 @@ impl World {
 
     /// Returns the path of the user's settings.
     pub fn settings_file(&self) -> PathBuf {
-        self.home(".config/dr/config.toml")
+        self.home(if cfg!(windows) { ROAMING } else { ".config" }).join("dr/config.toml")
     }
 
     /// Writes the user's settings.
@@ -271,8 +280,14 @@ impl Run {
     /// Returns the replacements for snapshots, in order of application.
     pub fn filters(&self) -> Vec<(String, &'static str)> {
         let root = regex::escape(&self.root.to_string_lossy());
-        vec![
-            (root, "[WORLD]"),
+        let mut filters = if cfg!(windows) {
+            let missing = r"(File not found|The system cannot find the (file|path) specified)\. \(os error [23]\)";
+            vec![(r"\\".into(), "/"), (missing.into(), "No such file or directory (os error 2)")]
+        } else {
+            Vec::new()
+        };
+        filters.extend([
+            (root.replace(r"\\", "/"), "[WORLD]"),
             // On a machine under load a run takes minutes.
             (r"\b(\d+ min \d+|\d+\.\d|\d\d) s\b".into(), "[SECONDS]"),
             (r#""(elapsed_ms|seconds|latency_p\d+_ms)": [0-9.e-]+"#.into(), r#""$1": "[TIME]""#),
@@ -293,7 +308,8 @@ impl Run {
             (r"\bdr \d+\.\d+\.\d+".into(), "dr [VERSION]"),
             // Depends on the machine.
             (r"(?m)^\w+ +onnx runtime .*\n( +→.*\n)?".into(), "[ONNX RUNTIME]\n"),
-        ]
+        ]);
+        filters
     }
 }
 

@@ -269,6 +269,8 @@ fn question_in_another_language_than_the_folder_is_named() {
     assert!(mixed.stdout.contains("wasser.md") && !mixed.stderr.contains("seems to be in"), "{mixed}");
 }
 
+// The names of its files are invalid on Windows.
+#[cfg(unix)]
 #[test]
 fn csv_has_a_row_a_hit_and_files_has_each_file_once_where_it_can_be_opened() {
     let world = World::of_notes(&[
@@ -308,6 +310,8 @@ fn csv_has_no_formula_of_a_note() {
     assert!(row[6].starts_with("'=cmd|calc"), "{csv}");
 }
 
+// The names of its files are invalid on Windows.
+#[cfg(unix)]
 #[test]
 fn files_are_printed_to_a_pipe_by_their_true_names() {
     let siren = "# Siren\n\nThe siren is red.\n";

@@ -332,7 +332,7 @@ pub(super) fn folder_at(name: &str) -> Option<PathBuf> {
     let is_path = folder.is_absolute() || name.starts_with(['.', '~']);
     if folder.is_dir() || is_path {
         // The embedder is named after the folder, and `.` and `..` have no file name.
-        return Some(folder.canonicalize().unwrap_or(folder));
+        return Some(dunce::canonicalize(&folder).unwrap_or(folder));
     }
     None
 }

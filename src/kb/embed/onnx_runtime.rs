@@ -189,7 +189,7 @@ mod tests {
         let (folder, paths) = world(files);
         let tried = RefCell::new(Vec::new());
         let result = first_usable(&paths, |path| {
-            tried.borrow_mut().push(path.strip_prefix(folder.path()).unwrap().display().to_string());
+            tried.borrow_mut().push(path.strip_prefix(folder.path()).unwrap().display().to_string().replace('\\', "/"));
             Err(RuntimeError::TooOld { path: path.to_owned(), found: "1.2.3".into() })
         });
         assert!(matches!(result, Err(RuntimeError::TooOld { .. })));

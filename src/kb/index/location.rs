@@ -1,7 +1,7 @@
 //! The location of an index: a local folder, or the address of an object store.
 
 use std::fmt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 
 use super::service::SCHEME;
 
@@ -162,7 +162,7 @@ impl IndexLocation {
         match self {
             Self::Local { base, .. } => match root.strip_prefix(base) {
                 Ok(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
-                Ok(inside) => inside.to_string_lossy().into_owned(),
+                Ok(inside) => inside.to_string_lossy().replace(MAIN_SEPARATOR, "/"),
                 Err(_) => root.to_string_lossy().into_owned(),
             },
             Self::Remote { .. } => root.to_string_lossy().into_owned(),
@@ -203,7 +203,12 @@ pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     let mut at = PathBuf::new();
     for part in std::path::absolute(path).ok()?.components() {
         let was_inside = at.starts_with(&project);
-        at = at.join(part).canonicalize().ok()?;
+        at.push(part);
+        // Alone, a drive of Windows means the current folder on it.
+        if matches!(part, Component::Prefix(_)) {
+            continue;
+        }
+        at = at.canonicalize().ok()?;
         // `..` in the path was chosen by the user; anything else that leads out is a link.
         if was_inside && part != Component::ParentDir && !at.starts_with(&project) {
             return Some(real);
@@ -229,7 +234,7 @@ mod tests {
     #[test]
     fn folder_whose_name_starts_with_db_is_not_taken_for_the_cloud() {
         let location = IndexLocation::parse("dbs/kb").unwrap();
-        assert!(location.to_string().starts_with('/'), "{location}");
+        assert!(Path::new(&location.to_string()).is_absolute(), "{location}");
     }
 
     #[test]
