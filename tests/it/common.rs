@@ -109,12 +109,12 @@ impl World {
 
     /// Returns an absolute path in the project.
     pub fn path(&self, path: &str) -> PathBuf {
-        self.root.join("project").join(path)
+        self.root.join("project").join(native(path))
     }
 
     /// Returns an absolute path in the home folder.
     pub fn home(&self, path: &str) -> PathBuf {
-        self.root.join("home").join(path)
+        self.root.join("home").join(native(path))
     }
 
     /// Writes a project file with a modification time that differs for each `day`. All are old enough for `dr` to trust
@@ -279,15 +279,17 @@ impl Run {
 
     /// Returns the replacements for snapshots, in order of application.
     pub fn filters(&self) -> Vec<(String, &'static str)> {
-        let root = regex::escape(&self.root.to_string_lossy());
-        let mut filters = if cfg!(windows) {
-            let missing = r"(File not found|The system cannot find the (file|path) specified)\. \(os error [23]\)";
-            vec![(r"\\".into(), "/"), (missing.into(), "No such file or directory (os error 2)")]
-        } else {
-            Vec::new()
-        };
+        let root = regex::escape(&slashed(&self.root.to_string_lossy()));
+        let mut filters = vec![(root, "[WORLD]")];
+        if cfg!(windows) {
+            // The texts of Windows, then of Wine.
+            let missing =
+                r"(The system cannot find the (file|path) specified|(File|Path) not found)\. \(os error [23]\)";
+            filters.push((missing.into(), "No such file or directory (os error 2)"));
+            filters.push(("AppData/Roaming/dr".into(), ".config/dr"));
+            filters.push((r"\bdr\.exe\b".into(), "dr"));
+        }
         filters.extend([
-            (root.replace(r"\\", "/"), "[WORLD]"),
             // On a machine under load a run takes minutes.
             (r"\b(\d+ min \d+|\d+\.\d|\d\d) s\b".into(), "[SECONDS]"),
             (r#""(elapsed_ms|seconds|latency_p\d+_ms)": [0-9.e-]+"#.into(), r#""$1": "[TIME]""#),
@@ -319,8 +321,27 @@ impl fmt::Display for Run {
             Some(exit) => writeln!(f, "exit: {exit}")?,
             None => writeln!(f, "exit: by a signal")?,
         }
-        write!(f, "--- stdout ---\n{}--- stderr ---\n{}", self.stdout, self.stderr)
+        let root = self.root.to_string_lossy();
+        let [stdout, stderr] = [&self.stdout, &self.stderr].map(|text| with_slashes(text, &root));
+        write!(f, "--- stdout ---\n{stdout}--- stderr ---\n{stderr}")
     }
+}
+
+/// Returns a path with the separator of this system.
+fn native(path: &str) -> PathBuf {
+    if cfg!(windows) { path.split('/').collect() } else { path.into() }
+}
+
+fn slashed(path: &str) -> String {
+    if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() }
+}
+
+/// Returns a text in which the paths below a folder have `/`, also those in JSON.
+fn with_slashes(text: &str, root: &str) -> String {
+    let root = regex::escape(root).replace(r"\\", r"\\+");
+    let paths = regex::Regex::new(&format!(r#"{root}[^\s`"']*"#)).unwrap();
+    let shown = |found: &regex::Captures<'_>| slashed(&found[0].replace(r"\\", r"\"));
+    if cfg!(windows) { paths.replace_all(text, shown).into_owned() } else { text.to_owned() }
 }
 
 /// A process that is killed when the test is done with it or fails.

@@ -462,8 +462,10 @@ fn command_that_is_advised_where_no_run_is_stored_can_be_run() {
 /// does.
 fn memory_is_lost(healthy: &World, part: &str, damage: &dyn Fn(usize) -> Damage) {
     let world = World::like(healthy);
-    let damaged: Vec<_> =
-        files(&world.path(".dr/memory")).into_iter().filter(|file| file.to_string_lossy().contains(part)).collect();
+    let damaged: Vec<_> = files(&world.path(".dr/memory"))
+        .into_iter()
+        .filter(|file| file.to_string_lossy().replace('\\', "/").contains(part))
+        .collect();
     assert!(!damaged.is_empty());
     for file in damaged {
         damage(usize::try_from(file.metadata().unwrap().len()).unwrap()).apply(&file);

@@ -21,13 +21,16 @@ const READ_WAITING: &str = "read the chunks that wait for a vector";
 /// Weight of a word related to one of the query.
 const RELATED: f32 = 0.3;
 
-/// Largest number of chunks with a word that are counted. The storage engine sorts all that it counts: with 116,000
-/// chunks, counting a word that most of them have took 25 ms.
+/// A word that is in more chunks than this is not counted but estimated: the storage engine sorts all that it counts,
+/// which took 25 ms for a word that most of 116,000 chunks have.
 const COUNTED: usize = 4_096;
 
-/// Limit of the BM25 score of a word, relative to its inverse document frequency: k1 + 1, where the storage engine's k1
-/// is 1.2.
-const MAX_SCORE: f32 = 2.2;
+/// Number of best chunks of a word that are scored to estimate how many have it.
+const SCORED: usize = 64;
+
+/// BM25 score of a frequent word in its best chunk, relative to its inverse document frequency. The limit is k1 + 1 =
+/// 2.2; of 60 words of two large folders it was 1.99 to 2.11.
+const BEST_SCORE: f32 = 2.06;
 
 /// Search effort at which all partitions of the vector index are searched.
 ///
@@ -90,32 +93,6 @@ pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// How often a word occurs in the chunks of an index.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Occurrence {
-    /// Number of chunks that have the word, at most [`COUNTED`].
-    counted: usize,
-    /// Largest BM25 score of the word in a chunk.
-    best: f32,
-}
-
-impl Occurrence {
-    pub(crate) fn is_known(self) -> bool {
-        self.counted > 0
-    }
-
-    /// Returns the inverse document frequency of the word among `all` chunks, as in BM25, in the form that is never
-    /// negative.
-    #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
-    pub(crate) fn rarity(self, all: usize) -> f32 {
-        let (all, counted) = (all as f32, self.counted as f32);
-        let rarity = (1.0 + (all - counted + 0.5).max(0.5) / (counted + 0.5)).ln();
-        // Of thousands of chunks, the one that has the word most often for its length scores nearly as much as BM25
-        // allows.
-        if self.counted < COUNTED { rarity } else { rarity.min(self.best / MAX_SCORE) }
-    }
-}
-
 impl Index {
     /// Returns up to `limit` chunks by BM25F over names, headings and text, best first. Words related to those of the
     /// query count less.
@@ -167,21 +144,42 @@ impl Index {
         read(action, filter.apply(query), &columns, limit, |columns| columns.names()).await
     }
 
-    /// Looks up how many chunks have a word with the stem of `word`.
-    pub(crate) async fn occurrence(
+    /// Returns the number of chunks that have a word with the stem of `word`, of `all` that pass the filter. A number of
+    /// thousands is an estimate.
+    pub(crate) async fn count_with(
         &self,
         terms: &Terms,
         word: &str,
         filter: &Filter,
-    ) -> Result<Occurrence, IndexError> {
-        let action = "count the chunks that have a word";
-        let Some(query) = phrase_query(terms, word) else { return Ok(Occurrence::default()) };
+        all: usize,
+    ) -> Result<usize, IndexError> {
+        let stems = terms.of_phrase(word);
+        // A filter changes the count but not the scores, and a phrase has the scores of its parts.
+        if *filter == Filter::default() && !stems.iter().any(|stem| stem.contains(char::is_whitespace)) {
+            let mut estimate = 0;
+            for stem in &stems {
+                let scores = self.scores_of(only(stem.clone()), filter, SCORED).await?;
+                let best = scores.iter().copied().fold(0.0, f32::max);
+                estimate +=
+                    if scores.len() < SCORED { scores.len() } else { frequency(best / BEST_SCORE, all).max(SCORED) };
+            }
+            // The chunks of a stem that few have are counted already; those of several stems may be the same.
+            if estimate > COUNTED || stems.len() == 1 && estimate < SCORED {
+                return Ok(estimate.min(all));
+            }
+        }
+        match any(stems) {
+            // All of them, since a search by text returns ten rows without a limit.
+            Some(query) => Ok(self.scores_of(query, filter, ALL).await?.len()),
+            None => Ok(0),
+        }
+    }
+
+    async fn scores_of(&self, query: FtsQuery, filter: &Filter, limit: usize) -> Result<Vec<f32>, IndexError> {
         let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
         let query = filter.apply(query).with_row_id();
-        let scores =
-            read(action, query, &["_score"], COUNTED, |columns| Ok(columns.float("_score")?.values().to_vec()));
-        let scores = scores.await?;
-        Ok(Occurrence { counted: scores.len(), best: scores.into_iter().fold(0.0, f32::max) })
+        let action = "count the chunks that have a word";
+        read(action, query, &["_score"], limit, |columns| Ok(columns.float("_score")?.values().to_vec())).await
     }
 
     /// Returns up to `limit` chunks that contain the stems of `phrase` in sequence, best first.
@@ -192,7 +190,7 @@ impl Index {
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
-        match phrase_query(terms, phrase) {
+        match any(terms.of_phrase(phrase)) {
             Some(query) => self.text_hits(query, filter, limit).await,
             None => Ok(Vec::new()),
         }
@@ -336,21 +334,31 @@ fn words_query(terms: &Terms, words: &str) -> FtsQuery {
     MatchQuery::new(terms.of_query(words)).with_column(Some(SEARCHED.to_owned())).into()
 }
 
+/// Returns the query for a stem, or for stems in sequence.
+fn only(stems: String) -> FtsQuery {
+    let column = Some(SEARCHED.to_owned());
+    if stems.contains(char::is_whitespace) {
+        PhraseQuery::new(stems).with_column(column).into()
+    } else {
+        MatchQuery::new(stems).with_column(column).into()
+    }
+}
+
 /// Returns the query for a word or a phrase, stemmed by any language of the index; `None` if it has no words.
-fn phrase_query(terms: &Terms, phrase: &str) -> Option<FtsQuery> {
-    let query = |phrase: String| -> FtsQuery {
-        let column = Some(SEARCHED.to_owned());
-        if phrase.contains(char::is_whitespace) {
-            PhraseQuery::new(phrase).with_column(column).into()
-        } else {
-            MatchQuery::new(phrase).with_column(column).into()
-        }
-    };
-    let mut queries: Vec<_> = terms.of_phrase(phrase).into_iter().map(query).collect();
+fn any(stems: Vec<String>) -> Option<FtsQuery> {
+    let mut queries: Vec<_> = stems.into_iter().map(only).collect();
     match queries.len() {
         0 | 1 => queries.pop(),
         _ => Some(BooleanQuery::new(queries.into_iter().map(|query| (Occur::Should, query))).into()),
     }
+}
+
+/// Returns the number of chunks that have a word, from its inverse document frequency among `all`: the inverse of the
+/// formula of BM25, ln(1 + (all − n + 0.5) / (n + 0.5)).
+#[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded, and not negative")]
+fn frequency(rarity: f32, all: usize) -> usize {
+    ((all as f32 + 1.0) / rarity.exp() - 0.5).max(0.0) as usize
 }
 
 /// Returns the condition that selects the chunks of `documents`.
@@ -393,15 +401,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rarity_of_a_word_that_is_not_counted_in_full_is_estimated_from_its_best_score() {
-        let counted = |counted| Occurrence { counted, best: 1.1 };
-        assert!(!counted(0).is_known());
-        assert!(counted(1).rarity(100_000) > counted(4_095).rarity(100_000));
-        assert!((counted(COUNTED).rarity(100_000) - 0.5).abs() < 1e-6);
-        // Never rarer than a word that is in the counted chunks alone, and never negative.
-        let certain = Occurrence { counted: COUNTED, best: 100.0 };
-        assert!(certain.rarity(100_000) < counted(4_095).rarity(100_000));
-        assert!(counted(COUNTED).rarity(COUNTED) > 0.0);
+    fn frequency_is_the_inverse_of_the_formula_for_rarity() {
+        for (count, all) in [(1_u16, 60_000_u16), (5_000, 60_000), (40_000, 60_000), (200, 200)] {
+            let (n, rest) = (f32::from(count), f32::from(all - count));
+            let rarity = (1.0 + (rest + 0.5) / (n + 0.5)).ln();
+            assert!(frequency(rarity, usize::from(all)).abs_diff(usize::from(count)) <= 1, "{count} of {all}");
+        }
     }
 
     #[test]

@@ -203,6 +203,7 @@ impl Searcher {
     }
 
     /// Returns the key words of a query with their weights.
+    #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
     pub(super) async fn key_words(&self, query: &Query, filter: &Filter) -> Result<Vec<KeyWord>, SearchError> {
         let all = self.index.count_chunks(filter).await?.max(LEAST_CHUNKS);
         let words = self.splitter.words(&query.text);
@@ -213,9 +214,11 @@ impl Searcher {
         });
         let terms = &self.index.terms(query.language);
         let counted = keys.map(async |(stem, text)| {
-            let found = self.index.occurrence(terms, &text, filter).await?;
-            let (is_known, weight) = (found.is_known(), found.rarity(all));
-            Ok::<_, SearchError>(KeyWord { is_known, is_subject: true, weight, stem, text })
+            let count = self.index.count_with(terms, &text, filter, all).await? as f32;
+            let all = all as f32;
+            // As in BM25, in the form that is never negative.
+            let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
+            Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, is_subject: true, weight, stem, text })
         });
         let mut keys: Vec<_> = futures::future::try_join_all(counted).await?;
         // "Why did we choose …?" is answered by a note that never says "choose".
