@@ -317,7 +317,7 @@ impl Engine {
 
 fn canonical(folder: &Path) -> Result<PathBuf, EngineError> {
     let failed = |source| EngineError::Folder { action: "find", path: folder.to_path_buf(), source };
-    // On Windows without the prefix `\\\\?\\`, which the folder of the project does not have either.
+    // On Windows without the prefix `\\?\`, which the folder of the project does not have either.
     dunce::canonicalize(folder).map_err(failed)
 }
 

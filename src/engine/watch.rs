@@ -94,7 +94,7 @@ impl Engine {
         let WatchRequest { folders, names, embed, every } = request;
         let sources = self.folders_of(&IndexRequest { folders, names, ..IndexRequest::default() }).await?;
         // `FolderWatch` needs paths without symbolic links, also to tell the index from the folders around it.
-        let real = |root: PathBuf| root.canonicalize().unwrap_or(root);
+        let real = |root: PathBuf| dunce::canonicalize(&root).unwrap_or(root);
         let sources = sources.into_iter().map(|source| CollectionSource { root: real(source.root), ..source });
         let watched: Vec<_> = sources.map(|source| Watched { source, is_gone: false }).collect();
         let roots = watched.iter().map(|watched| watched.source.root.clone()).collect();

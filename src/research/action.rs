@@ -35,6 +35,9 @@ const MAX_QUOTE_BYTES: usize = 1_500;
 /// Longest text of a note, in characters.
 const MAX_NOTE_CHARACTERS: usize = 600;
 
+/// Number of searches without a relevant passage that the report is told of.
+const MAX_IN_VAIN: usize = 16;
+
 /// Longest query or other call in a prompt, in characters: the model chose its length.
 const MAX_CALL_CHARACTERS: usize = 200;
 
@@ -245,7 +248,7 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
     pub(super) repeats: u32,
     /// Best support of any search.
     pub(super) support: Support,
-    /// Queries that found nothing relevant.
+    /// Queries that seem to have found nothing relevant.
     pub(super) in_vain: Vec<String>,
     /// Limitations to print in the report.
     pub(super) remarks: Vec<String>,
@@ -588,7 +591,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let is_judged = !found.passages.iter().all(is_hit);
         let is_unlikely = is_judged && found.support == Support::None;
         let number = found.passages.len();
-        if number == 0 || is_unlikely {
+        if (number == 0 || is_unlikely) && self.in_vain.len() < MAX_IN_VAIN {
             self.in_vain.push(one_line(query).chars().take(MAX_CALL_CHARACTERS).collect());
         }
         // The judgement may be wrong, so the first few are still shown; only a few, since every later prompt repeats

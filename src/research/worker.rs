@@ -150,7 +150,7 @@ pub(crate) struct Gathered {
     pub(super) saw_internal: bool,
     /// Aspects that the worker called open, although there may be notes on them.
     pub(super) open: Vec<AspectId>,
-    /// Queries that found nothing relevant.
+    /// Queries that seem to have found nothing relevant.
     pub(super) in_vain: Vec<String>,
     /// The reason it stopped.
     pub(super) stop: BranchStop,

@@ -1,7 +1,7 @@
 //! The location of an index: a local folder, or the address of an object store.
 
 use std::fmt;
-use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
+use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf, StripPrefixError};
 
 use super::service::SCHEME;
 
@@ -160,7 +160,7 @@ impl IndexLocation {
     /// moved as a whole.
     pub(crate) fn store_root(&self, root: &Path) -> String {
         match self {
-            Self::Local { base, .. } => match root.strip_prefix(base) {
+            Self::Local { base, .. } => match inside(base, root) {
                 Ok(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
                 Ok(inside) => inside.to_string_lossy().replace(MAIN_SEPARATOR, "/"),
                 Err(_) => root.to_string_lossy().into_owned(),
@@ -193,6 +193,13 @@ impl IndexLocation {
     }
 }
 
+/// Returns the path from `base` to a folder in it, which has links resolved. The base may have been named by a link.
+fn inside<'a>(base: &Path, root: &'a Path) -> Result<&'a Path, StripPrefixError> {
+    root.strip_prefix(base).or_else(|error| {
+        dunce::canonicalize(base).map_or(Err(error), |base| root.strip_prefix(base))
+    })
+}
+
 /// Returns where `path` leads if a symbolic link inside `project` takes it out of there.
 ///
 /// Such a link may have come with the project, so it must not decide what is read. A path that is spelled as outside
@@ -204,7 +211,7 @@ pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     for part in std::path::absolute(path).ok()?.components() {
         let was_inside = at.starts_with(&project);
         at.push(part);
-        // Alone, a drive of Windows means the current folder on it.
+        // A drive of Windows means the current folder on it, and a server no folder at all.
         if matches!(part, Component::Prefix(_)) {
             continue;
         }

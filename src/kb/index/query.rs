@@ -21,8 +21,8 @@ const READ_WAITING: &str = "read the chunks that wait for a vector";
 /// Weight of a word related to one of the query.
 const RELATED: f32 = 0.3;
 
-/// A word that is in more chunks than this is not counted but estimated: the storage engine sorts all that it counts,
-/// which took 25 ms for a word that most of 116,000 chunks have.
+/// A word that is surely in more chunks than this is not counted but estimated: the storage engine sorts all that it
+/// counts, which took 25 ms for a word that most of 116,000 chunks have.
 const COUNTED: usize = 4_096;
 
 /// Number of best chunks of a word that are scored to estimate how many have it.
@@ -31,6 +31,10 @@ const SCORED: usize = 64;
 /// BM25 score of a frequent word in its best chunk, relative to its inverse document frequency. The limit is k1 + 1 =
 /// 2.2; of 60 words of two large folders it was 1.99 to 2.11.
 const BEST_SCORE: f32 = 2.06;
+
+/// The same of a word that no chunk repeats, in a chunk of a third of the average length. Shows whether a word is frequent
+/// or only repeated nowhere.
+const SINGLE_SCORE: f32 = 1.4;
 
 /// Search effort at which all partitions of the vector index are searched.
 ///
@@ -144,8 +148,8 @@ impl Index {
         read(action, filter.apply(query), &columns, limit, |columns| columns.names()).await
     }
 
-    /// Returns the number of chunks that have a word with the stem of `word`, of `all` that pass the filter. A number of
-    /// thousands is an estimate.
+    /// Returns the number of chunks that have a word with the stem of `word`, of `all` that pass the filter. A number above
+    /// [`COUNTED`] may be an estimate.
     pub(crate) async fn count_with(
         &self,
         terms: &Terms,
@@ -155,17 +159,22 @@ impl Index {
     ) -> Result<usize, IndexError> {
         let stems = terms.of_phrase(word);
         // A filter changes the count but not the scores, and a phrase has the scores of its parts.
-        if *filter == Filter::default() && !stems.iter().any(|stem| stem.contains(char::is_whitespace)) {
-            let mut estimate = 0;
+        let is_phrase = || stems.iter().any(|stem| stem.contains(char::is_whitespace));
+        if all > COUNTED && *filter == Filter::default() && !is_phrase() {
+            let (mut least, mut estimate) = (0, 0);
             for stem in &stems {
                 let scores = self.scores_of(only(stem.clone()), filter, SCORED).await?;
                 let best = scores.iter().copied().fold(0.0, f32::max);
-                estimate +=
-                    if scores.len() < SCORED { scores.len() } else { frequency(best / BEST_SCORE, all).max(SCORED) };
+                if scores.len() >= SCORED {
+                    // The chunks of one stem are mostly those of the others as well.
+                    least = least.max(frequency(best / SINGLE_SCORE, all));
+                    estimate = estimate.max(frequency(best / BEST_SCORE, all));
+                } else if stems.len() == 1 {
+                    return Ok(scores.len());
+                }
             }
-            // The chunks of a stem that few have are counted already; those of several stems may be the same.
-            if estimate > COUNTED || stems.len() == 1 && estimate < SCORED {
-                return Ok(estimate.min(all));
+            if least > COUNTED {
+                return Ok(estimate);
             }
         }
         match any(stems) {
@@ -356,7 +365,7 @@ fn any(stems: Vec<String>) -> Option<FtsQuery> {
 /// Returns the number of chunks that have a word, from its inverse document frequency among `all`: the inverse of the
 /// formula of BM25, ln(1 + (all − n + 0.5) / (n + 0.5)).
 #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded, and not negative")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is not negative, and a fraction of a chunk is none")]
 fn frequency(rarity: f32, all: usize) -> usize {
     ((all as f32 + 1.0) / rarity.exp() - 0.5).max(0.0) as usize
 }
