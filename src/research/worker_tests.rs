@@ -610,7 +610,10 @@ async fn compressor_is_told_which_searches_found_nothing() {
     let caller = acting([queries, json!([note])], [finding("A file locks.", &["n2e1"])]);
     of_node(&caller).await.unwrap();
     let told = caller.tasks().pop().unwrap();
-    assert!(told.contains("seem to have found nothing relevant:\n<data id=\"searches\">\nprice list\n</data>"), "{told}");
+    assert!(
+        told.contains("seem to have found nothing relevant:\n<data id=\"searches\">\nprice list\n</data>"),
+        "{told}"
+    );
 }
 
 #[tokio::test]

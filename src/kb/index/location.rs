@@ -195,9 +195,8 @@ impl IndexLocation {
 
 /// Returns the path from `base` to a folder in it, which has links resolved. The base may have been named by a link.
 fn inside<'a>(base: &Path, root: &'a Path) -> Result<&'a Path, StripPrefixError> {
-    root.strip_prefix(base).or_else(|error| {
-        dunce::canonicalize(base).map_or(Err(error), |base| root.strip_prefix(base))
-    })
+    root.strip_prefix(base)
+        .or_else(|error| dunce::canonicalize(base).map_or(Err(error), |base| root.strip_prefix(base)))
 }
 
 /// Returns where `path` leads if a symbolic link inside `project` takes it out of there.

@@ -365,7 +365,11 @@ fn any(stems: Vec<String>) -> Option<FtsQuery> {
 /// Returns the number of chunks that have a word, from its inverse document frequency among `all`: the inverse of the
 /// formula of BM25, ln(1 + (all − n + 0.5) / (n + 0.5)).
 #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is not negative, and a fraction of a chunk is none")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is not negative, and a fraction of a chunk is none"
+)]
 fn frequency(rarity: f32, all: usize) -> usize {
     ((all as f32 + 1.0) / rarity.exp() - 0.5).max(0.0) as usize
 }

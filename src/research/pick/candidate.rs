@@ -31,6 +31,11 @@ const HISTORIES: [&str; 7] = [
     "document history", "revision history", "release history", "changelog", "change log", "release notes", "what's new",
 ];
 
+/// Names that a document or a part of it has for itself, and verbs with which it announces what it is about.
+const DOCUMENTS: &str = "article|chapter|document|guide|page|section|topic|tutorial|walkthrough";
+const ANNOUNCING: &str =
+    "covers|describes|discusses|explains|highlights|introduces|outlines|presents|provides|shows|summarizes|walks";
+
 /// Two units that share more than this fraction of the smaller one's words count as duplicates.
 pub(super) const SAME_WORDS: f32 = 0.7;
 
@@ -253,6 +258,7 @@ pub(super) fn candidates<'a>(
     }
     keep_named(&mut candidates, names, splitter);
     leave_out_histories(&mut candidates, sought);
+    leave_out_announcements(&mut candidates, sought);
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
@@ -317,6 +323,35 @@ fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<
     let most = others.fold(0.0, f32::max);
     if !asks_for_changes(sought.question) {
         candidates.retain(|own| own.features.says() > most || !is_history(own));
+    }
+}
+
+/// Drops the paragraphs that only announce what their document is about, if there are others. They repeat the words of
+/// the title, and with them those of the question, but answer nothing.
+fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
+    let is_announcement = |own: &UnitCandidate<'_>| {
+        let Unit { kind, sentences, .. } = &own.unit;
+        *kind == UnitKind::Paragraph
+            && !sentences.is_empty()
+            && sentences.iter().all(|sentence| announces(&sentence.plain))
+    };
+    if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {
+        candidates.retain(|own| !is_announcement(own));
+    }
+}
+
+/// Returns whether a sentence says what a document is about: "This topic describes how to …".
+fn announces(sentence: &str) -> bool {
+    let words: Vec<_> = sentence.split_whitespace().take(4).map(str::to_lowercase).collect();
+    let is_one_of = |at: usize, known: &str| {
+        words.get(at).is_some_and(|word: &String| known.split('|').any(|known| word.trim_matches(',') == known))
+    };
+    match words.first().map(String::as_str) {
+        Some("this") => is_one_of(1, DOCUMENTS) && is_one_of(2, ANNOUNCING),
+        Some("in") => {
+            is_one_of(1, "this") && is_one_of(2, DOCUMENTS) && is_one_of(3, "you|you'll|you’ll|we|we'll|we’ll")
+        }
+        _ => false,
     }
 }
 

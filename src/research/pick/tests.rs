@@ -905,6 +905,16 @@ fn list_that_undoes_the_task_is_not_shown_between_others() {
 }
 
 #[test]
+fn paragraph_that_only_announces_its_topic_gives_way_to_one_that_says_something() {
+    let topic = |said: &str| format!("# Filling a pump\n\nThis topic describes how to fill the pump.\n\n{said}");
+    let answer = |said: &str| picked(&topic(said), "How do I fill the pump?").swap_remove(0).text;
+    assert_eq!(answer("Open the valve and pour until it overflows.\n"), "Open the valve and pour until it overflows.");
+    assert_eq!(answer(""), "This topic describes how to fill the pump.", "there is nothing else");
+    let both = "In this article, you'll learn about pumps. Fill the pump before you run it.";
+    assert!(answer(both).contains("before you run it"), "{}", answer(both));
+}
+
+#[test]
 fn history_of_a_product_gives_way_to_the_note_that_explains_it() {
     let history = ("Document history of the pump", "Keeping the logs of the pump was added.\n");
     let note = ("Logs", "The pump keeps its logs for ninety days.\n");
