@@ -134,7 +134,7 @@ mod tests {
         let first = FileLock::take(&path).unwrap();
         let error = FileLock::take(&path).unwrap_err();
         let is_named = error.to_string().contains(&format!("process {} since", std::process::id()));
-        // Windows lets nobody else read a file that is locked.
+        // Windows lets no other process read a locked file.
         assert!(is_named || cfg!(windows) && error.to_string().ends_with(ANOTHER), "{error}");
         assert!(FileLock::holder(&path).is_some());
         drop(first);

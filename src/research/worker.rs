@@ -174,10 +174,7 @@ impl Gathered {
         let mut further: Vec<_> = unread.filter(|passage| !is_contents(&passage.text)).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
         let (notes, support, in_vain) = (notebook.noted, notebook.support, notebook.in_vain);
-        let (reported, saw_internal) = (Vec::new(), false);
-        let unfinished = Vec::new();
-        let mut gathered =
-            Self { notes, further, support, remarks, reported, saw_internal, open, in_vain, stop, unfinished };
+        let mut gathered = Self { notes, further, support, remarks, open, in_vain, stop, ..Self::nothing() };
         let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
         // A model has read the best units, which tells more than the scores of the search.
         gathered.support = match answers.as_deref() {
@@ -213,9 +210,10 @@ impl Gathered {
             Note { text, aspect: finding.and_then(|finding| finding.aspect.clone()), evidence }
         };
         let found = evidence.into_iter().map(note).collect();
-        let (open, in_vain, stop) = (Vec::new(), Vec::new(), report.stop_reason);
+        let stop = report.stop_reason;
         let unfinished = if stop == BranchStop::BudgetExceeded { report.open_questions } else { Vec::new() };
-        Self { notes: found, further, support, remarks: notes, reported, saw_internal, open, in_vain, stop, unfinished }
+        let rest = Self::nothing();
+        Self { notes: found, further, support, remarks: notes, reported, saw_internal, stop, unfinished, ..rest }
     }
 
     /// Adds the findings from outside, numbering their evidence after the existing evidence.

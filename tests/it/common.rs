@@ -332,16 +332,20 @@ fn native(path: &str) -> PathBuf {
     if cfg!(windows) { path.split('/').collect() } else { path.into() }
 }
 
-fn slashed(path: &str) -> String {
+/// Returns a path with `/`.
+pub fn slashed(path: &str) -> String {
     if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() }
 }
 
 /// Returns a text in which the paths below a folder have `/`, also those in JSON.
 fn with_slashes(text: &str, root: &str) -> String {
+    if !cfg!(windows) {
+        return text.to_owned();
+    }
     let root = regex::escape(root).replace(r"\\", r"\\+");
     let paths = regex::Regex::new(&format!(r#"{root}[^\s`"']*"#)).unwrap();
     let shown = |found: &regex::Captures<'_>| slashed(&found[0].replace(r"\\", r"\"));
-    if cfg!(windows) { paths.replace_all(text, shown).into_owned() } else { text.to_owned() }
+    paths.replace_all(text, shown).into_owned()
 }
 
 /// A process that is killed when the test is done with it or fails.

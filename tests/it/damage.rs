@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::common::{Run, World, files};
+use crate::common::{Run, World, files, slashed};
 
 /// Questions of the stored runs, oldest first.
 const QUESTIONS: [&str; 3] = ["When does the siren sound?", "How are beds numbered?", "Which valve opens first?"];
@@ -462,10 +462,8 @@ fn command_that_is_advised_where_no_run_is_stored_can_be_run() {
 /// does.
 fn memory_is_lost(healthy: &World, part: &str, damage: &dyn Fn(usize) -> Damage) {
     let world = World::like(healthy);
-    let damaged: Vec<_> = files(&world.path(".dr/memory"))
-        .into_iter()
-        .filter(|file| file.to_string_lossy().replace('\\', "/").contains(part))
-        .collect();
+    let is_of_part = |file: &PathBuf| slashed(&file.to_string_lossy()).contains(part);
+    let damaged: Vec<_> = files(&world.path(".dr/memory")).into_iter().filter(is_of_part).collect();
     assert!(!damaged.is_empty());
     for file in damaged {
         damage(usize::try_from(file.metadata().unwrap().len()).unwrap()).apply(&file);

@@ -160,7 +160,7 @@ impl IndexLocation {
     /// moved as a whole.
     pub(crate) fn store_root(&self, root: &Path) -> String {
         match self {
-            Self::Local { base, .. } => match inside(base, root) {
+            Self::Local { base, .. } => match path_inside(base, root) {
                 Ok(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
                 Ok(inside) => inside.to_string_lossy().replace(MAIN_SEPARATOR, "/"),
                 Err(_) => root.to_string_lossy().into_owned(),
@@ -193,8 +193,8 @@ impl IndexLocation {
     }
 }
 
-/// Returns the path from `base` to a folder in it, which has links resolved. The base may have been named by a link.
-fn inside<'a>(base: &Path, root: &'a Path) -> Result<&'a Path, StripPrefixError> {
+/// Returns the path from `base` to `root`, whose links are resolved; those of `base` may not be.
+fn path_inside<'a>(base: &Path, root: &'a Path) -> Result<&'a Path, StripPrefixError> {
     root.strip_prefix(base)
         .or_else(|error| dunce::canonicalize(base).map_or(Err(error), |base| root.strip_prefix(base)))
 }

@@ -143,9 +143,9 @@ impl Index {
         limit: usize,
     ) -> Result<Vec<(DocumentId, Vec<String>)>, IndexError> {
         let action = "look up names";
-        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(words_query(terms, word)));
+        let query = filter.apply(self.by_text(words_query(terms, word)));
         let columns = ["document_id", "names", "_score"];
-        read(action, filter.apply(query), &columns, limit, |columns| columns.names()).await
+        read(action, query, &columns, limit, |columns| columns.names()).await
     }
 
     /// Returns the number of chunks that have a word with the stem of `word`, of `all` that pass the filter. A number above
@@ -160,35 +160,47 @@ impl Index {
         let stems = terms.of_phrase(word);
         // A filter changes the count but not the scores, and a phrase has the scores of its parts.
         let is_phrase = || stems.iter().any(|stem| stem.contains(char::is_whitespace));
-        if all > COUNTED && *filter == Filter::default() && !is_phrase() {
-            let (mut least, mut estimate) = (0, 0);
-            for stem in &stems {
-                let scores = self.scores_of(only(stem.clone()), filter, SCORED).await?;
-                let best = scores.iter().copied().fold(0.0, f32::max);
-                if scores.len() >= SCORED {
-                    // The chunks of one stem are mostly those of the others as well.
-                    least = least.max(frequency(best / SINGLE_SCORE, all));
-                    estimate = estimate.max(frequency(best / BEST_SCORE, all));
-                } else if stems.len() == 1 {
-                    return Ok(scores.len());
-                }
-            }
-            if least > COUNTED {
-                return Ok(estimate);
-            }
+        if all > COUNTED
+            && *filter == Filter::default()
+            && !is_phrase()
+            && let Some(count) = self.count_by_scores(&stems, all).await?
+        {
+            return Ok(count);
         }
         match any(stems) {
             // All of them, since a search by text returns ten rows without a limit.
-            Some(query) => Ok(self.scores_of(query, filter, ALL).await?.len()),
+            Some(query) => Ok(self.scores(query, filter, ALL).await?.len()),
             None => Ok(0),
         }
     }
 
-    async fn scores_of(&self, query: FtsQuery, filter: &Filter, limit: usize) -> Result<Vec<f32>, IndexError> {
-        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
-        let query = filter.apply(query).with_row_id();
+    /// Returns the number of chunks that have one of some stems, if the best of them tell: all that have a rare stem are
+    /// among them, and the score of a frequent one shows how many more have it.
+    async fn count_by_scores(&self, stems: &[String], all: usize) -> Result<Option<usize>, IndexError> {
+        let (mut least, mut estimate) = (0, 0);
+        for stem in stems {
+            let scores = self.scores(only(stem.clone()), &Filter::default(), SCORED).await?;
+            if scores.len() >= SCORED {
+                let best = scores.into_iter().fold(0.0, f32::max);
+                // The chunks of one stem are mostly those of the others as well.
+                least = least.max(frequency(best / SINGLE_SCORE, all));
+                estimate = estimate.max(frequency(best / BEST_SCORE, all));
+            } else if stems.len() == 1 {
+                return Ok(Some(scores.len()));
+            }
+        }
+        Ok((least > COUNTED).then_some(estimate))
+    }
+
+    /// Returns the BM25 scores of up to `limit` chunks.
+    async fn scores(&self, query: FtsQuery, filter: &Filter, limit: usize) -> Result<Vec<f32>, IndexError> {
+        let query = filter.apply(self.by_text(query)).with_row_id();
         let action = "count the chunks that have a word";
         read(action, query, &["_score"], limit, |columns| Ok(columns.float("_score")?.values().to_vec())).await
+    }
+
+    fn by_text(&self, query: FtsQuery) -> Query {
+        self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query))
     }
 
     /// Returns up to `limit` chunks that contain the stems of `phrase` in sequence, best first.
@@ -206,8 +218,7 @@ impl Index {
     }
 
     async fn text_hits(&self, query: FtsQuery, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
-        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
-        let query = Self::leg(query, filter, limit, "_score");
+        let query = Self::leg(self.by_text(query), filter, limit, "_score");
         let stream = query.execute().await.during("search the text index")?;
         leg_hits(stream, "_score", |score| score).await
     }

@@ -32,9 +32,13 @@ const HISTORIES: [&str; 7] = [
 ];
 
 /// Names that a document or a part of it has for itself, and verbs with which it announces what it is about.
-const DOCUMENTS: &str = "article|chapter|document|guide|page|section|topic|tutorial|walkthrough";
-const ANNOUNCING: &str =
-    "covers|describes|discusses|explains|highlights|introduces|outlines|presents|provides|shows|summarizes|walks";
+const DOCUMENTS: [&str; 9] =
+    ["article", "chapter", "document", "guide", "page", "section", "topic", "tutorial", "walkthrough"];
+const ANNOUNCING: [&str; 12] = [
+    "covers", "describes", "discusses", "explains", "highlights", "introduces", "outlines", "presents", "provides",
+    "shows", "summarizes", "walks",
+];
+const READERS: [&str; 6] = ["you", "you'll", "you’ll", "we", "we'll", "we’ll"];
 
 /// Two units that share more than this fraction of the smaller one's words count as duplicates.
 pub(super) const SAME_WORDS: f32 = 0.7;
@@ -342,15 +346,11 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
 
 /// Returns whether a sentence says what a document is about: "This topic describes how to …".
 fn announces(sentence: &str) -> bool {
-    let words: Vec<_> = sentence.split_whitespace().take(4).map(str::to_lowercase).collect();
-    let is_one_of = |at: usize, known: &str| {
-        words.get(at).is_some_and(|word: &String| known.split('|').any(|known| word.trim_matches(',') == known))
-    };
-    match words.first().map(String::as_str) {
-        Some("this") => is_one_of(1, DOCUMENTS) && is_one_of(2, ANNOUNCING),
-        Some("in") => {
-            is_one_of(1, "this") && is_one_of(2, DOCUMENTS) && is_one_of(3, "you|you'll|you’ll|we|we'll|we’ll")
-        }
+    let sentence = sentence.to_lowercase();
+    let words: Vec<_> = sentence.split_whitespace().take(4).map(|word| word.trim_matches(',')).collect();
+    match words[..] {
+        ["this", document, verb, ..] => DOCUMENTS.contains(&document) && ANNOUNCING.contains(&verb),
+        ["in", "this", document, reader] => DOCUMENTS.contains(&document) && READERS.contains(&reader),
         _ => false,
     }
 }

@@ -677,12 +677,13 @@ fn words_of_internal_findings_and_of_later_plans_trip_the_wire_and_those_of_the_
 #[cfg(unix)]
 #[test]
 fn text_that_was_read_and_not_quoted_before_a_run_was_resumed_still_trips_the_wire() {
+    use crate::web_server::Kind;
+
     let (sender, has_come) = channel();
     let outside = outside();
     let is_first = AtomicBool::new(true);
     let models = remembering(&OF_VAULT).with_faults(move |call| {
-        let is_outward =
-            call.kind == crate::web_server::Kind::Reply && call.request.said().contains("by searching the web (");
+        let is_outward = call.kind == Kind::Reply && call.request.said().contains("by searching the web (");
         (is_outward && is_first.swap(false, Ordering::SeqCst)).then(|| {
             // A failed test has dropped the receiver.
             let _ = sender.send(());
