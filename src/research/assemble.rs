@@ -15,7 +15,7 @@ use super::sentence::{every_sentence, place_of};
 use super::unit::{compared_by, sentences_of};
 use super::verdict::by_coverage;
 use crate::base::html::without_html;
-use crate::base::line::{CodeFence, one_line};
+use crate::base::line::{CodeFence, numbered_item, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
 use crate::source::{Place, Support};
@@ -315,8 +315,21 @@ fn escaped(text: &str) -> String {
     one_line(text).chars().map(escaped).collect()
 }
 
+/// Returns the quotes of a unit as one text.
 fn joined<'a>(quotes: impl Iterator<Item = &'a str>) -> String {
-    quotes.collect::<Vec<_>>().join("\n")
+    let (mut text, mut is_in_list) = (String::new(), true);
+    for quote in quotes {
+        let is_item = numbered_item(quote).is_some();
+        text.push_str(match () {
+            () if text.is_empty() => "",
+            // In Markdown, a number other than 1 does not end the paragraph above it.
+            () if is_item && !is_in_list => "\n\n",
+            () => "\n",
+        });
+        text.push_str(quote);
+        is_in_list = quote.lines().any(|line| numbered_item(line).is_some());
+    }
+    text
 }
 
 fn key(quotes: &[&Evidence]) -> String {
@@ -582,6 +595,14 @@ mod tests {
             draft_by_rules(&brief("What does it cost?", &["cost"]), &tree, &[(tree.root.clone(), found)].into());
         assert_eq!(draft.answer, "### a\n\nIt costs nine. [n1e1]\n\nIt is cheap. [n1e2]");
         assert!(draft.sections.is_empty() && draft.findings.len() == 2);
+    }
+
+    #[test]
+    fn numbered_item_of_a_cut_list_is_an_item_below_its_lead_in() {
+        let quotes = ["These come in order.", "4. Send it.\n\n    It must *wait*.", "6. Close it."];
+        let shown = readable(&joined(quotes.into_iter()));
+        assert_eq!(shown, "These come in order.\n\n4. Send it.\n\n    It must *wait*.\n6. Close it.");
+        assert_eq!(joined(["| a | b |\n|---|---|", "| 1 | 2 |"].into_iter()), "| a | b |\n|---|---|\n| 1 | 2 |");
     }
 
     #[test]

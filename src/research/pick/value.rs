@@ -2,6 +2,7 @@
 //! length.
 
 use super::wording::{AUXILIARIES, has_phrase, has_word, pieces, words};
+use crate::base::line::numbered_item;
 use crate::base::word::{WordSplitter, has_digit};
 
 /// Openings of questions that only a number answers, in digits or in words.
@@ -337,11 +338,9 @@ pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
 
 /// Returns a text without the numbers of its list items, which count nothing.
 fn without_markers(text: &str) -> String {
-    let bare = |line: &str| {
-        let own = line.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '>');
-        let rest = own.trim_start_matches(|letter: char| letter.is_ascii_digit());
-        let is_marker = rest.len() < own.len() && (rest.starts_with(". ") || rest.starts_with(") "));
-        if is_marker { rest[2..].to_owned() } else { line.to_owned() }
+    let bare = |line| {
+        let own = str::trim_start_matches(line, |letter: char| letter.is_whitespace() || letter == '>');
+        numbered_item(own).unwrap_or(line)
     };
     text.lines().map(bare).collect::<Vec<_>>().join("\n")
 }
