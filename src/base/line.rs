@@ -87,7 +87,7 @@ pub fn is_invisible(letter: char) -> bool {
     matches!(u32::from(letter), 0xAD | 0x61C | 0x115F | 0x180E | 0x3164 | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
 }
 
-/// Returns the text of a numbered item of a list; `None` if the line does not begin with a number as of one.
+/// Returns the text of a numbered list item; `None` for any other line.
 pub(crate) fn numbered_item(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let is_marker = rest.len() < line.len() && (rest.starts_with(". ") || rest.starts_with(") "));

@@ -210,7 +210,7 @@ pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     for part in std::path::absolute(path).ok()?.components() {
         let was_inside = at.starts_with(&project);
         at.push(part);
-        // A drive of Windows means the current folder on it, and a server no folder at all.
+        // By itself, a Windows drive is the current folder on it, and a server is no folder.
         if matches!(part, Component::Prefix(_)) {
             continue;
         }

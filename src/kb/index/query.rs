@@ -32,8 +32,8 @@ const SCORED: usize = 64;
 /// 2.2; of 60 words of two large folders it was 1.99 to 2.11.
 const BEST_SCORE: f32 = 2.06;
 
-/// The same of a word that no chunk repeats, in a chunk of a third of the average length. Shows whether a word is frequent
-/// or only repeated nowhere.
+/// The same of a word that no chunk repeats, in a chunk of a third of the average length. Tells a frequent word from
+/// one that is merely never repeated.
 const SINGLE_SCORE: f32 = 1.4;
 
 /// Search effort at which all partitions of the vector index are searched.
@@ -174,8 +174,8 @@ impl Index {
         }
     }
 
-    /// Returns the number of chunks that have one of some stems, if the best of them tell: all that have a rare stem are
-    /// among them, and the score of a frequent one shows how many more have it.
+    /// Returns the number of chunks that have one of some stems, if their best chunks tell: those of a rare stem are all
+    /// there are, and the best score of a frequent stem shows how many there are.
     async fn count_by_scores(&self, stems: &[String], all: usize) -> Result<Option<usize>, IndexError> {
         let (mut least, mut estimate) = (0, 0);
         for stem in stems {

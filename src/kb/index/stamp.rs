@@ -60,7 +60,7 @@ fn commits(folder: &Path) -> Option<Commits> {
 mod tests {
     use super::*;
 
-    // Windows opens no folder to set its time.
+    // On Windows a folder cannot be opened to set its time.
     #[cfg(unix)]
     #[test]
     fn stamp_changes_with_each_commit_and_with_a_folder_made_again() {
