@@ -96,8 +96,8 @@ impl WordSplitter {
         let words = lower_cased(text);
         let language = language(&words);
         let mut stems = Vec::new();
-        for (_, word) in words.iter().filter(|(_, word)| is_wanted(language, word)) {
-            let stem = self.stem(word);
+        for (range, _) in words.into_iter().filter(|(_, word)| is_wanted(language, word)) {
+            let stem = self.stem(&text[range]);
             if !stems.contains(&stem) {
                 stems.push(stem);
             }
@@ -112,6 +112,7 @@ impl WordSplitter {
 
     /// Returns a word lower-cased, stemmed and without accents.
     pub(crate) fn stem(&self, word: &str) -> String {
+        let word = if self.language.is_english() { singular(word) } else { word };
         // Stemmers compare letters as one character each: they would not recognise `ä` as an umlaut if it were a
         // letter and a mark.
         let word = self.language.lower_cased(&composed(word));
@@ -122,6 +123,21 @@ impl WordSplitter {
             None => folded(&word, script).into_owned(),
         }
     }
+}
+
+/// Returns an English acronym without the "s" of its plural, which the stemmer leaves after "u" and after consonants
+/// alone. It is told by its capitals ("APDUs"), or by having no vowel but a last "u" ("vms", "cpus"). Names that end in
+/// "s", such as "DNS", lose it as well wherever they occur.
+fn singular(word: &str) -> &str {
+    let Some(one) = word.strip_suffix(['s', 'S']).filter(|one| one.len() > 1 && !one.ends_with(['s', 'S'])) else {
+        return word;
+    };
+    let is_written = || word.ends_with('s') && one.bytes().all(|letter| letter.is_ascii_uppercase());
+    let is_consonant = |letter: u8| letter.is_ascii_alphabetic() && !b"aeiouy".contains(&letter.to_ascii_lowercase());
+    let is_told = || one.strip_suffix(['u', 'U']).unwrap_or(one).bytes().all(is_consonant);
+    // The one pair of this form that names two things in the same texts.
+    let is_protocol = || one.eq_ignore_ascii_case("http");
+    if (is_written() || is_told()) && !is_protocol() { one } else { word }
 }
 
 /// Returns `text` without the stop words of a language, or unchanged if nothing else remains. No space is inserted
@@ -358,6 +374,14 @@ mod tests {
     fn words_are_stemmed_and_folded_by_their_script_and_language() {
         let stem = |code: &str, word: &str| WordSplitter::of(Language::with_code(code).unwrap()).stem(word);
         assert_eq!([stem("en", "Naïve"), stem("en", "копии")], ["naiv", "коп"]);
+        assert_eq!(
+            ["APDUs", "IDs", "VMs", "vms", "CPUs", "cpus"].map(|own| stem("en", own)),
+            ["apdu", "id", "vm", "vm", "cpu", "cpu"]
+        );
+        assert_eq!(
+            ["DNS", "dns", "https", "CSS", "status"].map(|own| stem("en", own)),
+            ["dn", "dn", "https", "css", "status"]
+        );
         assert_eq!([stem("de", "Häusern"), stem("de", "Straße")], ["haus", "strass"]);
         assert_eq!([stem("tr", "IŞIK"), stem("vi", "Tệp")], ["isik", "tệp"]);
         assert_eq!([stem("he", "שָׁלוֹם"), stem("fa", "کتاب")], ["שלום", "كتاب"]);

@@ -10,7 +10,7 @@ use super::{During, IndexError, step};
 
 /// Version of the terms of the text index, part of the manifest. Increase the number when [`super::terms`] changes, so
 /// that existing indexes are upgraded.
-pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/6";
+pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/7";
 
 const TEXT_INDEX_PREFIX: &str = "terms/positions/";
 

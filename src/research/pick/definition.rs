@@ -59,7 +59,10 @@ impl Term {
         let (_, rest) = asked.max_by_key(|(opening, _)| opening.len())?;
         let end = BEHIND.iter().filter_map(|behind| rest.find(behind)).min().unwrap_or(rest.len());
         let term = rest[..end].split(['?', ',', '.', ';']).next().unwrap_or_default();
-        let words = words(term).skip_while(|word| has_word(word, ARTICLES));
+        // As it is written, since capitals tell an acronym.
+        let start = lower.len() - rest.len();
+        let term = question.get(start..start + term.len()).unwrap_or(term);
+        let words = words(term).skip_while(|word| has_word(&word.to_lowercase(), ARTICLES));
         let stems: Vec<_> = words.map(|word| splitter.stem(word)).collect();
         (!stems.is_empty()).then_some(Self { stems })
     }
@@ -117,7 +120,7 @@ impl Term {
         let (mut at, mut stems) = (from, self.stems.iter().peekable());
         while stems.peek().is_some() {
             for word in words(tokens.get(at)?) {
-                if splitter.stem(&word.to_lowercase()) != *stems.next()? {
+                if splitter.stem(word) != *stems.next()? {
                     return None;
                 }
             }
@@ -176,7 +179,7 @@ fn after_subject(text: &str, subject: &Weights, splitter: &WordSplitter) -> Opti
     let names = words.iter().take(MAX_MAKER_WORDS).take_while(|word| word.starts_with(char::is_uppercase)).count();
     let is_subject = |from: &usize| {
         let own = words.get(*from..from + subject.len()).unwrap_or_default();
-        let own: HashSet<_> = own.iter().map(|word| splitter.stem(&word.to_lowercase())).collect();
+        let own: HashSet<_> = own.iter().map(|word| splitter.stem(word)).collect();
         !subject.is_empty() && subject.keys().all(|stem| own.contains(stem))
     };
     // "Time to first byte (TTFB) is …".
