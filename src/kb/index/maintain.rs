@@ -6,6 +6,7 @@
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
 
 use super::indexes::{TEXT_INDEX, VECTOR_INDEX, build_text_index, build_vector_index};
+use super::schema::PENDING;
 use super::versions::oldest_kept;
 use super::write::drop_unnamed_generations;
 use super::{During, IndexError, IndexWriter, step};
@@ -59,7 +60,9 @@ impl IndexWriter {
     pub(crate) async fn finish_vector_index(&self) -> Result<(), IndexError> {
         let finish = || async {
             let chunks = &self.index().chunks;
-            let vectors = chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
+            // Does not read the vectors.
+            let embedded = format!("embed_key IS NOT NULL AND NOT {PENDING}");
+            let vectors = chunks.count_rows(Some(embedded)).await.during("count vectors")?;
             match self.index_parts(VECTOR_INDEX).await? {
                 None if vectors < MIN_INDEXED_VECTORS => Ok(()),
                 Some(parts) if parts.unindexed == 0 || self.is_maintained() => Ok(()),

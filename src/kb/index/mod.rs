@@ -419,7 +419,7 @@ impl Index {
             documents: self.documents.count_rows(None).await.during(action)?,
             chunks: table.num_rows,
             vectors: count("vector IS NOT NULL").await?,
-            vectors_missing: count(query::MISSING_VECTOR).await?,
+            vectors_missing: count(self.pending().await?).await?,
             unindexed_text_rows: self.unindexed_rows(indexes::TEXT_INDEX).await?.unwrap_or(table.num_rows),
             unindexed_vector_rows: self.unindexed_rows(indexes::VECTOR_INDEX).await?,
             fragments: table.fragment_stats.num_fragments,

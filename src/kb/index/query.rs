@@ -8,13 +8,13 @@ use lancedb::index::scalar::{BooleanQuery, FtsQuery, FullTextSearchQuery, MatchQ
 use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 
 use super::indexes::RERANKED;
-use super::schema::{CHUNK_COLUMNS, Columns, SEARCHED};
+use super::schema::{CHUNK_COLUMNS, Columns, PENDING, SEARCHED};
 use super::terms::Terms;
 use super::{ALL, ChunkRow, During, Index, IndexError, collect, read};
 use crate::base::id::{ChunkId, DocumentId};
 
-/// Condition for chunks that are still to be embedded.
-pub(super) const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NULL";
+/// Condition for chunks that are still to be embedded, in an index without the column [`PENDING`].
+const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NULL";
 
 const READ_WAITING: &str = "read the chunks that wait for a vector";
 
@@ -270,22 +270,28 @@ impl Index {
         Ok(counts.iter().any(|count| *count > 0))
     }
 
+    /// Returns the condition for chunks that are still to be embedded.
+    pub(super) async fn pending(&self) -> Result<&'static str, IndexError> {
+        let schema = self.chunks.schema().await.during(READ_WAITING)?;
+        Ok(if schema.field_with_name(PENDING).is_ok() { PENDING } else { MISSING_VECTOR })
+    }
+
     /// Reads up to `limit` chunks that are still to be embedded.
     pub(crate) async fn missing_vectors(&self, filter: &Filter, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
-        let query = filter.apply(self.chunks.query()).only_if(MISSING_VECTOR);
+        let query = filter.apply(self.chunks.query()).only_if(self.pending().await?);
         read(READ_WAITING, query, &CHUNK_COLUMNS, limit, |columns| columns.chunks()).await
     }
 
     /// Returns the number of chunks that are still to be embedded.
     pub(crate) async fn count_missing(&self, filter: &Filter) -> Result<usize, IndexError> {
-        let condition = [filter.condition(), Some(MISSING_VECTOR.to_owned())].into_iter().flatten();
+        let condition = [filter.condition(), Some(self.pending().await?.to_owned())].into_iter().flatten();
         let condition = condition.collect::<Vec<_>>().join(" AND ");
         self.chunks.count_rows(Some(condition)).await.during("count the chunks that wait for a vector")
     }
 
     /// Returns the document and the tokens of every chunk that is still to be embedded.
     pub(crate) async fn missing_tokens(&self, filter: &Filter) -> Result<Vec<(DocumentId, u32)>, IndexError> {
-        let query = filter.apply(self.chunks.query()).only_if(MISSING_VECTOR);
+        let query = filter.apply(self.chunks.query()).only_if(self.pending().await?);
         read(READ_WAITING, query, &["document_id", "tokens"], ALL, |columns| {
             let (documents, tokens) = (columns.text("document_id")?, columns.tokens()?);
             let row = |row| Ok((super::schema::stored_id(documents.value(row))?, tokens.value(row)));

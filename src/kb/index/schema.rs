@@ -8,13 +8,13 @@
 //!
 //! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A
 //! column may be added without that: an index of an earlier chunker lacks it, is read without it, and is rebuilt
-//! before it is written.
+//! before it is written. So does one of earlier terms.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, ListBuilder, RecordBatch,
-    StringArray, StringBuilder, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, ListBuilder,
+    RecordBatch, StringArray, StringBuilder, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -91,6 +91,10 @@ impl ChunkRow {
 /// The column of the text index: [`ChunkRow::searched`].
 pub(super) const SEARCHED: &str = "searched";
 
+/// The column that tells whether a chunk is still to be embedded, so that no vectors are read to find out. Indexes before
+/// version 7 of the terms lack it.
+pub(super) const PENDING: &str = "pending";
+
 /// Columns of a [`ChunkRow`] except the vector.
 pub(super) const CHUNK_COLUMNS: [&str; 17] = [
     "chunk_id", "document_id", "collection", "path", "names", "heading_path", "context", "text", "tags", "date",
@@ -141,12 +145,17 @@ pub(super) fn chunks_schema(dimension: usize) -> SchemaRef {
         Field::new("tokens", DataType::UInt32, false),
         text_field("content_hash", false),
         text_field("embed_key", true),
+        pending_field(),
         vector_field(dimension),
     ]))
 }
 
 fn text_field(name: &str, nullable: bool) -> Field {
     Field::new(name, DataType::Utf8, nullable)
+}
+
+fn pending_field() -> Field {
+    Field::new(PENDING, DataType::Boolean, false)
 }
 
 fn vector_field(dimension: usize) -> Field {
@@ -207,6 +216,7 @@ pub(super) fn chunks_batch(rows: &[ChunkRow], dimension: usize) -> Result<Record
             Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.tokens))),
             texts(rows.iter().map(|row| row.content_hash.as_str())),
             optional_texts(rows.iter().map(|row| row.embed_key.as_deref())),
+            booleans(rows.iter().map(|row| row.embed_key.is_some() && row.vector.is_none())),
             vectors(rows.iter().map(|row| row.vector.as_deref()), dimension),
         ],
     )
@@ -214,9 +224,10 @@ pub(super) fn chunks_batch(rows: &[ChunkRow], dimension: usize) -> Result<Record
 
 pub(super) fn vectors_batch(rows: &[(ChunkId, Vec<f32>)], dimension: usize) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(
-        Arc::new(Schema::new(vec![text_field("chunk_id", false), vector_field(dimension)])),
+        Arc::new(Schema::new(vec![text_field("chunk_id", false), pending_field(), vector_field(dimension)])),
         vec![
             texts(rows.iter().map(|(id, _)| id.as_str())),
+            booleans(rows.iter().map(|_| false)),
             vectors(rows.iter().map(|(_, vector)| Some(vector.as_slice())), dimension),
         ],
     )
@@ -228,6 +239,10 @@ fn texts<T: AsRef<str>>(values: impl Iterator<Item = T>) -> ArrayRef {
 
 fn optional_texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
     Arc::new(values.collect::<StringArray>())
+}
+
+fn booleans(values: impl Iterator<Item = bool>) -> ArrayRef {
+    Arc::new(values.map(Some).collect::<BooleanArray>())
 }
 
 fn text_lists<'a>(values: impl Iterator<Item = &'a Vec<String>>) -> ArrayRef {
