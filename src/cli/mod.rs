@@ -502,7 +502,8 @@ mod tests {
     fn reexported(folder: &Path, files: &BTreeSet<String>) -> BTreeMap<String, String> {
         let code = [folder.join("mod.rs"), folder.with_extension("rs")].map(|path| code_of(&path)).concat();
         let mut found = BTreeMap::new();
-        for item in code.split("use self::").skip(1).filter_map(|rest| rest.split(';').next()) {
+        for item in code.split("use ").skip(1).filter_map(|rest| rest.split(';').next()) {
+            let item = item.strip_prefix("self::").unwrap_or(item);
             let Some((file, names)) = item.split_once("::").filter(|(file, _)| files.contains(*file)) else { continue };
             found.extend(words(names).map(|name| (name.to_owned(), file.to_owned())));
         }

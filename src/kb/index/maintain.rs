@@ -189,7 +189,7 @@ mod tests {
         manifest
     }
 
-    fn chunk(document_id: &DocumentId, number: u64, vector: Vec<f32>) -> ChunkRow {
+    fn chunk(document_id: &DocumentId, number: u64, vector: Option<Vec<f32>>) -> ChunkRow {
         let text = format!("passage {number}");
         ChunkRow {
             id: ChunkId::new(document_id, "", &text, 0),
@@ -210,8 +210,26 @@ mod tests {
             content_hash: ContentHash::of(b"a"),
             embed_key: Some(number.to_string()),
             searched: String::new(),
-            vector: Some(vector),
+            vector,
         }
+    }
+
+    /// Creates an index with a document of these chunks.
+    async fn filled(location: &IndexLocation, dimension: usize, chunks: Vec<ChunkRow>) -> IndexWriter {
+        let document = DocumentRow {
+            id: chunks[0].document_id.clone(),
+            collection: "kb".into(),
+            path: "a.md".into(),
+            title: "A".into(),
+            size: 1,
+            modified_ns: None,
+            content_hash: ContentHash::of(b"a"),
+            chunks: u32::try_from(chunks.len()).unwrap(),
+        };
+        let mut writer = IndexWriter::open(location, &manifest(dimension), &[]).await.unwrap();
+        let (structure, languages) = (Structure::default(), BTreeSet::new());
+        writer.replace(vec![Replacement { document, structure, chunks, languages }]).await.unwrap();
+        writer
     }
 
     fn direction(random: &mut impl Rng, dimension: usize) -> Vec<f32> {
@@ -227,27 +245,8 @@ mod tests {
         let mut random = StdRng::seed_from_u64(7);
         let document_id = DocumentId::new("kb", "a.md");
         let chunks: Vec<_> =
-            (0..2_000).map(|number| chunk(&document_id, number, direction(&mut random, dimension))).collect();
-        let document = DocumentRow {
-            id: document_id,
-            collection: "kb".into(),
-            path: "a.md".into(),
-            title: "A".into(),
-            size: 1,
-            modified_ns: None,
-            content_hash: ContentHash::of(b"a"),
-            chunks: 2_000,
-        };
-        let mut writer = IndexWriter::open(&location, &manifest(dimension), &[]).await.unwrap();
-        writer
-            .replace(vec![Replacement {
-                document,
-                structure: Structure::default(),
-                chunks,
-                languages: BTreeSet::new(),
-            }])
-            .await
-            .unwrap();
+            (0..2_000).map(|number| chunk(&document_id, number, Some(direction(&mut random, dimension)))).collect();
+        let writer = filled(&location, dimension, chunks).await;
         build_vector_index(&writer.index().chunks, dimension, 2_000).await.unwrap();
         drop(writer);
 
@@ -269,6 +268,28 @@ mod tests {
     #[tokio::test]
     async fn vector_index_keeps_the_exact_first_fifty() {
         assert!(found_of_a_thousand(64).await >= 990);
+    }
+
+    #[tokio::test]
+    async fn chunks_of_an_older_index_that_wait_are_found_without_their_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = IndexLocation::in_folder(folder.path());
+        let document_id = DocumentId::new("kb", "a.md");
+        let vectors = [Some(vec![1.0; 8]), None, None];
+        let mut chunks: Vec<_> =
+            (0..).zip(vectors).map(|(number, vector)| chunk(&document_id, number, vector)).collect();
+        chunks[2].embed_key = None;
+        let writer = filled(&location, 8, chunks).await;
+        let waiting = async |index: &Index| {
+            let rows = index.missing_vectors(&Filter::default(), 10).await.unwrap();
+            let texts: Vec<_> = rows.into_iter().map(|row| row.text).collect();
+            (texts, index.count_missing(&Filter::default()).await.unwrap())
+        };
+        let expected = (vec!["passage 1".to_owned()], 1);
+        assert_eq!(waiting(writer.index()).await, expected);
+        writer.index().chunks.drop_columns(&[PENDING]).await.unwrap();
+        drop(writer);
+        assert_eq!(waiting(&Index::open(&location).await.unwrap()).await, expected);
     }
 
     #[tokio::test]

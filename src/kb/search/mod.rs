@@ -235,7 +235,7 @@ impl JudgedHits {
     /// Returns notes on the query for the user, given how well the hits support an answer: words that the folder does
     /// not have, and another language.
     pub(crate) fn said(&self, support: Support) -> Vec<String> {
-        let mut said = spelling::said(&self.unknown, support);
+        let mut said = spelling::said(&self.unknown, support == Support::Strong);
         if let Some(asked) = self.asked.filter(|_| support != Support::Strong)
             && let Some(notes) = language_of_hits(&self.found.hits, asked)
         {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use strsim::damerau_levenshtein;
 
-use super::{Hit, SearchError, Searcher, Support};
+use super::{Hit, SearchError, Searcher};
 use crate::base::word::{Word, WordSplitter, language_of};
 use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
@@ -55,14 +55,14 @@ impl Unknown {
 
 /// Returns notes on the words that the folder does not have: replaced, ambiguous or missing. If the hits answer, a
 /// missing word need not be mentioned.
-pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
+pub(crate) fn said(unknown: &[Unknown], is_answered: bool) -> Vec<String> {
     let mut missing = Vec::new();
     let mut said = Vec::new();
     for own in unknown {
         let word = &own.word;
         match own.correction() {
             Some(one) => said.push(format!("not found here: `{word}`; `{one}` was searched for")),
-            None if support == Support::Strong => {}
+            None if is_answered => {}
             None if own.similar.is_empty() => missing.push(format!("`{word}`")),
             None => said.push(format!("not found here: `{word}`; did you mean `{}`?", own.similar.join("` or `"))),
         }
@@ -211,9 +211,9 @@ mod tests {
         // A name may be cut short.
         let names = [unknown("Paris", &["pairs"]), unknown("Postgres", &["postgresql"])];
         assert_eq!(corrected("Postgres in Paris?", &names).as_deref(), Some("postgresql in Paris?"));
-        assert_eq!(said(&found, Support::Strong), ["not found here: `anual`; `annual` was searched for"]);
+        assert_eq!(said(&found, true), ["not found here: `anual`; `annual` was searched for"]);
         assert_eq!(
-            said(&found[1..], Support::Weak).join("\n"),
+            said(&found[1..], false).join("\n"),
             "not found here: `leeve`; did you mean `leave` or `sleeve`?\n\
                                                                  not found here: `zorb`"
         );
