@@ -129,7 +129,7 @@ pub(crate) struct Language {
     /// ISO 639-1 code.
     pub(crate) code: &'static str,
     pub(crate) name: &'static str,
-    script: Script,
+    pub(crate) script: Script,
     stemmer: Option<Stemmer>,
     /// Those that English lacks.
     letters: &'static str,

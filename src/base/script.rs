@@ -66,16 +66,16 @@ impl Script {
     }
 }
 
-/// Returns the fraction of a text's letters in a script, or 1 if it has no letters.
+/// Returns the fraction of a text's letters in some scripts, or 1 if it has no letters.
 #[expect(clippy::cast_precision_loss, reason = "texts are far shorter than 2^24 letters")]
-pub(crate) fn share_of(text: &str, script: Script) -> f32 {
-    if script == Script::Latin && text.is_ascii() {
+pub(crate) fn share_of(text: &str, scripts: &[Script]) -> f32 {
+    if scripts.contains(&Script::Latin) && text.is_ascii() {
         return 1.0;
     }
     let (mut letters, mut own) = (0_usize, 0_usize);
     for letter in text.chars().filter(|letter| letter.is_alphabetic()) {
         letters += 1;
-        own += usize::from(Script::of(letter) == script);
+        own += usize::from(scripts.contains(&Script::of(letter)));
     }
     if letters == 0 { 1.0 } else { own as f32 / letters as f32 }
 }

@@ -9,7 +9,7 @@ use reqwest::Url;
 
 use super::kind::Kind;
 use super::setting::{Setting, Strictness};
-use crate::kb::embed::EmbedderChoice;
+use crate::kb::embed::{EmbedderChoice, Reads};
 use crate::kb::search::SearchMode;
 use crate::run::journal::ProviderKind;
 
@@ -40,6 +40,12 @@ const PAGE: Kind = Kind::Checked {
     check: |text| text.parse().is_ok_and(|url: Url| ["http", "https"].contains(&url.scheme())),
     values: "an address of the web",
     example: "https://github.com/example/handbook/blob/main",
+};
+
+const LANGUAGES: Kind = Kind::Checked {
+    check: |text| text.parse::<Reads>().is_ok(),
+    values: "`all`, or codes such as `en` or `de, en`",
+    example: "en",
 };
 
 /// Only the user decides which endpoint receives data, so a project's file may not set these.
@@ -195,6 +201,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "tokens of the longest passage, its prefix included",
         "512, or less for models that read less",
     ),
+    own("embedding.languages", LANGUAGES, "languages that the model reads", "known for common models, else `all`"),
     own("embedding.batch", Kind::Whole { least: 1, most: 2_048 }, "texts of one request", "32"),
     own("embedding.concurrency", Kind::Whole { least: 1, most: 64 }, "requests in flight", "4"),
     own("embedding.timeout_seconds", FROM_ONE, "seconds one request may take", "60"),

@@ -414,14 +414,15 @@ impl Engine {
     }
 
     fn embedder_in_use(&self, embedder: &dyn Embedder, index: Option<&Index>) -> Check {
-        let Some(server) = embedder.server() else {
-            let detail = described(embedder, "");
-            let main =
-                index.and_then(Index::language_of_most).filter(|main| embedder.is_english() && !main.is_english());
-            let Some(main) = main else { return Check::ok("embedder", detail) };
-            let detail = format!("{detail}; it reads English best, and most notes are in {}", main.name);
-            return Check::note("embedder", detail).mend(MULTILINGUAL);
+        let main = index.and_then(Index::language_of_most).filter(|main| !embedder.reads().includes(main));
+        let in_use = |detail: String| match main.zip(embedder.reads().names()) {
+            Some((main, best)) => {
+                let detail = format!("{detail}; it reads {best} best, and most notes are in {}", main.name);
+                Check::note("embedder", detail).mend(MULTILINGUAL)
+            }
+            None => Check::ok("embedder", detail),
         };
+        let Some(server) = embedder.server() else { return in_use(described(embedder, "")) };
         let price = match server.price {
             Some(0) => "free".to_owned(),
             Some(price) => format!("{} for a million tokens", dollars_text(price)),
@@ -440,7 +441,7 @@ impl Engine {
                 let mend = "set `price` in `[embedding]`, or `--max-cost inf`";
                 Check::note("embedder", format!("{detail}; not asked while the cost is limited")).mend(mend)
             }
-            Some(_) | None => Check::ok("embedder", detail),
+            Some(_) | None => in_use(detail),
         }
     }
 }

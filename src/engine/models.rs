@@ -165,7 +165,7 @@ impl Engine {
             dimensions,
             bytes: found.as_ref().map(ModelFiles::bytes),
             megabytes: facts.map(|facts| facts.megabytes),
-            languages: facts.map(|facts| facts.languages),
+            languages: facts.map(|facts| facts.languages.shown),
             licence: facts.map(|facts| facts.licence),
             ndcg: facts.and_then(|facts| facts.ndcg),
             ..ModelEntry::named(name.to_owned(), place, source.is_none() || found.is_some())

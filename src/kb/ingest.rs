@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
-use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
+use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent};
 use super::extract::{Extractable, Include};
 use super::index::{
     ChunkRow, ChunkTerms, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS,
@@ -1067,7 +1067,7 @@ const LEAST_READ: f32 = 0.1;
 /// is not embedded.
 fn embed_key(embedder: &dyn Embedder, row: &ChunkRow, language: &Language) -> Option<String> {
     let has_words = row.text.chars().any(char::is_alphanumeric);
-    if !has_words || readable(embedder, &row.text, language) < LEAST_READ {
+    if !has_words || embedder.reads().share(&row.text, language) < LEAST_READ {
         return None;
     }
     let mut hasher = blake3::Hasher::new();

@@ -201,8 +201,8 @@ pub(crate) fn pick(
         keep_best(&mut candidates);
     }
     // An embedder that does not read the language of the question would match its words with any.
-    let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
-    if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
+    let language = || language_of(question.as_str()).unwrap_or_else(Language::english);
+    if let Some(embedder) = embedder.filter(|embedder| embedder.reads().includes(language())) {
         add_meaning(&mut candidates, question, embedder)?;
     }
     let others = next_best(&candidates, &sought, &weights);

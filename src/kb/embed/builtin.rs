@@ -22,7 +22,7 @@ use super::batch;
 use super::bert_tokens::BertTokens;
 use super::matches::TokenVectors;
 use super::word_piece::WordPiece;
-use super::{EmbedError, Embedded, Embedder, Matches};
+use super::{EmbedError, Embedded, Embedder, Matches, Reads, reads};
 use crate::base::mutex::locked;
 use crate::base::token::CountTokens;
 
@@ -156,8 +156,8 @@ impl Embedder for Builtin {
         &self.tokens
     }
 
-    fn is_english(&self) -> bool {
-        true
+    fn reads(&self) -> &Reads {
+        &reads::ENGLISH
     }
 
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

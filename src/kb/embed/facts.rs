@@ -8,12 +8,21 @@ use serde::Serialize;
 /// Published facts about a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Facts {
-    pub(crate) languages: &'static str,
+    pub(crate) languages: Languages,
     /// SPDX identifier, or the name of a licence that has none.
     pub(crate) licence: &'static str,
     /// Approximate size in megabytes.
     pub(crate) megabytes: u32,
     pub(crate) ndcg: Option<Published>,
+}
+
+/// The languages that a model reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Languages {
+    /// The languages as listed.
+    pub(crate) shown: &'static str,
+    /// ISO 639-1 codes; none if it reads more languages than are told apart here.
+    pub(super) codes: &'static [&'static str],
 }
 
 /// A published nDCG@10, from 0 to 1.
@@ -33,7 +42,7 @@ impl Published {
     }
 }
 
-const fn facts(languages: &'static str, licence: &'static str, megabytes: u32) -> Facts {
+const fn facts(languages: Languages, licence: &'static str, megabytes: u32) -> Facts {
     Facts { languages, licence, megabytes, ndcg: None }
 }
 
@@ -51,10 +60,13 @@ impl Facts {
     }
 }
 
-const ENGLISH: &str = "English";
-const CHINESE: &str = "Chinese";
-const FIFTY: &str = "about 50";
-const HUNDRED: &str = "about 100";
+const ENGLISH: Languages = Languages { shown: "English", codes: &["en"] };
+const CODE: Languages = Languages { shown: "English, code", codes: &["en"] };
+// English occurs in Chinese texts, so these models read it as well.
+const CHINESE: Languages = Languages { shown: "Chinese", codes: &["zh", "en"] };
+const BOTH: Languages = Languages { shown: "English, Chinese", codes: &["en", "zh"] };
+const FIFTY: Languages = Languages { shown: "about 50", codes: &[] };
+const HUNDRED: Languages = Languages { shown: "about 100", codes: &[] };
 const APACHE: &str = "Apache-2.0";
 const MIT: &str = "MIT";
 const ARCTIC: &str = "mean of the 15 English retrieval sets of MTEB, card of snowflake-arctic-embed";
@@ -84,7 +96,7 @@ const FACTS: &[(&str, Facts)] = &[
     ("GTEBaseENV15Q", facts(ENGLISH, APACHE, 140)),
     ("GTELargeENV15", facts(ENGLISH, APACHE, 1_740)),
     ("GTELargeENV15Q", facts(ENGLISH, APACHE, 440)),
-    ("JinaEmbeddingsV2BaseCode", facts("English, code", APACHE, 640)),
+    ("JinaEmbeddingsV2BaseCode", facts(CODE, APACHE, 640)),
     ("JinaEmbeddingsV2BaseEN", facts(ENGLISH, APACHE, 520)),
     ("ModernBertEmbedLarge", facts(ENGLISH, APACHE, 1_580)),
     ("MultilingualE5Base", facts(HUNDRED, MIT, 1_110)),
@@ -108,7 +120,7 @@ const FACTS: &[(&str, Facts)] = &[
     ("SnowflakeArcticEmbedSQ", facts(ENGLISH, APACHE, 34)),
     ("SnowflakeArcticEmbedXS", facts(ENGLISH, APACHE, 90).mteb(0.502, ARCTIC)),
     ("SnowflakeArcticEmbedXSQ", facts(ENGLISH, APACHE, 23)),
-    ("BGERerankerBase", facts("English, Chinese", MIT, 1_110)),
+    ("BGERerankerBase", facts(BOTH, MIT, 1_110)),
     ("BGERerankerV2M3", facts(HUNDRED, APACHE, 2_270)),
     ("JINARerankerV1TurboEn", facts(ENGLISH, APACHE, 150)),
     ("JINARerankerV2BaseMultilingual", facts(HUNDRED, "CC-BY-NC-4.0", 1_110)),

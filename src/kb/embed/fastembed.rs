@@ -17,10 +17,11 @@ use tokenizers::{ModelWrapper, NormalizerWrapper, PostProcessor, PreTokenizerWra
 use super::batch;
 use super::bert_tokens::BertTokens;
 use super::catalogue::{self, CatalogueModel};
+use super::facts::facts_of;
 use super::family::Family;
 use super::model_files::ModelFiles;
 use super::recipe::Recipe;
-use super::{Cause, EmbedError, Embedder, EmbedderOptions, onnx_runtime};
+use super::{Cause, EmbedError, Embedder, EmbedderOptions, Reads, onnx_runtime, reads};
 use crate::base::mutex::locked;
 use crate::base::token::CountTokens;
 
@@ -38,8 +39,6 @@ pub(super) struct Fastembed {
     /// Tokens of the window that remain for a passage, after special tokens and prefix.
     max_tokens: usize,
     tokens: Box<dyn CountTokens>,
-    /// Whether it uses the vocabulary of the English BERT.
-    is_english: bool,
     files: ModelFiles,
     traits: Traits,
     environment: Environment,
@@ -65,6 +64,7 @@ struct Traits {
     passage_prefix: String,
     /// Window in tokens, special ones included.
     max_length: usize,
+    reads: Reads,
 }
 
 impl Fastembed {
@@ -91,7 +91,7 @@ impl Fastembed {
         name: &str,
         recipe_name: &str,
         files: ModelFiles,
-        traits: Traits,
+        mut traits: Traits,
         environment: Environment,
         threads: Option<usize>,
     ) -> Result<Self, EmbedError> {
@@ -100,10 +100,13 @@ impl Fastembed {
         let fingerprint = traits.fingerprint(recipe_name, &files.weights_hash()?, &tokenizer_bytes);
         let Vocabulary { tokens, special, is_english } =
             vocabulary(&tokenizer_bytes).map_err(|source| EmbedError::Load { model: name.clone(), source })?;
+        if is_english && traits.reads == Reads::All {
+            traits.reads = reads::ENGLISH.clone();
+        }
         let taken = special + tokens.count(&traits.passage_prefix);
         let max_tokens = traits.max_length.saturating_sub(taken).max(1);
         let session = Mutex::new(None);
-        Ok(Self { name, fingerprint, max_tokens, tokens, is_english, files, traits, environment, threads, session })
+        Ok(Self { name, fingerprint, max_tokens, tokens, files, traits, environment, threads, session })
     }
 
     /// Embeds texts that already have their prefixes.
@@ -193,8 +196,8 @@ impl Embedder for Fastembed {
         &*self.tokens
     }
 
-    fn is_english(&self) -> bool {
-        self.is_english
+    fn reads(&self) -> &Reads {
+        &self.traits.reads
     }
 
     /// Few, because models of the catalogue are slow, and a signal ends the program soon.
@@ -224,6 +227,7 @@ impl Traits {
             query_prefix: family.query_prefix.to_owned(),
             passage_prefix: family.passage_prefix.to_owned(),
             max_length: files.max_length(family)?,
+            reads: facts_of(&model.name).map(|facts| Reads::of_codes(facts.languages.codes)).unwrap_or_default(),
         })
     }
 
@@ -240,6 +244,8 @@ impl Traits {
             query_prefix,
             passage_prefix,
             max_length: files.max_length(family)?,
+            // By the name of the folder alone: the configuration of a model often names the one it was tuned from.
+            reads: Reads::of_model(&files.folder().to_string_lossy()),
         })
     }
 
@@ -284,7 +290,8 @@ impl CountTokens for EncodedTokens {
     }
 }
 
-/// Tokens of the English BERT, whose vocabulary many English models share. Those of other languages differ in size.
+/// Tokens of the English BERT, whose vocabulary many English models share. It tells the language of a model without a
+/// well-known name: vocabularies of other languages differ in size.
 const ENGLISH_TOKENS: usize = 30_522;
 
 /// Properties of a tokenizer.

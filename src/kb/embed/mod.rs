@@ -14,7 +14,7 @@
 //! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] has published figures of them. [`store`] manages
 //!   those on this machine, and [`download`] fetches others.
 //! - [`model_files`] reads the files of a model, and [`family`] has the facts that those files omit. [`recipe`]
-//!   computes the fingerprint.
+//!   computes the fingerprint, and [`reads`] knows the languages of models.
 //! - [`cross_encoder`] reads a query and a passage together, on the same ONNX Runtime.
 //! - [`onnx_runtime`] finds the native library.
 
@@ -25,6 +25,7 @@ mod word_piece;
 mod matches;
 mod builtin;
 mod family;
+mod reads;
 mod model_files;
 mod onnx_runtime;
 mod store;
@@ -56,13 +57,12 @@ pub use self::matches::Matches;
 pub(crate) use self::matches::windows;
 pub(crate) use self::model_files::{ModelFiles, ModelFilesError};
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
+pub use self::reads::{ParseReadsError, Reads};
 pub use self::store::ModelStore;
 pub(crate) use self::store::{ModelSource, ModelStoreError, Taken};
 use crate::base::clock::SystemClock;
 use crate::base::http::BaseUrl;
 use crate::base::id::as_text;
-use crate::base::language::Language;
-use crate::base::script::{Script, share_of};
 use crate::base::token::CountTokens;
 
 /// Turns texts into vectors.
@@ -86,10 +86,9 @@ pub trait Embedder: Send + Sync {
     /// Returns the token counter of this embedder's model.
     fn tokens(&self) -> &dyn CountTokens;
 
-    /// Returns whether the vocabulary of the model is English. It then tokenizes other scripts letter by letter,
-    /// which yields no meaning, and other languages in Latin script in pieces, which yields some.
-    fn is_english(&self) -> bool {
-        false
+    /// Returns the languages that the model reads.
+    fn reads(&self) -> &Reads {
+        &reads::ALL
     }
 
     /// Returns a unit vector for each text, in the order of the texts.
@@ -231,24 +230,6 @@ pub(crate) fn is_english(word: &str) -> bool {
     // The list is searched from the beginning, because a search asks for a few words at most.
     let word = word.to_lowercase();
     builtin::VOCABULARY.lines().any(|own| own == word)
-}
-
-/// How well an English model reads another language in Latin script, relative to English. With this weight, the
-/// vector leg helped in German and Romanian and cost little in Turkish, see `kb/decisions/languages.md`.
-const OTHER_LATIN: f32 = 0.4;
-
-/// Returns how well an embedder reads a text, from 0 to 1, given the language of the text or the likeliest one.
-pub(crate) fn readable(embedder: &dyn Embedder, text: &str, language: &Language) -> f32 {
-    if !embedder.is_english() {
-        return 1.0;
-    }
-    match language {
-        // Other scripts are tokenized letter by letter, which yields no meaning.
-        language if language.is_english() => share_of(text, Script::Latin),
-        // The tokenizer drops the accents, and with them the difference between the words.
-        language if language.has_tones() => 0.0,
-        _ => OTHER_LATIN * share_of(text, Script::Latin),
-    }
 }
 
 /// Returns the cosine of two unit vectors.

@@ -52,7 +52,7 @@ use fusion::{Candidate, fuse};
 pub(crate) use signals::Measured;
 use signals::headings;
 
-use super::embed::{EmbedError, Embedder, EmbeddingServer, readable};
+use super::embed::{EmbedError, Embedder, EmbeddingServer};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId, from_word};
@@ -518,7 +518,7 @@ impl Searcher {
     /// Returns how well the embedder reads a query, from 0 to 1.
     fn read_of(&self, query: &Query) -> f32 {
         let language = self.index.language_for(query.language);
-        self.embedder.as_ref().map_or(1.0, |embedder| readable(embedder.as_ref(), &query.text, language))
+        self.embedder.as_ref().map_or(1.0, |embedder| embedder.reads().share(&query.text, language))
     }
 
     async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {

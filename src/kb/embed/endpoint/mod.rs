@@ -38,7 +38,7 @@ use self::settings::Shorten;
 pub use self::settings::{EndpointSettings, EndpointSettingsError};
 use super::batch::normalised;
 use super::recipe::Recipe;
-use super::{EmbedError, Embedded, Embedder, EmbeddingServer, Sent, builtin};
+use super::{EmbedError, Embedded, Embedder, EmbeddingServer, Reads, Sent, builtin};
 use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
 use crate::base::http::{Exchange, NoReply, authorized, client_for, exchange};
@@ -348,6 +348,10 @@ impl Embedder for Endpoint {
 
     fn tokens(&self) -> &dyn CountTokens {
         &self.shared.counter
+    }
+
+    fn reads(&self) -> &Reads {
+        &self.shared.settings.reads
     }
 
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

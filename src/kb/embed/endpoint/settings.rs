@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::EmbeddingServer;
 use super::super::family::Family;
+use super::super::{EmbeddingServer, Reads};
 use crate::base::environment::{Environment, KeyError, OPENAI_KEY};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret};
 use crate::base::money::nanos;
@@ -55,6 +55,7 @@ pub(crate) struct EndpointOptions {
     pub(crate) query_prefix: Option<String>,
     pub(crate) passage_prefix: Option<String>,
     pub(crate) window_tokens: Option<usize>,
+    pub(crate) languages: Option<Reads>,
     pub(crate) batch: Option<usize>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) timeout_seconds: Option<u64>,
@@ -120,6 +121,8 @@ pub struct EndpointSettings {
     pub(super) passage_prefix: String,
     /// Window in tokens, special ones and prefixes included.
     pub(super) window: usize,
+    /// Not part of the fingerprint, since it does not change a vector.
+    pub(super) reads: Reads,
     pub(super) timeout: Duration,
 }
 
@@ -178,6 +181,7 @@ impl EndpointOptions {
             query_prefix: prefix(&self.query_prefix, family.query_prefix),
             passage_prefix: prefix(&self.passage_prefix, family.passage_prefix),
             window: self.window_tokens.unwrap_or_else(|| family.window()),
+            reads: self.languages.clone().unwrap_or_else(|| Reads::of_model(model)),
             timeout: self.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
         })
     }
@@ -221,6 +225,15 @@ mod tests {
         );
         let own = EndpointOptions { query_prefix: Some(String::new()), ..at(LOCAL) };
         assert_eq!(resolved(&own, "nomic-embed-text", None).query_prefix, "", "an empty prefix is none");
+    }
+
+    #[test]
+    fn languages_are_told_by_the_name_of_the_model_unless_the_settings_say_them() {
+        let reads = |options: &EndpointOptions, model: &str| resolved(options, model, None).reads.to_string();
+        assert_eq!((reads(&at(LOCAL), "all-minilm:latest"), reads(&at(LOCAL), "bge-m3")), ("en".into(), "all".into()));
+        let own = |text: &str| EndpointOptions { languages: Some(text.parse().unwrap()), ..at(LOCAL) };
+        assert_eq!(reads(&own("all"), "all-minilm"), "all");
+        assert_eq!(reads(&own("de, en"), "bge-m3"), "de, en");
     }
 
     #[test]

@@ -364,6 +364,7 @@ fn fingerprint_changes_with_what_decides_the_vectors_and_not_with_the_server() {
         fingerprint(options(), "mine", "https://embed.example/v1"),
         fingerprint(EndpointOptions { price: Some(1.0), batch: Some(9), ..options() }, "mine", here),
         fingerprint(EndpointOptions { concurrency: Some(9), local: Some(true), ..options() }, "mine", here),
+        fingerprint(EndpointOptions { languages: Some("en".parse().unwrap()), ..options() }, "mine", here),
     ];
     assert!(same.iter().all(|one| *one == same[0]), "{same:?}");
     let mut others = vec![
