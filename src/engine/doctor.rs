@@ -265,7 +265,7 @@ impl Engine {
             if unread * 2 > all {
                 let model = &index.manifest().embedder.name;
                 let detail = format!(
-                    "{unread} of {} of `{name}` are in a script that `{model}` does not read, and are searched by words",
+                    "{unread} of {} of `{name}` are in a language that `{model}` does not read, and are searched by words",
                     counted(all, "chunk")
                 );
                 checks.push(Check::note("vectors", detail).mend(MULTILINGUAL));

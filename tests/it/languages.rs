@@ -54,7 +54,22 @@ fn notes_that_the_model_does_not_read_get_no_vectors_and_are_not_reported_as_mis
     let run = world.dr(["search", "ключи от ворот"]).succeeded();
     assert!(!run.stderr.contains("vectors"), "{}", run.stderr);
     let checked = world.dr(["doctor"]).stdout;
-    assert!(checked.contains("6 of 6 chunks of `kb` are in a script that"), "{checked}");
+    assert!(checked.contains("6 of 6 chunks of `kb` are in a language that"), "{checked}");
+}
+
+#[test]
+fn notes_in_latin_letters_that_the_model_does_not_read_are_said_to_be_in_another_language() {
+    const NOTE: &str = "Chìa khóa cổng ở trong nhà kho. Ai mượn thì phải trả lại vào buổi tối cùng ngày.\n";
+    let world = World::of_notes(&[("khoa.md", NOTE), ("cong.md", NOTE)]);
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains("2 of 2 chunks of `kb` are in a language that"), "{checked}");
+}
+
+#[test]
+fn notes_without_words_are_in_no_language_that_the_model_does_not_read() {
+    let world = World::of_notes(&[("arrows.md", "→ ← ↑ ↓\n"), ("stars.md", "★ ★ ★\n")]);
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(!checked.contains("does not read"), "{checked}");
 }
 
 #[test]

@@ -400,14 +400,21 @@ impl Index {
         self.chunks.count_rows(filter.condition()).await.during("count the chunks")
     }
 
-    /// Returns the number of chunks of a collection, and how many of them get no vector because they have no words that
-    /// the embedder can read.
+    /// Returns the number of chunks of a collection that have words, and how many of them get no vector because the
+    /// embedder cannot read them.
     pub(crate) async fn count_unread(&self, collection: &str) -> Result<(usize, usize), IndexError> {
         let action = "count the chunks of a collection";
         let own = format!("collection = {}", query::literal(collection));
-        let unread = format!("{own} AND embed_key IS NULL");
-        let count = async |filter: String| self.chunks.count_rows(Some(filter)).await.during(action);
-        Ok((count(own).await?, count(unread).await?))
+        let query = self.chunks.query().only_if(format!("{own} AND embed_key IS NULL"));
+        // A chunk without words, such as a rule or a picture, gets no vector either.
+        let has_words = |text: &str| text.chars().any(char::is_alphanumeric);
+        let without_key = read(action, query, &["text"], ALL, |columns| {
+            Ok(columns.text("text")?.iter().map(|text| text.is_some_and(has_words)).collect())
+        });
+        let without_key: Vec<bool> = without_key.await?;
+        let all = self.chunks.count_rows(Some(own)).await.during(action)?;
+        let unread = without_key.iter().filter(|is_unread| **is_unread).count();
+        Ok((all.saturating_sub(without_key.len() - unread), unread))
     }
 
     /// Computes the statistics of the index.
