@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::World;
+use crate::common::{World, keys};
 use crate::model_server::{ModelServer, Request, Response};
 use crate::outside::set;
 
@@ -51,6 +51,32 @@ fn hits_come_in_the_order_of_the_reranker_and_say_their_relevance() {
     assert_eq!(request["documents"].as_array().unwrap().len(), 5);
     let explained = world.dr(["search", QUERY, "--explain", "-k", "1"]).succeeded();
     assert!(explained.stdout.contains("score 1.000 = relevance 1.000 = lexical"), "{explained}");
+}
+
+#[test]
+fn text_embeddings_inference_is_asked_in_its_own_form_and_its_scores_decide_the_order() {
+    // As it answers: a list of its own, best first.
+    let server = ModelServer::start(|request| {
+        let scores = [0.6, 0.7, 0.8, 0.9, 1.0];
+        let number = request.json["texts"].as_array().map_or(0, Vec::len);
+        let scored = (0..number).rev().map(|index| json!({"index": index, "score": scores[index]}));
+        reply(200, &Value::Array(scored.collect()))
+    });
+    let plain = World::indexed().dr(["search", QUERY, "--json", "-k", "5"]).succeeded().json();
+    let world = reranked_by(&server, "api = \"tei\"\ncandidates = 5\n");
+    let run = world.dr(["search", QUERY, "--json", "-k", "5"]).succeeded();
+    let json = run.json();
+    let mut turned = places(&plain);
+    turned.reverse();
+    assert_eq!((places(&json), run.stderr.as_str()), (turned, ""));
+    let requests = server.requests();
+    let body = &requests[0].json;
+    assert!(requests.len() == 1 && requests[0].path.ends_with("/rerank"), "{}", requests[0].path);
+    // Without `raw_scores`, the scores are from 0 to 1; without `truncate`, a long passage is refused.
+    assert!(keys(body).into_iter().eq(["query", "texts", "truncate"]), "{body}");
+    assert_eq!((body["query"].as_str(), body["truncate"].as_bool()), (Some(QUERY), Some(true)));
+    let texts: Vec<_> = body["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert!(texts.len() == 5 && texts.iter().any(|text| text.contains("valve")), "{texts:?}");
 }
 
 #[test]
