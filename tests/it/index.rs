@@ -43,6 +43,20 @@ fn changed_renamed_removed_and_added_files_are_counted_separately() {
 }
 
 #[test]
+fn notes_of_a_renamed_folder_keep_their_vectors() {
+    let world = World::indexed();
+    let before = world.contents();
+    fs::rename(world.path("kb/guide"), world.path("kb/manual")).unwrap();
+    let summary = world.dr(["index", "kb", "--json"]).succeeded().json();
+    let counts = ["renamed", "added", "changed", "removed", "embedded"].map(|count| &summary[count]);
+    assert_eq!(counts, [&json!(3), &json!(0), &json!(0), &json!(0), &json!(0)], "{summary}");
+    let after = world.contents();
+    assert_eq!((after.vectors, after.vectors_missing), (before.vectors, 0));
+    let moved = after.documents.iter().filter(|row| row.path.starts_with("manual/")).count();
+    assert_eq!((moved, after.documents.len()), (3, before.documents.len()));
+}
+
+#[test]
 fn index_is_found_upward_and_known_folders_need_no_argument() {
     let world = World::indexed();
     let mut command = world.command(["index"]);
