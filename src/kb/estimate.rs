@@ -194,7 +194,7 @@ impl Estimator<'_> {
                         replaced.extend(removed);
                     }
                     Read::New { replacement: Replacement { document, chunks, .. }, is_known, .. } => {
-                        // A copy of another file is embedded again.
+                        // A copy of an indexed file is embedded again.
                         let is_copy = !is_again && !is_known && !renamed.contains_key(&document.path);
                         let vectors = if is_copy { &none } else { vectors };
                         replaced.extend(is_known.then_some(document.id));

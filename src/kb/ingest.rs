@@ -48,6 +48,9 @@ const VECTORS_PER_COMMIT: usize = 2_048;
 /// minutes, which a kill would lose.
 const COMMIT_AFTER: Duration = Duration::from_mins(1);
 
+/// Vectors of repeated texts that are kept for the rest of a run, which bounds the memory.
+const SHARED_VECTORS: usize = 8_192;
+
 /// Vectors per commit if a server computes them. Vectors lost in a kill may have been paid for.
 const VECTORS_PER_COMMIT_OF_SERVER: usize = 512;
 
@@ -733,15 +736,21 @@ impl Run<'_> {
         self.embedder.check_cost(tokens)?;
         let is_sent = self.embedder.server().is_some();
         let per_commit = if is_sent { VECTORS_PER_COMMIT_OF_SERVER } else { VECTORS_PER_COMMIT };
+        let repeated = self.writer.index().repeated_keys(&own).await?;
+        let mut shared = SharedVectors { repeated, known: HashMap::new() };
         let mut pruned = Instant::now();
         while !self.cancel.is_cancelled() {
             // A limited number at a time, which bounds the memory.
-            let rows = self.writer.index().missing_vectors(&own, per_commit).await?;
+            let mut rows = self.writer.index().missing_vectors(&own, per_commit).await?;
             if rows.is_empty() {
                 (self.listener)(IngestEvent::IndexingVectors);
                 break;
             }
-            let (vectors, error) = self.embed(rows).await?;
+            let mut vectors = shared.take_known(&mut rows);
+            let texts: Vec<_> = rows.iter().filter_map(|row| Some((row.id.clone(), shared.text_of(row)?))).collect();
+            let (made, error) = self.embed(rows).await?;
+            shared.keep(texts, &made);
+            vectors.extend(made);
             // Before the error is returned: the vectors may have been paid for.
             if !vectors.is_empty() {
                 self.writer.set_vectors(&vectors).await?;
@@ -794,6 +803,53 @@ impl Run<'_> {
 
 /// Vectors with the ids of their chunks.
 type Made = Vec<(ChunkId, Vec<f32>)>;
+
+/// A text to embed: the collection of its chunk, and its [`ChunkRow::embed_key`].
+type EmbedText = (String, String);
+
+/// Vectors of texts that several chunks have, so that each is computed, and paid for, once in a run. Collections share
+/// none, since they may be for different models.
+struct SharedVectors {
+    /// Keys of such texts.
+    repeated: HashSet<String>,
+    known: HashMap<EmbedText, Vec<f32>>,
+}
+
+impl SharedVectors {
+    /// Returns the text of a chunk if others have it.
+    fn text_of(&self, row: &ChunkRow) -> Option<EmbedText> {
+        let key = row.embed_key.as_ref().filter(|key| self.repeated.contains(*key))?;
+        Some((row.collection.clone(), key.clone()))
+    }
+
+    /// Removes the chunks with known vectors, and returns these. Of other chunks with the same text, leaves the first:
+    /// the next call has the vector for the rest.
+    fn take_known(&self, rows: &mut Vec<ChunkRow>) -> Made {
+        let (mut known, mut seen) = (Vec::new(), HashSet::new());
+        rows.retain(|row| match self.text_of(row) {
+            None => true,
+            Some(text) => match self.known.get(&text) {
+                Some(vector) => {
+                    known.push((row.id.clone(), vector.clone()));
+                    false
+                }
+                // Once no more are kept, the rest would wait for ever more commits.
+                None => self.known.len() >= SHARED_VECTORS || seen.insert(text),
+            },
+        });
+        known
+    }
+
+    /// Keeps the vectors made of these texts.
+    fn keep(&mut self, texts: Vec<(ChunkId, EmbedText)>, made: &[(ChunkId, Vec<f32>)]) {
+        let mut texts: HashMap<_, _> = texts.into_iter().collect();
+        for (id, vector) in made {
+            if let Some(text) = texts.remove(id).filter(|_| self.known.len() < SHARED_VECTORS) {
+                self.known.insert(text, vector.clone());
+            }
+        }
+    }
+}
 
 /// The contents of one commit.
 struct Batch<'a> {

@@ -161,6 +161,25 @@ fn run_that_a_server_ends_is_gone_on_with_and_nothing_is_embedded_twice() {
     assert_eq!(server.count(), before, "nothing is left to do");
 }
 
+#[test]
+fn text_that_several_files_of_a_collection_have_is_embedded_once() {
+    const NOTE: &str = "# Marmalade\n\nA jar of it is in the cellar.\n";
+    let server = ModelServer::start(openai);
+    let world = World::empty();
+    for path in ["notes/a.md", "notes/b/c.md", "notes/d.md", "other/a.md"] {
+        world.write(path, NOTE);
+    }
+    world.write("notes/e.md", "# Plums\n\nA jar of them is in the kitchen.\n");
+    set(&world, &settings(&server.url(), "batch = 1\n"));
+    let summary = world.dr(["index", "notes", "other", "--json"]).succeeded().json();
+    let mut texts = sent(&server.requests());
+    texts.sort();
+    let titles: Vec<_> = texts.iter().map(|text| text.contains("Marmalade")).collect();
+    assert_eq!(titles, [true, true, false], "once for each collection: {texts:?}");
+    let contents = world.contents();
+    assert_eq!((&summary["embedded"], contents.vectors, contents.vectors_missing), (&json!(5), 5, 0));
+}
+
 #[cfg(unix)]
 #[test]
 fn vectors_that_were_stored_before_a_kill_are_not_made_again() {

@@ -300,6 +300,17 @@ impl Index {
         .await
     }
 
+    /// Returns each [`ChunkRow::embed_key`] of several chunks that are still to be embedded.
+    pub(crate) async fn repeated_keys(&self, filter: &Filter) -> Result<HashSet<String>, IndexError> {
+        let query = filter.apply(self.chunks.query()).only_if(self.pending().await?);
+        let keys = read(READ_WAITING, query, &["embed_key"], ALL, |columns| {
+            Ok(columns.text("embed_key")?.iter().flatten().map(str::to_owned).collect())
+        });
+        let mut keys: Vec<String> = keys.await?;
+        keys.sort_unstable();
+        Ok(keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect())
+    }
+
     fn embedded(&self, documents: &[DocumentId]) -> Query {
         self.chunks.query().only_if(format!("vector IS NOT NULL AND {}", of_documents(documents)))
     }
