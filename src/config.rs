@@ -858,6 +858,7 @@ mod tests {
                 Kind::Switch | Kind::Bool => vec!["2".into()],
                 Kind::Text | Kind::Name | Kind::Address | Kind::Variable => vec!["1".into()],
                 Kind::Texts | Kind::Names => vec!["\"x\"".into(), "[1]".into()],
+                Kind::Separated => vec!["1".into(), "[1]".into()],
                 Kind::SomeOf(_) => vec!["\"pdf\"".into(), "[\"x\"]".into(), "[1]".into()],
             };
             for value in beyond {

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Texts,
     /// Several [`Kind::Name`].
     Names,
+    /// Several texts, separated by commas or as a list. Stored as one text.
+    Separated,
     /// `true` or `false`, also written `1`, `yes` or `on`, as is common in variables.
     Switch,
     /// `true` or `false`.
@@ -71,6 +73,7 @@ impl Kind {
             Self::Texts | Self::Names => {
                 value.as_array().is_some_and(|items| items.iter().all(|item| item.as_str().is_some()))
             }
+            Self::Separated => return separated(value).map(Value::from).ok_or_else(|| self.expected()),
             Self::Switch => return switch(value).map(Value::from).ok_or_else(|| self.expected()),
             Self::Bool => value.to_bool().is_some(),
             Self::Whole { least, most } => match whole(value) {
@@ -98,6 +101,7 @@ impl Kind {
         match self {
             Self::Text | Self::Name | Self::Address | Self::Variable => "text in quotes".to_owned(),
             Self::Texts | Self::Names => "a list in brackets".to_owned(),
+            Self::Separated => "text in quotes, or a list of texts".to_owned(),
             Self::Time => "a time, for example `90s`, `15m` or `1h 30m`".to_owned(),
             Self::Whole { .. } => format!("a whole number, {}", self.bounds()),
             _ => self.bounds(),
@@ -107,9 +111,14 @@ impl Kind {
     /// Describes the bounds, for errors and the manual. Empty if there are none.
     pub(super) fn bounds(self) -> String {
         match self {
-            Self::Text | Self::Name | Self::Address | Self::Variable | Self::Texts | Self::Names | Self::Time => {
-                String::new()
-            }
+            Self::Text
+            | Self::Name
+            | Self::Address
+            | Self::Variable
+            | Self::Texts
+            | Self::Names
+            | Self::Separated
+            | Self::Time => String::new(),
             Self::Switch | Self::Bool => "`true` or `false`".to_owned(),
             // A bound that comes only from the type is not worth mentioning.
             Self::Whole { least, most } if most >= u64::from(u32::MAX) => format!("{least} or more"),
@@ -131,7 +140,7 @@ impl Kind {
     /// Returns a valid value, as TOML.
     pub(super) fn example(self) -> String {
         match self {
-            Self::Text => "\"text\"".to_owned(),
+            Self::Text | Self::Separated => "\"text\"".to_owned(),
             Self::Name => "\"name\"".to_owned(),
             Self::Address => "\"http://localhost:8080/v1\"".to_owned(),
             Self::Variable => "\"MY_API_KEY\"".to_owned(),
@@ -156,7 +165,7 @@ impl Kind {
     /// Formats a value for display. A key in the wrong place stays hidden.
     pub(super) fn shown(self, value: &Value) -> String {
         match (self, value.as_str()) {
-            (Self::Text, Some(text)) => shown(text),
+            (Self::Text | Self::Separated, Some(text)) => shown(text),
             (Self::Address, Some(text)) => address_shown(text),
             (Self::Variable, Some(text))
                 // Keys contain lowercase letters; names of variables by convention do not.
@@ -230,6 +239,12 @@ fn switch(value: &Value) -> Option<bool> {
     }
 }
 
+fn separated(value: &Value) -> Option<String> {
+    let text = value.as_str().map(str::to_owned);
+    let joined = || Some(value.as_array()?.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?.join(", "));
+    text.or_else(joined)
+}
+
 /// Returns a whole number, however the file or the program wrote it.
 pub(super) fn whole(value: &Value) -> Option<i128> {
     value.to_i128().or_else(|| value.to_u128().and_then(|whole| i128::try_from(whole).ok()))
@@ -301,6 +316,14 @@ mod tests {
         }
         assert_eq!(expected(Kind::Switch, "perhaps"), "`true` or `false`");
         assert_eq!(expected(Kind::Switch, 2), "`true` or `false`");
+    }
+
+    #[test]
+    fn list_of_texts_is_stored_as_one_text() {
+        for value in [Value::from("exa, brave"), vec!["exa", "brave"].into()] {
+            assert_eq!(Kind::Separated.read(&value), Ok(Value::from("exa, brave")));
+        }
+        assert_eq!(expected(Kind::Separated, vec![1]), "text in quotes, or a list of texts");
     }
 
     #[test]

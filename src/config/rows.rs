@@ -153,9 +153,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("prices.MODEL.long_output", PRICE, "output price multiplier above `long_above`", "1"),
     own(
         "web.provider",
-        Kind::Text,
-        "`searxng`, `tavily`, `brave`, `exa`, `wikipedia`, `arxiv`, `openalex`, `crossref`, `europepmc`, or several of these \
-         separated by commas; `fixture:FILE`; `none`",
+        Kind::Separated,
+        "`searxng`, `tavily`, `brave`, `exa`, `wikipedia`, `arxiv`, `openalex`, `crossref`, `europepmc`, or several of these, \
+         separated by commas or as a list; `fixture:FILE`; `none`",
         "the first of these whose variable is set",
     ),
     own("web.base_url", Kind::Address, "address of the engine", "its own; that of SearXNG is in `SEARXNG_URL`"),
