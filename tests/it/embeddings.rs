@@ -162,6 +162,27 @@ fn run_that_a_server_ends_is_gone_on_with_and_nothing_is_embedded_twice() {
 }
 
 #[test]
+fn english_model_is_sent_no_text_in_another_script_unless_the_settings_say_that_it_reads_it() {
+    let server = ModelServer::start(openai);
+    let world = World::empty();
+    world.write("notes/keys.md", "The keys of the gate hang in the shed behind the house.\n");
+    world.write("notes/klyuchi.md", "Ключи от ворот висят в сарае за домом.\n");
+    let set_languages = |languages: &str| {
+        set(&world, &settings(&server.url(), languages).replace("endpoint:mine", "endpoint:all-minilm"));
+    };
+    set_languages("");
+    let summary = world.dr(["index", "notes", "--json"]).succeeded().json();
+    assert_eq!((&summary["embedded"], &summary["vectors_missing"]), (&json!(1), &json!(0)));
+    assert!(sent(&server.requests()).iter().all(|text| text.is_ascii()));
+    let before = server.count();
+    world.dr(["search", "ключи от ворот", "--json"]).succeeded();
+    assert_eq!(server.count(), before, "a query in another script is not embedded either");
+    set_languages("languages = \"all\"\n");
+    let summary = world.dr(["index", "notes", "--rebuild", "--json"]).succeeded().json();
+    assert_eq!(summary["embedded"], 2);
+}
+
+#[test]
 fn text_that_several_files_of_a_collection_have_is_embedded_once() {
     const NOTE: &str = "# Marmalade\n\nA jar of it is in the cellar.\n";
     let server = ModelServer::start(openai);
