@@ -9,7 +9,7 @@ use reqwest::Url;
 
 use crate::base::line::printable;
 
-/// Locations.
+/// Paths, lines and addresses.
 pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
 /// Secondary text, such as the headings above a passage.
 pub(crate) const QUIET: Style = Style::new().dimmed();

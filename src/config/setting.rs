@@ -30,7 +30,7 @@ pub(crate) struct Setting {
 /// decide the price of a call need the user's trust in the folder, as a key in its `.env` does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Project {
-    /// It may set any value, which replaces the user's.
+    /// It may set any value, which replaces that of the user.
     May,
     /// It may set any value if the user trusts its folder, else none.
     IfTrusted,

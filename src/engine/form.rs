@@ -12,7 +12,7 @@ use super::{Engine, EngineError, Mode, ResumeRequest, RunRequest, Scope, SourceH
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with `question`")]
 pub(crate) struct QuestionForm {
-    /// The question.
+    /// The question, in plain words.
     question: String,
     /// Answer only from these collections (all if none is named).
     #[serde(default)]
@@ -75,7 +75,7 @@ impl QuestionForm {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "an object with `run_id`")]
 pub(crate) struct ResumeForm {
-    /// The run.
+    /// Id of the run, as `research_start` and `runs` return it.
     pub(crate) run_id: String,
     /// Raise its limit to this many US dollars; at most the server's limit. A limit that is higher stays.
     max_cost: Option<f64>,

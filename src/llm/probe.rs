@@ -61,7 +61,7 @@ impl Probe {
 struct ProbeAnswer {
     /// The larger number.
     larger: i64,
-    /// Both numbers.
+    /// The two numbers that were compared, in any order.
     #[serde(rename = "numbers")]
     _numbers: Vec<i64>,
 }

@@ -31,7 +31,7 @@ pub(super) async fn start(service: &Service, question: QuestionForm) -> Result<S
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusArguments {
-    /// The run.
+    /// Id of the run, as `research_start` returned it.
     run_id: String,
     /// Return only events after this number, the `last_event` of an earlier status.
     #[serde(default)]
@@ -76,7 +76,7 @@ impl Status {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResultArguments {
-    /// The run.
+    /// Id of the run, as `research_start` returned it.
     run_id: String,
     /// First line of the report, for the rest of one that was cut.
     #[serde(default)]
@@ -92,7 +92,7 @@ pub(super) async fn result(service: &Service, arguments: ResultArguments) -> Res
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CancelArguments {
-    /// The run.
+    /// Id of the run, as `research_start` returned it.
     run_id: String,
 }
 

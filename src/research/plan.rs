@@ -101,7 +101,7 @@ pub struct UpdateDraft {
     /// Is not needed any more.
     #[serde(default)]
     pub(crate) drop: bool,
-    /// Why.
+    /// The reason, for the log of the run.
     #[serde(default)]
     pub(crate) why: String,
 }

@@ -218,7 +218,7 @@ impl RunState {
                 // Cleared if an older version set it for collections: with `is_open`, it would count as the flag.
                 self.settings.request.allow_egress = self.settings.has_flag();
                 self.settings.is_open = *is_open;
-                // Limits that were raised are the user's.
+                // Limits that the user raised no longer follow the plan.
                 if self.settings.limits != *limits {
                     self.settings.by_plan = LimitsByPlan::default();
                 }

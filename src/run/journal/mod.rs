@@ -155,8 +155,8 @@ impl LockedRun {
 pub enum JournalError {
     #[error("failed to {action} the journal")]
     Database { action: &'static str, source: rusqlite::Error },
-    #[error("failed to create `{path}`")]
-    File { path: PathBuf, source: std::io::Error },
+    #[error("failed to {action} `{path}`")]
+    File { action: &'static str, path: PathBuf, source: std::io::Error },
     /// Another process repairs the journal, or has it open when it is to be repaired.
     #[error("journal is in use by {holder}")]
     Held { holder: String },
@@ -270,11 +270,16 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     is_damaged || is_short || is_missing
 }
 
+/// Returns the error of an action on a file of the journal.
+fn in_file(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> JournalError + Copy {
+    move |source| JournalError::File { action, path: path.to_path_buf(), source }
+}
+
 impl From<FileLockError> for JournalError {
     fn from(error: FileLockError) -> Self {
         match error {
             FileLockError::Held { holder, .. } => Self::Held { holder },
-            FileLockError::File { path, source } => Self::File { path, source },
+            FileLockError::File { path, source } => Self::File { action: "lock", path, source },
         }
     }
 }
@@ -312,7 +317,7 @@ impl Journal {
         // Before the file is opened: a repair may be about to replace it.
         let lock = lock_of(path)?;
         // SQLite gives its side files the same permissions.
-        open_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
+        open_private(path).map_err(in_file("create", path))?;
         let open = during("open");
         let connection = Connection::open(path).map_err(&open)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(&open)?;
@@ -329,7 +334,7 @@ impl Journal {
     /// For folders that cannot be written to: SQLite cannot even read a database in write-ahead mode there, because it
     /// needs a side file.
     pub(crate) fn open_copy(path: &Path) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::File { path: path.to_path_buf(), source };
+        let failed = in_file("copy", path);
         let folder = tempfile::tempdir().map_err(failed)?;
         let copy = folder.path().join("state.db");
         copy_with_log(path, &copy).map_err(failed)?;
@@ -478,7 +483,7 @@ fn lock_of(path: &Path) -> Result<FileLock, JournalError> {
         }
         drop(lock);
         let _alone = FileLock::take(&file)?;
-        complete_repair(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
+        complete_repair(path).map_err(in_file("repair", path))?;
     }
 }
 

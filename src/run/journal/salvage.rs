@@ -24,7 +24,7 @@ use serde_json::json;
 use super::calls::{CallKind, CallState, JobEndpoint, ProviderKind, role};
 use super::lookups::{BROKEN_JOB, LookupTool};
 use super::{
-    Journal, JournalError, MIGRATIONS, Plain, copy_with_log, during, lock_file, migrate, optional_json, plain,
+    Journal, JournalError, MIGRATIONS, Plain, copy_with_log, during, in_file, lock_file, migrate, optional_json, plain,
     side_file,
 };
 use crate::base::clock::Moment;
@@ -161,7 +161,7 @@ impl Journal {
     /// Returns an error if a process uses the journal, or files cannot be copied or written. The database at `path` is
     /// then unchanged.
     pub(crate) fn salvage(path: &Path, is_run: impl Fn(&[Record]) -> bool) -> Result<Salvaged, JournalError> {
-        let failed = |source| JournalError::File { path: path.to_path_buf(), source };
+        let failed = in_file("repair", path);
         let _alone = FileLock::take(&lock_file(path))?;
         complete_repair(path).map_err(failed)?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -247,14 +247,14 @@ struct Salvage {
 impl Salvage {
     fn begin(damaged: &Path, fresh: &Path) -> Result<Self, JournalError> {
         let open = during("open");
-        open_private(fresh).map_err(|source| JournalError::File { path: fresh.to_path_buf(), source })?;
+        open_private(fresh).map_err(in_file("create", fresh))?;
         let mut fresh = Connection::open(fresh).map_err(&open)?;
         let mut damaged_db = tolerant(damaged).map_err(&open)?;
         if damaged_db.prepare("SELECT id FROM runs").is_err() {
             drop(damaged_db);
             // Page 1 holds the tables' definitions and where each begins. A journal that was made by this version has
             // the same ones at the same place.
-            replace_first_page(damaged).map_err(|source| JournalError::File { path: damaged.to_path_buf(), source })?;
+            replace_first_page(damaged).map_err(in_file("repair", damaged))?;
             damaged_db = tolerant(damaged).map_err(&open)?;
         }
         let version = super::version(&damaged_db).unwrap_or(MIGRATIONS.len()).clamp(1, MIGRATIONS.len());

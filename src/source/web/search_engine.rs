@@ -113,7 +113,7 @@ impl EngineClient {
         let is_public = engine.public_address().as_ref() == Some(&address);
         let client = SearchClient::new(engine.name(), engine.refusal_hint(), address, key)?;
         let client = match engine.pace() {
-            // A mirror is the user's, and has no pace.
+            // A mirror belongs to the user, who sets no pace for it.
             Some(pace) => client.politely(contact, is_public.then_some(pace)),
             None => client,
         };
