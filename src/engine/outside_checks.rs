@@ -17,29 +17,27 @@ impl Engine {
                 Ok(()) => Check::ok("outside", "nothing is asked: dr is offline"),
                 Err(error) => Check::failed("outside", &error, error.hint()),
             };
-            return [outside].into_iter().chain(self.traces_checks()).collect();
+            return vec![outside, self.traces_check()];
         }
         let mut checks = vec![self.models_check(), self.web_check()];
         checks.extend(self.rerank_check());
         checks.push(self.deep_research_check());
         checks.push(Check::ok("prices", format!("built in as of {}", self.settings.prices().as_of)));
-        checks.extend(self.traces_checks());
+        checks.push(self.traces_check());
         checks
     }
 
-    fn traces_checks(&self) -> Vec<Check> {
-        let (check, unused) = match self.traces() {
+    fn traces_check(&self) -> Check {
+        match self.traces() {
             Ok(traces) => {
                 let texts = if traces.has_texts { "with texts" } else { "without texts" };
-                (Check::ok("traces", format!("exported to {}, {texts}", traces.address)), traces.unused)
+                Check::ok("traces", format!("exported to {}, {texts}", traces.address))
             }
             Err(why) => {
                 let said = format!("not exported: {}", with_causes(&why));
-                let check = if why.is_wanted() { Check::ok("traces", said) } else { Check::note("traces", said) };
-                (check, Vec::new())
+                if why.is_wanted() { Check::ok("traces", said) } else { Check::note("traces", said) }
             }
-        };
-        [check].into_iter().chain(unused.into_iter().map(|why| Check::note("traces", why))).collect()
+        }
     }
 
     fn models_check(&self) -> Check {

@@ -1,10 +1,7 @@
 //! Whether and where traces are exported: the variables of the OpenTelemetry SDK, and the setting for texts.
 
-use std::str::FromStr;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
-use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use crate::base::environment::Environment;
@@ -29,35 +26,6 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 /// The timeout that OpenTelemetry specifies.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Variables of the compression of requests, the more specific first.
-const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
-
-/// Variables of the headers of each request, the more specific first.
-const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-
-/// Further attributes of this program.
-const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
-
-/// Whole numbers that the SDK reads.
-const NUMBERS: [&str; 3] = ["OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"];
-
-/// Size of a batch, which this program sets.
-const BATCH_SIZE: &str = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE";
-
-const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
-
-const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
-
-/// Values of [`SAMPLER`] that the SDK knows.
-const SAMPLERS: [&str; 6] = [
-    "always_on",
-    "always_off",
-    "traceidratio",
-    "parentbased_always_on",
-    "parentbased_always_off",
-    "parentbased_traceidratio",
-];
-
 /// Turns off OpenTelemetry as a whole.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 
@@ -79,8 +47,6 @@ pub(crate) struct TraceSettings {
     pub(crate) timeout: Duration,
     /// Whether texts may be exported.
     pub(crate) has_texts: bool,
-    /// Variables whose values are not used, and why, for display.
-    pub(crate) unused: Vec<String>,
 }
 
 /// Traces are not exported.
@@ -149,64 +115,8 @@ impl TraceSettings {
         let address = if own.is_some() { base } else { parse(&base.with_path(PATH))? };
         let timeout = TIMEOUTS.into_iter().find_map(get).and_then(|(_, value)| value.parse().ok());
         let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
-        Ok(Self { address, timeout, has_texts: options.texts, unused: unused(environment) })
+        Ok(Self { address, timeout, has_texts: options.texts })
     }
-}
-
-/// Returns the variables whose values are not used, and why. The SDK also ignores invalid values.
-fn unused(environment: &Environment) -> Vec<String> {
-    let is_number = |value: &str| value.parse::<u64>().is_ok();
-    let is_switch = |value: &str| ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
-    let is_compression = |value: &str| ["gzip", "none"].iter().any(|word| value.trim().eq_ignore_ascii_case(word));
-    let is_exporter = |value: &str| value.split(',').all(|exporter| exporter.trim().eq_ignore_ascii_case("otlp"));
-    // A missing ratio counts as an invalid one.
-    let takes_ratio = environment.get(SAMPLER).is_some_and(|sampler| sampler.ends_with("traceidratio"));
-    let ratio = takes_ratio.then(|| environment.get(RATIO).unwrap_or_default());
-    let mut unused = Vec::new();
-    let mut check = |name: &str, value: Option<&str>, is_used: &dyn Fn(&str) -> bool, why: &str| {
-        if let Some(value) = value.filter(|value| !is_used(value)) {
-            unused.push(format!("`{name}` is not used: `{}` {why}", shown(value)));
-        }
-    };
-    for name in TIMEOUTS {
-        check(name, environment.get(name), &|value| is_number(value.trim()), "is not a whole number");
-    }
-    for name in NUMBERS {
-        check(name, environment.get(name), &is_number, "is not a whole number");
-    }
-    for name in COMPRESSIONS {
-        check(name, environment.get(name), &is_compression, "is neither `gzip` nor `none`");
-    }
-    check(DISABLED, environment.get(DISABLED), &is_switch, "is neither `true` nor `false`");
-    check(EXPORTER, environment.get(EXPORTER), &is_exporter, "names others than `otlp`");
-    check(SAMPLER, environment.get(SAMPLER), &|value| SAMPLERS.contains(&value), "is no known sampler");
-    check(RATIO, ratio, &|value| value.parse::<f64>().is_ok(), "is not a number");
-    check(BATCH_SIZE, environment.get(BATCH_SIZE), &|_| false, "is not settable");
-    let mut check_parts = |name: &str, is_used: &dyn Fn(&str, &str) -> bool, why: &str| {
-        let parts = environment.get(name).unwrap_or_default().split_terminator(',').zip(1..);
-        let is_unused = |part: &str| {
-            !part.trim().is_empty()
-                && !part.split_once('=').is_some_and(|(key, value)| is_used(key.trim(), value.trim()))
-        };
-        // By its number, since its text may be a key.
-        unused.extend(
-            parts
-                .filter(|(part, _)| is_unused(part))
-                .map(|(_, number)| format!("part {number} of `{name}` is not used: it is not {why}")),
-        );
-    };
-    for name in HEADERS {
-        check_parts(name, &is_header, "a header as `name=value`");
-    }
-    check_parts(RESOURCE, &|_, _| true, "an attribute as `name=value`");
-    unused
-}
-
-/// Returns whether the exporter sends a header.
-fn is_header(name: &str, value: &str) -> bool {
-    // It decodes a value if it can.
-    let decoded = percent_decode_str(value).decode_utf8().unwrap_or_else(|_| value.into());
-    !value.is_empty() && HeaderName::from_str(name).is_ok() && HeaderValue::from_str(&decoded).is_ok()
 }
 
 #[cfg(test)]
@@ -260,57 +170,5 @@ mod tests {
         };
         assert_eq!(timeout(TIMEOUTS[1], "2500").unwrap(), Duration::from_millis(2_500));
         assert_eq!(timeout(TIMEOUTS[0], "soon").unwrap(), DEFAULT_TIMEOUT);
-    }
-
-    #[test]
-    fn header_or_attribute_that_is_not_sent_is_said_by_its_number() {
-        let unused = |name, value| resolved(&[(ENDPOINT, "http://localhost:4318"), (name, value)]).unwrap().unused;
-        for (value, number) in [
-            ("Authorization Basic abc123def456ghi789", 1),
-            ("a=1,x-tenant", 2),
-            ("a=1, =2", 2),
-            ("a=,b=2", 1),
-            ("a b=1", 1),
-            ("a=1,b=2%0A", 2),
-        ] {
-            let name = HEADERS[1];
-            let said = format!("part {number} of `{name}` is not used: it is not a header as `name=value`");
-            assert_eq!(unused(name, value), [said], "{value}");
-        }
-        for value in ["a=1, b = 2,", "Authorization=Basic%20abc=", "a=100%"] {
-            assert!(unused(HEADERS[0], value).is_empty(), "{value}");
-        }
-        let said = "part 2 of `OTEL_RESOURCE_ATTRIBUTES` is not used: it is not an attribute as `name=value`";
-        assert_eq!(unused(RESOURCE, "team=docs,production"), [said]);
-    }
-
-    #[test]
-    fn values_that_are_not_used_are_said() {
-        let unused = |name, value| resolved(&[(ENDPOINT, "http://localhost:4318"), (name, value)]).unwrap().unused;
-        for (name, value) in [
-            (TIMEOUTS[0], "soon"),
-            (NUMBERS[1], "-1"),
-            (COMPRESSIONS[1], "zstd"),
-            (DISABLED, "1"),
-            (EXPORTER, "otlp,console"),
-            (SAMPLER, "half"),
-            (SAMPLER, "traceidratio"),
-            (BATCH_SIZE, "512"),
-        ] {
-            assert_eq!(unused(name, value).len(), 1, "{name}={value}");
-        }
-        assert_eq!(
-            unused(TIMEOUTS[0], "soon"),
-            ["`OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` is not used: `soon` is not a whole number"]
-        );
-        for (name, value) in [
-            (TIMEOUTS[1], " 100 "),
-            (COMPRESSIONS[0], "GZIP"),
-            (DISABLED, "False"),
-            (EXPORTER, "otlp"),
-            (SAMPLER, "always_off"),
-        ] {
-            assert!(unused(name, value).is_empty(), "{name}={value}");
-        }
     }
 }
