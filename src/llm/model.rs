@@ -59,8 +59,8 @@ pub enum ModelError {
     /// The request was sent, and no reply can be read. It may have been paid for, so it is charged at its worst case.
     #[error("no reply to a request that may have been paid for: {reason}")]
     Unknown { reason: String },
-    #[error("prompt of {prompt_tokens} tokens does not fit a window of {limit_tokens}")]
-    ContextTooLong { prompt_tokens: u64, limit_tokens: u64 },
+    #[error("prompt does not fit the context window: {reason}")]
+    ContextTooLong { reason: String },
     #[error("model refused: {reason}")]
     Refused { reason: String },
     #[error("reply cannot be used: {complaint}")]

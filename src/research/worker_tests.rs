@@ -286,7 +286,7 @@ async fn failing_model_loses_nothing_that_was_noted() {
 
 #[tokio::test]
 async fn prompt_too_long_for_the_model_is_asked_once_more_without_old_results() {
-    let too_long = CallError::Model(ModelError::ContextTooLong { prompt_tokens: 9, limit_tokens: 8 });
+    let too_long = CallError::Model(ModelError::ContextTooLong { reason: "9 tokens, more than 8".into() });
     let mut script = usual("It is held while writing.");
     script.push(("n2/step/2/shorter", script[1].1.clone()));
     let replies = Scripted::by_key(script);

@@ -123,7 +123,8 @@ impl Desk {
         // Refused here, before it is paid for: the reply shares the window.
         let limit = model.window_tokens().saturating_sub(output);
         if counted > limit {
-            return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());
+            let reason = format!("{counted} tokens, more than {limit}");
+            return Err(ModelError::ContextTooLong { reason }.into());
         }
         // Left in flight by a process that died. It stays charged, so that the next request is charged as a second one.
         for call in recorded.iter().filter(|call| call.state() == CallState::Sent) {
