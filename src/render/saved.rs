@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_saphyr::Spanned;
 
 use super::figure;
@@ -69,19 +70,14 @@ pub(crate) struct SavedReport {
     /// `None` for a note of an earlier version, whose front matter has none.
     pub(crate) citations: Option<Vec<Citation>>,
     text: String,
-    form: SavedFormat,
-}
-
-#[derive(Debug)]
-enum SavedFormat {
-    Json,
-    /// The places in its front matter, one for each citation.
-    Note(Vec<NotePlace>),
+    /// One for each citation.
+    places: Vec<PlaceRanges>,
+    is_note: bool,
 }
 
 /// Byte ranges of the fields of a citation that may be corrected.
 #[derive(Clone, Debug, Default)]
-struct NotePlace {
+struct PlaceRanges {
     path: Option<Range<usize>>,
     line_start: Option<Range<usize>>,
     line_end: Option<Range<usize>>,
@@ -104,12 +100,29 @@ pub enum SavedError {
     Fixed,
 }
 
-/// The fields of a report as JSON that a check needs.
+/// The fields of a report as JSON that a check needs. `E` is [`Citation`] or [`JsonSource`].
 #[derive(Deserialize)]
-struct JsonReport {
+struct JsonReport<E> {
     schema_version: u32,
     run_id: Option<String>,
-    evidence: Vec<Citation>,
+    evidence: Vec<E>,
+}
+
+#[derive(Deserialize)]
+struct JsonSource<'a> {
+    #[serde(borrow)]
+    source: JsonPlace<'a>,
+}
+
+/// The fields of a citation that may be corrected, as written in the text.
+#[derive(Deserialize)]
+struct JsonPlace<'a> {
+    #[serde(borrow)]
+    path: Option<&'a RawValue>,
+    #[serde(borrow)]
+    line_start: Option<&'a RawValue>,
+    #[serde(borrow)]
+    line_end: Option<&'a RawValue>,
 }
 
 /// The fields of the front matter of a note that a check needs.
@@ -231,23 +244,24 @@ impl SavedReport {
     ///
     /// Returns an error for any other text, and for a report with too many citations.
     pub(crate) fn read(text: String) -> Result<Self, SavedError> {
-        let (run_id, citations, form) = if let Some(yaml) = yaml_front_matter(&text) {
+        let (run_id, found, is_note) = if let Some(yaml) = yaml_front_matter(&text) {
             let (run_id, found) = read_note(&text, yaml)?;
-            let (citations, places) = found.map(|found| found.into_iter().unzip()).unzip();
             // A note that `dr` did not write.
-            if run_id.is_none() && citations.is_none() {
+            if run_id.is_none() && found.is_none() {
                 return Err(SavedError::Unknown);
             }
-            (run_id, citations, SavedFormat::Note(places.unwrap_or_default()))
+            (run_id, found, true)
         } else if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
-            let (run_id, citations) = read_json(&text)?;
-            (run_id, Some(citations), SavedFormat::Json)
+            let (run_id, found) = read_json(&text)?;
+            (run_id, Some(found), false)
         } else {
             return Err(SavedError::Unknown);
         };
+        let (citations, places): (Option<Vec<_>>, Option<Vec<_>>) =
+            found.map(|found| found.into_iter().unzip()).unzip();
         match citations.as_ref().map_or(0, Vec::len) {
             found if found > MAX_CITATIONS => Err(SavedError::TooMany { found }),
-            _ => Ok(Self { run_id, citations, text, form }),
+            _ => Ok(Self { run_id, citations, text, places: places.unwrap_or_default(), is_note }),
         }
     }
 
@@ -259,20 +273,11 @@ impl SavedReport {
     pub(crate) fn corrected(&self, corrected: &[Citation]) -> Result<String, SavedError> {
         let known = self.citations.as_deref().unwrap_or_default();
         let pairs: Vec<_> = known.iter().zip(corrected).collect();
-        let edits = match &self.form {
-            SavedFormat::Json => self.json_edits(&pairs),
-            SavedFormat::Note(places) => {
-                let front = pairs.iter().zip(places).map(|((old, new), place)| {
-                    edits_of(old, new, |key| match key {
-                        "path" => place.path.clone(),
-                        "line_start" => place.line_start.clone(),
-                        _ => place.line_end.clone(),
-                    })
-                });
-                front.collect::<Option<Vec<_>>>().map(|front| [front.concat(), self.body_edits(&pairs)].concat())
-            }
-        };
-        let mut edits = edits.ok_or(SavedError::Fixed)?;
+        let edits = pairs.iter().zip(&self.places).map(|((old, new), place)| edits_of(old, new, place));
+        let mut edits = edits.collect::<Option<Vec<_>>>().ok_or(SavedError::Fixed)?.concat();
+        if self.is_note {
+            edits.extend(self.body_edits(&pairs));
+        }
         // The loop below copies the text from its beginning, and printed places are found in another order.
         edits.sort_by_key(|(range, _)| range.start);
         let (mut text, mut from) = (String::with_capacity(self.text.len()), 0);
@@ -286,17 +291,6 @@ impl SavedReport {
             Ok(read) if read.citations.as_deref() == Some(corrected) => Ok(read.text),
             _ => Err(SavedError::Fixed),
         }
-    }
-
-    fn json_edits(&self, pairs: &[(&Citation, &Citation)]) -> Option<Vec<Edit>> {
-        let text = &self.text;
-        let evidence = member(text, 0..text.len(), "evidence")?;
-        let mut edits = Vec::new();
-        for (element, (old, new)) in parts(text, evidence).into_iter().zip(pairs) {
-            let source = member(text, element, "source")?;
-            edits.extend(edits_of(old, new, |key| member(text, source.clone(), key))?);
-        }
-        Some(edits)
     }
 
     /// Returns edits of the places that a note prints below `Sources`. Ambiguous places are left unchanged.
@@ -390,7 +384,7 @@ impl SavedReport {
 }
 
 /// Returns the edits that make the place of `old` that of `new`; `None` if a field to change is not in the text.
-fn edits_of(old: &Citation, new: &Citation, at: impl Fn(&str) -> Option<Range<usize>>) -> Option<Vec<Edit>> {
+fn edits_of(old: &Citation, new: &Citation, place: &PlaceRanges) -> Option<Vec<Edit>> {
     let (
         CitedPlace::File { path, line_start, line_end, .. },
         CitedPlace::File { path: new_path, line_start: new_start, line_end: new_end, .. },
@@ -400,26 +394,37 @@ fn edits_of(old: &Citation, new: &Citation, at: impl Fn(&str) -> Option<Range<us
     };
     let changed = [
         // In JSON too. A string that is valid only in YAML (`\U`) does not read back, and is refused.
-        ("path", path != new_path, yaml_string(new_path)),
-        ("line_start", line_start != new_start, new_start.to_string()),
-        ("line_end", line_end != new_end, new_end.to_string()),
+        (&place.path, path != new_path, yaml_string(new_path)),
+        (&place.line_start, line_start != new_start, new_start.to_string()),
+        (&place.line_end, line_end != new_end, new_end.to_string()),
     ];
     let changed = changed.into_iter().filter(|(_, is_changed, _)| *is_changed);
-    changed.map(|(key, _, value)| Some((at(key)?, value))).collect()
+    changed.map(|(range, _, value)| Some((range.clone()?, value))).collect()
 }
 
-fn read_json(text: &str) -> Result<(Option<String>, Vec<Citation>), SavedError> {
+type Located = Vec<(Citation, PlaceRanges)>;
+
+fn read_json(text: &str) -> Result<(Option<String>, Located), SavedError> {
     // An editor may have put a byte order mark in front.
-    let report: JsonReport = serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(SavedError::Json)?;
+    let json = text.trim_start_matches('\u{feff}');
+    let report: JsonReport<Citation> = serde_json::from_str(json).map_err(SavedError::Json)?;
     if report.schema_version > SCHEMA_VERSION {
         return Err(SavedError::TooNew { found: report.schema_version });
     }
-    Ok((report.run_id, report.evidence))
+    // Parsed again: the fields of [`CitedPlace`] are copied until its tag is known, so they cannot be borrowed.
+    let sources: JsonReport<JsonSource<'_>> = serde_json::from_str(json).map_err(SavedError::Json)?;
+    let range = |value: Option<&RawValue>| {
+        let value = value?.get();
+        let start = value.as_ptr().addr() - text.as_ptr().addr();
+        Some(start..start + value.len())
+    };
+    let places = sources.evidence.into_iter().map(|JsonSource { source: JsonPlace { path, line_start, line_end } }| {
+        PlaceRanges { path: range(path), line_start: range(line_start), line_end: range(line_end) }
+    });
+    Ok((report.run_id, report.evidence.into_iter().zip(places).collect()))
 }
 
-type NoteCitations = Option<Vec<(Citation, NotePlace)>>;
-
-fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, NoteCitations), SavedError> {
+fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, Option<Located>), SavedError> {
     let front = &text[yaml.clone()];
     let fields: NoteFields = serde_saphyr::from_str_with_options(front, yaml_options(MAX_YAML_NODES))
         .map_err(|error| SavedError::FrontMatter(one_line(error.to_string().lines().next().unwrap_or_default())))?;
@@ -427,16 +432,16 @@ fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, NoteCita
         let (id, quote) = (source.id, source.quote);
         let missing = |field: &str| SavedError::FrontMatter(format!("`{}` has no `{field}`", one_line(&id)));
         if let Some(url) = source.url {
-            return Ok((Citation { id, quote, place: CitedPlace::Page { url } }, NotePlace::default()));
+            return Ok((Citation { id, quote, place: CitedPlace::Page { url } }, PlaceRanges::default()));
         }
         if let (Some(server), Some(tool), Some(arguments)) = (source.server, source.tool, source.arguments) {
             let place = CitedPlace::Call { server, tool, arguments };
-            return Ok((Citation { id, quote, place }, NotePlace::default()));
+            return Ok((Citation { id, quote, place }, PlaceRanges::default()));
         }
         let path = source.path.ok_or_else(|| missing("path"))?;
         let line_start = source.line_start.ok_or_else(|| missing("line_start"))?;
         let line_end = source.line_end.ok_or_else(|| missing("line_end"))?;
-        let place = NotePlace {
+        let place = PlaceRanges {
             path: range_of(&path, yaml.start),
             line_start: range_of(&line_start, yaml.start),
             line_end: range_of(&line_end, yaml.start),
@@ -459,70 +464,6 @@ fn range_of<T>(value: &Spanned<T>, from: usize) -> Option<Range<usize>> {
     let span = value.defined.span();
     let start = from + usize::try_from(span.byte_offset()?).ok()?;
     Some(start..start + usize::try_from(span.byte_len()?).ok()?)
-}
-
-/// Returns the value of a member of a JSON object; `None` if `range` is no object or has no such member.
-fn member(json: &str, range: Range<usize>, key: &str) -> Option<Range<usize>> {
-    parts(json, range).into_iter().find_map(|part| {
-        let colon =
-            outside_strings(&json[part.clone()]).find(|(_, byte)| *byte == b':').map(|(at, _)| part.start + at)?;
-        let name: String = serde_json::from_str(json[part.start..colon].trim()).ok()?;
-        (name == key).then(|| trimmed(json, colon + 1..part.end))
-    })
-}
-
-/// Returns the elements of a JSON array, or the members of an object, of valid JSON.
-fn parts(json: &str, range: Range<usize>) -> Vec<Range<usize>> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0_u32, range.start);
-    for (at, byte) in outside_strings(&json[range.clone()]) {
-        let at = range.start + at;
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                start = if depth == 1 { at + 1 } else { start };
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    parts.push(trimmed(json, start..at));
-                    break;
-                }
-            }
-            b',' if depth == 1 => {
-                parts.push(trimmed(json, start..at));
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
-fn trimmed(json: &str, range: Range<usize>) -> Range<usize> {
-    let text = &json[range.clone()];
-    let start = range.start + (text.len() - text.trim_start().len());
-    start..(start + text.trim().len())
-}
-
-/// Returns the bytes of JSON that are not in a string, with their offsets.
-fn outside_strings(json: &str) -> impl Iterator<Item = (usize, u8)> {
-    let (mut is_string, mut is_escaped) = (false, false);
-    json.bytes().enumerate().filter(move |(_, byte)| match (is_string, is_escaped, byte) {
-        (true, true, _) => {
-            is_escaped = false;
-            false
-        }
-        (true, false, b'\\') => {
-            is_escaped = true;
-            false
-        }
-        (_, _, b'"') => {
-            is_string = !is_string;
-            false
-        }
-        (is_string, _, _) => !is_string,
-    })
 }
 
 #[cfg(test)]
@@ -578,6 +519,7 @@ mod tests {
             (json(), false),
             (serde_json::from_str::<serde_json::Value>(&json()).unwrap().to_string(), false),
             (json().replace('\n', "\r\n"), false),
+            (format!("\u{feff}{}", json().replace("\"path\"", "\"p\\u0061th\"")), false),
             (note(), true),
             (note().replace('\n', "\r\n"), true),
             (format!("\u{feff}{}", note()), true),
@@ -700,17 +642,5 @@ mod tests {
                 assert_eq!(read(&corrected).citations.unwrap_or_default(), wanted);
             }
         });
-    }
-
-    #[test]
-    fn parts_of_json_are_found_whatever_its_strings_hold() {
-        let json = r#" { "a,\"}" : [1, {"b": "]"}, "\\"], "b" : {"c": 3} , "d":[] } "#;
-        let all = 0..json.len();
-        let shown = |range: Range<usize>| &json[range];
-        assert_eq!(member(json, all.clone(), "b").map(shown), Some(r#"{"c": 3}"#));
-        let list = member(json, all.clone(), "a,\"}").unwrap();
-        assert_eq!(parts(json, list).into_iter().map(shown).collect::<Vec<_>>(), ["1", r#"{"b": "]"}"#, r#""\\""#]);
-        assert_eq!(member(json, all.clone(), "d").map(|list| parts(json, list)), Some(Vec::new()));
-        assert_eq!(member(json, all, "c"), None);
     }
 }
