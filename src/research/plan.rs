@@ -1,7 +1,7 @@
 //! Plans: new sub-questions for a tree, and changes to pending ones.
 //!
 //! A [`PlanDraft`] is unchecked input from a model, a file or the rules. [`PlanDraft::check`] is the only way to make a
-//! [`Plan`] of it. A plan, or a whole tree, converts back into a draft that can be edited as JSON and checked again.
+//! [`Plan`] of it. A tree converts back into a draft that can be edited as JSON and checked again.
 
 mod check;
 
@@ -163,30 +163,6 @@ impl From<&Node> for NodeDraft {
             tools: node.tools.clone(),
             output_schema: node.output_schema.as_ref().map(ToString::to_string),
             why: node.why.clone(),
-        }
-    }
-}
-
-impl From<&Update> for UpdateDraft {
-    fn from(update: &Update) -> Self {
-        Self {
-            id: update.id.to_string(),
-            question: update.question.as_ref().map(Question::to_string),
-            priority: update.priority,
-            source_hint: update.source_hint,
-            drop: update.drop,
-            why: String::new(),
-        }
-    }
-}
-
-/// Returns a draft that checks to the same plan against the tree it was made for.
-impl From<&Plan> for PlanDraft {
-    fn from(plan: &Plan) -> Self {
-        Self {
-            reasoning: plan.reasoning.clone(),
-            new_nodes: plan.nodes.iter().map(NodeDraft::from).collect(),
-            updates: plan.updates.iter().map(UpdateDraft::from).collect(),
         }
     }
 }
