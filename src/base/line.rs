@@ -94,10 +94,16 @@ pub(crate) fn numbered_item(line: &str) -> Option<&str> {
     is_marker.then(|| &rest[2..])
 }
 
-/// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like.
+/// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like, or one that includes a file:
+/// `[!include[name](path)]`, but not `[!NOTE]`.
 pub(crate) fn is_directive(line: &str) -> bool {
     let ends = [("{{", "}}"), ("{%", "%}"), (":::", "")];
-    ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close))
+    let includes = || {
+        let name = line.strip_prefix("[!").filter(|rest| rest.ends_with(']'))?;
+        let rest = name.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '-');
+        Some(rest.len() < name.len() && rest.starts_with(['[', ' ']))
+    };
+    ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close)) || includes() == Some(true)
 }
 
 /// Maximum length of the label of a field, in bytes and in words.

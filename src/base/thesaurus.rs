@@ -10,7 +10,7 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 125] = [
+const GROUPS: [&str; 126] = [
     "delete remove erase terminate destroy discard",
     "disable deactivate suspend",
     "enable activate",
@@ -114,6 +114,7 @@ const GROUPS: [&str; 125] = [
     "retry repeat",
     "attempt try",
     "skip ignore omit",
+    "put place insert",
     "empty blank",
     "mistake accident accidental accidentally",
     "guess estimate",

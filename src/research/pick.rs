@@ -408,7 +408,9 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
     let is_here = |own: &UnitCandidate<'_>| own.unit.section == section;
     let least = best.features.score() - 2.0 * MARGIN;
     let is_near = |own: &UnitCandidate<'_>| own.features.has_form() && own.features.score() >= least;
-    let here = candidates.iter().position(|own| is_procedure(own) && is_here(own));
+    let is_below = |own: &UnitCandidate<'_>| is_here(own) && own.unit.range.start >= best.unit.range.end;
+    let below = candidates.iter().position(|own| is_procedure(own) && is_below(own));
+    let here = below.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_here(own)));
     let at = here.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_near(own)))?;
     Some(candidates.remove(at))
 }

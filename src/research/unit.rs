@@ -95,7 +95,11 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
         let rows = html.map(html_rows).unwrap_or_default().into_iter().skip(1);
         unit.pieces.extend(rows.map(|row| unit.range.start + row.range.start..unit.range.start + row.range.end));
     }
-    collector.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
+    collector.units.retain(|unit| match unit.kind {
+        UnitKind::Code => has_code(&document[unit.range.clone()]),
+        UnitKind::Paragraph => !document[unit.range.clone()].lines().all(|line| is_directive(line.trim())),
+        _ => true,
+    });
     with_counted(document, &with_lead_ins(document, collector.units))
         .into_iter()
         .map(|unit| Unit { sentences: sentences_in(document, &unit.range, sentences_of), ..unit })
@@ -416,7 +420,10 @@ fn lead_in(document: &str, paragraph: &Unit, unit: &Unit) -> Option<(usize, bool
     let leads = match unit.kind {
         // A message above its explanation: not a bare name, nor a message above another one.
         UnitKind::Paragraph => {
-            is_code(text) && count_words(text) >= LEAST_MESSAGE && !is_code(&document[unit.range.clone()])
+            let own = &document[unit.range.clone()];
+            let is_message = is_code(text) && count_words(text) >= LEAST_MESSAGE && !is_code(own);
+            let is_near = || document[paragraph.range.end..unit.range.start].trim().is_empty();
+            is_message || (ends_open(text) && own.len() <= MAX_LEAD_IN && !ends_open(own) && is_near())
         }
         UnitKind::Code => true,
         UnitKind::Callout => is_label || ends_open(text),

@@ -196,7 +196,7 @@ impl AnswerKind {
                     "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
                     "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
                     "what happens ",
-                ]) =>
+                ]) && !has(&["what happens if "]) =>
             {
                 Self::List
             }

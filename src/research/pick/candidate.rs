@@ -59,10 +59,10 @@ pub(super) const FULL_LEAD: f32 = 2.0;
 pub(super) const MAX_EXTENDED: usize = 1_500;
 
 /// Openings of a paragraph that makes no sense without the one before it.
-pub(super) const REFERRING: [&str; 23] = [
+pub(super) const REFERRING: [&str; 24] = [
     "So, ", "So ", "This ", "That ", "These ", "Those ", "It ", "They ", "However", "But ", "Also", "Then ",
     "Therefore", "Instead", "For example", "In this case", "As a result", "Here ", "And ", "Otherwise", "Notice ",
-    "On the other hand", "Once ",
+    "On the other hand", "Once ", "where ",
 ];
 
 /// Openings of a lead-in that makes no sense without the unit before it: "For example:" above a block of code. "These

@@ -261,7 +261,7 @@ fn read_on_to(best: &UnitCandidate<'_>, start: usize, units: &[Unit], sought: &S
         let is_joined = between.all(|line| line.trim().is_empty() || line.starts_with('#'));
         let lines = screen_lines(&text[start..next.range.end]);
         let is_other = next.section != last.section && !is_remedy();
-        if !is_joined || is_other || lines > most || leads_away(next, text, sought) {
+        if !is_joined || is_other || lines > most || leads_away(next, text, sought) || is_sibling(best, next) {
             break;
         }
         // Included only with the text that it leads to.
@@ -281,7 +281,7 @@ fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>) -> u
     let before: Vec<_> = section().take_while(|unit| unit.range.start < start).collect();
     let last = section().map(|unit| unit.range.end).fold(end, usize::max);
     let first = before.first().map_or(start, |first| first.range.start);
-    let leads_away = |unit: &&Unit| leads_away(unit, text, sought);
+    let leads_away = |unit: &&Unit| leads_away(unit, text, sought) || is_sibling(best, unit);
     if screen_lines(&text[first..last]) <= READ_ON_TO {
         return if before.iter().any(leads_away) { start } else { first };
     }
@@ -300,6 +300,16 @@ fn leads_away(unit: &Unit, text: &str, sought: &Sought<'_>) -> bool {
     is_pointer
         || lists_links(text[unit.range.clone()].trim())
         || (!unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]))
+}
+
+/// Returns whether two units are entries of a glossary: a term on a line of its own, and its meaning after a hard break.
+fn is_sibling(best: &UnitCandidate<'_>, other: &Unit) -> bool {
+    let text = &best.reading.document.text;
+    let is_entry = |unit: &Unit| {
+        let term = text[unit.range.clone()].split_once('\n').map(|(term, _)| term);
+        term.is_some_and(|term| term.ends_with(['\\', ' ']) && is_label(term.trim_end_matches(['\\', ' '])))
+    };
+    is_entry(&best.unit) && is_entry(other)
 }
 
 /// Returns whether a text begins with the number of a step other than the first.

@@ -271,7 +271,12 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let words: Vec<_> = pieces.iter().map(|(_, piece)| sought.words_in(&text[piece.clone()])).collect();
     // A question for alternatives wants the rows of each, also of the most frequent one.
     let weights = sought.without_events(weights);
-    let weights = &if sought.names_several() { weights } else { rarer(&weights, &words) };
+    let mut weights = if sought.names_several() { weights } else { rarer(&weights, &words) };
+    // A word that no piece has tells none from another.
+    if words.iter().any(|words| weights.keys().any(|stem| words.contains(stem))) {
+        weights.retain(|stem, _| words.iter().any(|words| words.contains(stem)));
+    }
+    let weights = &weights;
     // Part 0 of the matches is the headings.
     let meant = |piece: &Range<usize>| {
         let Some(matches) = candidate.matches.as_ref().filter(|_| is_nested) else { return 0.0 };

@@ -320,7 +320,7 @@ pub(super) fn names_dimension(text: &str) -> bool {
     has_measure(text) || has_word(&text.to_lowercase(), ENDLESS)
 }
 
-/// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
+/// Returns whether a text has a number right before a word, given by its stem, or before up to two words that qualify it:
 /// "4 bytes", "five severity levels". Units of data are interchangeable: "400 KB".
 pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
     let text = without_markers(&text.to_lowercase());
@@ -331,7 +331,7 @@ pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
     let is_joined = |word: &str| is_unit(word.trim_start_matches(|letter: char| letter.is_ascii_digit()));
     let is_counted = |(at, word): (usize, &&str)| {
         (has_digit(word) && is_joined(word))
-            || is_unit(word) && words[at.saturating_sub(2)..at].iter().any(|before| is_number(before))
+            || is_unit(word) && words[at.saturating_sub(3)..at].iter().any(|before| is_number(before))
     };
     words.iter().enumerate().any(is_counted)
 }
