@@ -52,7 +52,7 @@ pub(crate) fn ended(reason: StopReason) -> &'static str {
         StopReason::TokensExceeded => "the token limit was reached",
         StopReason::TimeExceeded => "the time limit was reached",
         StopReason::IterationsExceeded => "the limit of rounds was reached",
-        StopReason::NoMoreTasks => "everything planned was done",
+        StopReason::NoMoreTasks => "no further research was planned",
         StopReason::NoProgress => "two rounds brought no new evidence",
         StopReason::NoEvidence => "no relevant evidence was found",
         StopReason::Cancelled => "it was stopped",

@@ -230,8 +230,11 @@ pub(crate) fn pick(
             _ => weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST,
         };
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
-        let words = sought.words_in(&own.text);
-        let is_fact = weights.len() >= LEAST_WORDS || (weights.len() > 1 && sought.asks_for_value());
+        // A requested list answers by what announces it.
+        let is_list = sought.asked == AnswerKind::List && candidate.features.has_form();
+        let head = if is_list { &document.text[candidate.unit.head()] } else { "" };
+        let words = sought.words_in(&format!("{} {head}", own.text));
+        let is_fact = weights.len() >= LEAST_WORDS || (weights.len() > 1 && (sought.asks_for_value() || is_list));
         let is_said = is_fact
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
             && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
