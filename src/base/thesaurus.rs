@@ -10,7 +10,7 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 126] = [
+const GROUPS: [&str; 127] = [
     "delete remove erase terminate destroy discard",
     "disable deactivate suspend",
     "enable activate",
@@ -70,7 +70,8 @@ const GROUPS: [&str; 126] = [
     "job occupation profession",
     "appoint designate assign nominate",
     "won winner win victory",
-    "died deaths fatalities casualties",
+    "died dead deaths killed fatalities casualties",
+    "fail failure unsuccessful",
     "hurt injured injury",
     "build construct create make",
     "make create generate produce",

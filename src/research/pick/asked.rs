@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::definition::{OPENING, defines};
-use super::features::{Weights, share};
+use super::features::{Weights, lists_anchors, share};
 use super::subject::overview_of;
 use super::value::{ASKS_FOR_DAY, Wanted, asks_for_figure, asks_for_length, asks_for_version, names_length};
 use super::wording::{AUXILIARIES, TELLS_APART, has_phrase, has_word, words};
@@ -140,6 +140,41 @@ fn asks_for_several(question: &str) -> bool {
     }
 }
 
+/// Openings of a question for what follows from a condition: a statement, rather than a list of events.
+const WHAT_HAPPENS_THEN: [&str; 6] = [
+    "what happens if ",
+    "what happens when ",
+    "what happens after ",
+    "what happens once ",
+    "what happens while ",
+    "what happens as soon as ",
+];
+
+/// Nouns of a question for a list, in the plural.
+const LISTED: &str = "advantages|alternatives|arguments|attributes|benefits|categories|causes|characteristics|components|\
+    conditions|considerations|constraints|criteria|differences|disadvantages|drawbacks|effects|elements|examples|exceptions|\
+    factors|features|fields|flags|formats|functions|goals|guidelines|kinds|limitations|limits|methods|modes|names|objectives|\
+    options|parameters|parts|permissions|phases|practices|prerequisites|principles|properties|reasons|recommendations|\
+    requirements|responsibilities|restrictions|risks|roles|rules|settings|stages|states|statuses|steps|strategies|subcommands|\
+    symptoms|tasks|types|uses|values|variants|versions|ways";
+
+/// Maximum number of words of things that a question asks to define: "transit gateway attachments".
+const MOST_DEFINED: usize = 3;
+
+/// Returns whether a question in lower case asks what some things are: "what are prefix lists?". With other words it asks
+/// which there are: "what are the lists?", "what are lists for?", "what are best practices?".
+fn asks_what_things_are(question: &str) -> bool {
+    let Some(things) = question.trim().strip_prefix("what are ") else { return false };
+    let things: Vec<_> = things.split(' ').map(|word| word.trim_matches(['`', '?'])).collect();
+    let is_word = |word: &&str| word.chars().all(|letter| letter.is_alphanumeric() || "-_".contains(letter));
+    let is_plain = |word: &&str| is_word(word) && !has_word(word, NAMELESS) && !has_word(word, ENDS_OBJECT);
+    let is_plural = |word: &&str| word.len() > 3 && word.ends_with('s') && !word.ends_with("ss");
+    things.len() <= MOST_DEFINED
+        && things.iter().all(is_plain)
+        && things.last().is_some_and(|last| is_plural(last) && !has_word(last, LISTED))
+        && !has_word(things[0], "two|three|four|five|six|seven|some|possible|valid|supported|available|common|typical")
+}
+
 /// Returns whether a question begins with "who is" and a name. "Who is allowed to …" asks for no definition.
 fn asks_who_someone_is(question: &str) -> bool {
     match question.split_whitespace().collect::<Vec<_>>().as_slice() {
@@ -196,12 +231,14 @@ impl AnswerKind {
                     "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
                     "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
                     "what happens ",
-                ]) && !has(&["what happens if "]) =>
+                ]) && !has(&WHAT_HAPPENS_THEN)
+                    && !asks_what_things_are(&lower) =>
             {
                 Self::List
             }
             () if (has(&["what is ", "what's ", "define ", "what does ", "explain "]) && !has(&["mean for "]))
-                || asks_who_someone_is(question) =>
+                || asks_who_someone_is(question)
+                || asks_what_things_are(&lower) =>
             {
                 Self::Definition
             }
@@ -220,7 +257,10 @@ impl AnswerKind {
         };
         match self {
             Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
-            Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant(),
+            // A table of contents names what is asked and lists where to read of it.
+            Self::List => {
+                matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant() && !lists_anchors(own)
+            }
             // The table that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {
                 let names_all = |text: &str| {
@@ -291,6 +331,8 @@ mod tests {
                 AnswerKind::Definition,
                 ["What does it mean when a lamp blinks?", "Who is Ada Lovelace?", "What do you mean by a red lamp?"],
             ),
+            (AnswerKind::Definition, ["What are prefix lists?", "What are `lamps`?", "What are oil lamp wicks?"]),
+            (AnswerKind::List, ["What are the oil lamps?", "What are lamps for?", "What are best practices?"]),
             (AnswerKind::Other, ["Which lamp does a guard get?", "May a guard ring?", "Which process keeps the lock?"]),
             (AnswerKind::Person, ["Who is allowed to ring?", "Who rings?", "Who may the guard call?"]),
         ] {

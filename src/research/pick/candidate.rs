@@ -330,12 +330,15 @@ fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<
     }
 }
 
-/// Drops the paragraphs that only announce what their document is about, if there are others. They repeat the words of
+/// Drops the paragraphs, and if words are asked for the code, that only announce what their document is about, if there are others. They repeat the words of
 /// the title, and with them those of the question, but answer nothing.
 fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_announcement = |own: &UnitCandidate<'_>| {
         let Unit { kind, sentences, .. } = &own.unit;
-        *kind == UnitKind::Paragraph
+        // Code is announced as well: "This section shows an example."
+        let is_told =
+            *kind == UnitKind::Code && matches!(sought.asked, AnswerKind::Comparison | AnswerKind::Definition);
+        (*kind == UnitKind::Paragraph || is_told)
             && !sentences.is_empty()
             && sentences.iter().all(|sentence| announces(&sentence.plain))
     };

@@ -226,6 +226,12 @@ pub(super) fn lists_links(text: &str) -> bool {
     items.len() > 1 && items.iter().all(is_link)
 }
 
+/// Returns whether each item of a list is a link to a heading of the same text: a table of contents.
+pub(super) fn lists_anchors(text: &str) -> bool {
+    let mut items = text.lines().map(str::trim_start).filter(|line| line.starts_with(['-', '*', '+']));
+    items.clone().count() > 1 && items.all(|item| item.contains("](#") && item.trim_end().ends_with(')'))
+}
+
 /// Returns whether a sentence only points to a text.
 pub(in crate::research) fn only_points(sentence: &str) -> bool {
     let said = sentence.to_lowercase();

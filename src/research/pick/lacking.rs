@@ -7,8 +7,8 @@ use super::code_word::CodeWord;
 use super::features::only_points;
 use super::sought::Sought;
 use super::value::{
-    LIMITS, Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
-    has_number, names_dimension, names_length, numbers,
+    LIMITS, Wanted, asks_for_dimension, asks_for_length, counted, counted_words, counts, counts_length,
+    has_length_unit, has_measure, has_number, names_dimension, names_length, numbers,
 };
 use super::wording::{has_phrase, has_word};
 use super::{Picked, is_of};
@@ -81,11 +81,17 @@ impl<'a> Answer<'a> {
     /// Returns whether there is no value of the requested kind. The number of another thing does not count.
     fn lacks_kind(&self) -> bool {
         let (question, text) = (self.sought.question, self.deciding());
-        let counts = || counted_words(question).is_none_or(|words| self.has_any(&text, &words));
+        let is_said = || counted_words(question).is_none_or(|words| self.has_any(&text, &words));
         match self.sought.wanted {
             None => false,
             Some(Wanted::Number) => {
-                !Wanted::Number.is_in(&text) || !counts() || (counts_length(question) && !has_length_unit(&text))
+                let is_counted = |noun: String| counts(&text, &self.sought.splitter.stem(&noun), self.sought.splitter);
+                // A year counts nothing.
+                let is_year = || !has_measure(&text) && counted(question).is_some_and(|noun| !is_counted(noun));
+                !Wanted::Number.is_in(&text)
+                    || is_year()
+                    || !is_said()
+                    || (counts_length(question) && !has_length_unit(&text))
             }
             Some(wanted) => !wanted.is_in(&text),
         }
