@@ -215,6 +215,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn line_that_includes_a_file_is_a_directive_and_a_callout_is_none() {
+        for line in [
+            "{{#include a.rs}}",
+            ":::note",
+            "[!include[Mills](../mills.md)]",
+            "[!INCLUDE [mill](a.md)]",
+            "[!code-c[Main](a.c)]",
+        ] {
+            assert!(is_directive(line), "{line}");
+        }
+        assert!(["[!NOTE]", "[a](b)", "[!include[Mills](mills.md)] says more"].iter().all(|line| !is_directive(line)));
+    }
+
+    #[test]
     fn code_block_ends_at_a_fence_without_text() {
         let mut fence = CodeFence::default();
         let lines = ["a", "```sh", "", "```no", "~~~", "````", "```x``` b", "~~~", "```", "~~~", "c"];

@@ -467,6 +467,12 @@ mod tests {
     }
 
     #[test]
+    fn paragraph_keeps_the_one_that_announces_it_and_is_none_if_it_only_includes_a_file() {
+        let document = "# Order\n\n[!include[Mills](mills.md)]\n\nThe format is:\n\n*Order: 1*\n\nIt is new.\n";
+        assert_eq!(shown(document), ["Paragraph: The format is:\n\n*Order: 1*", "Paragraph: It is new."]);
+    }
+
+    #[test]
     fn list_that_is_announced_without_a_colon_keeps_what_announces_it() {
         let document =
             "# Pump\n\nVersion 2 has the following features.\n\n- a valve\n- a lamp\n\nIt is old.\n\n- a tank\n";

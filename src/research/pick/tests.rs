@@ -200,6 +200,29 @@ fn year_is_no_measure() {
 }
 
 #[test]
+fn year_does_not_say_how_many() {
+    let document = "# Pump\n\nThe pump was sold in February 1979.\n";
+    assert!(lacks(document, "How many pumps were sold?"));
+    assert!(!lacks("# Pump\n\nThey sold 1979 pumps.\n", "How many pumps were sold?"));
+}
+
+#[test]
+fn entry_of_a_glossary_is_shown_without_its_neighbours() {
+    let document = "# Options\n\n**-a**  \nRings all bells of the tower.\n\n**-b**  \nTurns the wheel of the mill to the left.\n\n\
+                    **-c**  \nStops the pump.\n";
+    let found = picked(document, "What turns the wheel of the mill to the left?");
+    assert_eq!(quotes(&found[0]), ["**-b**  \nTurns the wheel of the mill to the left."]);
+}
+
+#[test]
+fn steps_below_the_text_on_a_task_come_before_a_list_above_it() {
+    let document = "# Mill\n\nThere are two wheels:\n\n1. The left wheel.\n2. The right wheel.\n\nTo stop the mill at night you \
+                    have to use its brake, and not its wheel.\n\nUse these steps:\n\n1. Pull the brake.\n2. Wait.\n";
+    let found = picked(document, "How do I stop the mill at night?");
+    assert!(found.iter().any(|own| quotes(own).concat().contains("Pull the brake")), "{found:?}");
+}
+
+#[test]
 fn two_sentences_that_say_as_much_answer_together() {
     let document =
         "# Mill\n\nIt was built by Ann. The wheel turns to the left. The wheel turns at dawn. All is well.\n";

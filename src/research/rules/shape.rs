@@ -313,8 +313,11 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let mut names = entities.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
     names = paired(&names, entities).unwrap_or(names);
     let whole = with_shared_noun(&names);
-    if let Some(whole) = &whole {
-        names[0] = whole;
+    match (&whole, names.as_slice()) {
+        (Some(whole), _) => names[0] = whole,
+        // "Master and member accounts": the first is no thing by itself.
+        (None, [first, second]) if is_bare(first) && second.contains(' ') && second.ends_with('s') => return None,
+        (None, _) => {}
     }
     let shared = shared_ending(&mut names).unwrap_or_default();
     let said = |texts: &[&str], between| {
@@ -374,10 +377,10 @@ fn with_shared_noun(names: &[&str]) -> Option<String> {
     let [first, second] = names else { return None };
     let (_, noun) = second.rsplit_once(' ')?;
     let lower = first.to_lowercase();
-    let is_adjective =
-        is_in(&lower, ADJECTIVES) || (!lower.contains(' ') && ENDINGS.iter().any(|ending| lower.ends_with(ending)));
+    let is_listed = is_in(&lower, ADJECTIVES);
+    let is_adjective = is_listed || (!lower.contains(' ') && ENDINGS.iter().any(|ending| lower.ends_with(ending)));
     // The first word of a question has a capital in any case.
-    let is_name = is_name_like(first.trim_start_matches(char::is_uppercase)) || is_name_like(noun);
+    let is_name = is_name_like(first.trim_start_matches(char::is_uppercase)) || (is_name_like(noun) && !is_listed);
     (is_adjective && !is_name).then(|| format!("{first} {noun}"))
 }
 
@@ -390,6 +393,11 @@ fn name(span: MaskedText<'_>) -> Option<&str> {
         && !span.starts_with("one ones")
         && !span.words().all(|word| is_in(word, NO_NAMES));
     is_name.then_some(span.text)
+}
+
+/// Returns whether a text is a single lower-case word in the singular, which may be an adjective.
+fn is_bare(text: &str) -> bool {
+    !text.contains(' ') && !text.ends_with('s') && !is_name_like(text)
 }
 
 fn is_in(word: &str, list: &str) -> bool {

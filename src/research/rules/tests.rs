@@ -47,6 +47,7 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("Compare A and B. Which one is cheaper?", "A|B"),
         ("What is the difference between a shared and an exclusive lock?", "shared lock|exclusive lock"),
         ("What is the difference between a string and a byte array?", "string|byte array"),
+        ("What is the difference between primary and secondary SSIDs?", "primary SSIDs|secondary SSIDs"),
         ("Event history vs a trail: what's the difference?", "Event history|trail"),
         ("round vs trunc: how do they differ?", "round|trunc"),
         (
