@@ -94,6 +94,13 @@ pub(crate) fn numbered_item(line: &str) -> Option<&str> {
     is_marker.then(|| &rest[2..])
 }
 
+/// Returns the headings below a title. The first heading of a note often repeats the title, in this or another letter
+/// case.
+pub(crate) fn below_title<'a>(title: &str, headings: &'a [String]) -> Vec<&'a str> {
+    let title = title.to_lowercase();
+    headings.iter().map(String::as_str).filter(|heading| heading.to_lowercase() != title).collect()
+}
+
 /// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like, or one that includes a file:
 /// `[!include[name](path)]`, but not `[!NOTE]`.
 pub(crate) fn is_directive(line: &str) -> bool {

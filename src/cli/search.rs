@@ -13,7 +13,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::expanded;
 use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, file_address, linked, styled};
-use crate::base::line::{counted, one_line, printable};
+use crate::base::line::{below_title, counted, one_line, printable};
 use crate::config::bounds;
 use crate::engine::{Engine, Hit, Neighbourhood, Scope, SearchMode, Searched, Snippet, Support};
 use crate::render::json::{line, versioned};
@@ -257,8 +257,7 @@ fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders:
         };
         let _ = writeln!(text, "{place}  {}", styled(QUIET, hit.id.as_str()));
         let mut names = vec![hit.title.as_str()];
-        // The title of a note is usually its first heading, and would be printed twice.
-        names.extend(hit.heading_path.iter().map(String::as_str).filter(|heading| *heading != hit.title));
+        names.extend(below_title(&hit.title, &hit.heading_path));
         let _ = writeln!(text, "  {}", styled(QUIET, &one_line(&names.join(" › "))));
         if let Some(about) = hit.about.as_deref().filter(|about| said.insert(*about)) {
             let _ = writeln!(text, "  {}", styled(NOTE, &one_line(about)));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::base::line::shortened;
+use crate::base::line::{below_title, shortened};
 use crate::base::token::{CountTokens, Encoding, TokenCounter, lines_within};
 
 /// Maximum number of tokens of a text in a result. Clients warn from 10,000 on.
@@ -65,8 +65,7 @@ impl Page {
 
 /// Returns a title with the headings below it, on one line.
 pub(super) fn heading_line(title: &str, headings: &[String]) -> String {
-    let headings = headings.iter().map(String::as_str).filter(|heading| *heading != title);
-    shortened(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
+    shortened(&std::iter::once(title).chain(below_title(title, headings)).collect::<Vec<_>>().join(" › "))
 }
 
 #[cfg(test)]

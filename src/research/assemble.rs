@@ -15,7 +15,7 @@ use super::sentence::{every_sentence, place_of};
 use super::unit::{compared_by, sentences_of};
 use super::verdict::by_coverage;
 use crate::base::html::without_html;
-use crate::base::line::{CodeFence, numbered_item, one_line};
+use crate::base::line::{CodeFence, below_title, numbered_item, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
 use crate::source::{Place, Support};
@@ -299,11 +299,12 @@ fn heading(place: &Place) -> Option<String> {
     let headings: Vec<_> = match place {
         Place::Mcp { .. } => return None,
         _ if place.is_on_page() => Vec::new(),
-        _ => place.heading_path().iter().map(|heading| one_line(heading)).collect(),
+        _ => below_title(place.title(), place.heading_path())
+            .into_iter()
+            .map(one_line)
+            .filter(|heading| !heading.is_empty())
+            .collect(),
     };
-    // The first heading often repeats the title in another letter case.
-    let is_title = |heading: &String| heading.to_lowercase() == title.to_lowercase();
-    let headings: Vec<_> = headings.into_iter().filter(|heading| !is_title(heading) && !heading.is_empty()).collect();
     let nearest = headings[headings.len().saturating_sub(HEADINGS)..].iter();
     let path: Vec<_> = std::iter::once(&title).filter(|title| !title.is_empty()).chain(nearest).cloned().collect();
     (!path.is_empty()).then(|| escaped(&path.join(" › ")))

@@ -288,11 +288,15 @@ fn next_best(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &We
     firsts.zip(0..NEXT_BEST).map(passage).collect()
 }
 
-/// Returns a text up to its first block of code, without the marks of a quotation.
+/// Returns a text up to its first block of code, without the marks of a quotation and with one mark for all items.
 fn prose(text: &str) -> String {
     let is_text = |line: &&str| !line.starts_with("```") && !line.starts_with("~~~");
-    let lines = text.lines().map(|line| line.trim_start_matches(['>', ' ']));
-    lines.take_while(is_text).collect::<Vec<_>>().join("\n")
+    let lines = text.lines().map(|line| line.trim_start_matches(['>', ' '])).take_while(is_text);
+    let marked = lines.map(|line| match ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark)) {
+        Some(item) => format!("• {item}"),
+        None => line.to_owned(),
+    });
+    marked.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the units that answer, each with its context, best first. `steps` are the units of the sections

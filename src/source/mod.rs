@@ -26,7 +26,7 @@ pub(crate) use self::mcp::OfferedTool;
 use self::web::WebUrl;
 use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::id::{ContentHash, as_word};
-use crate::base::line::{one_line, shortened};
+use crate::base::line::{below_title, one_line, shortened};
 use crate::kb::extract::{Extractable, page_of_heading};
 pub use crate::kb::search::{Odds, ProperName, Support};
 use crate::llm::call::CallError;
@@ -394,10 +394,9 @@ impl Place {
     /// Returns the title of the document and the headings above the place, on one line.
     pub(crate) fn names(&self) -> String {
         let title = self.title();
-        let mut headings =
-            self.heading_path().iter().map(String::as_str).filter(|heading| *heading != title).peekable();
+        let headings = below_title(title, self.heading_path());
         // A title that is the name of the file stands in the path already, which is shown beside these names.
-        let is_of_path = headings.peek().is_some() && matches!(self, Self::Kb { path, .. } if is_name_of(path, title));
+        let is_of_path = !headings.is_empty() && matches!(self, Self::Kb { path, .. } if is_name_of(path, title));
         let title = if matches!(self, Self::Mcp { .. }) { &shortened(title) } else { title };
         let names = (!is_of_path).then_some(title).into_iter().chain(headings).filter(|name| !name.is_empty());
         one_line(&names.collect::<Vec<_>>().join(" › "))
