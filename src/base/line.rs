@@ -110,7 +110,10 @@ pub(crate) fn is_directive(line: &str) -> bool {
         let rest = name.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '-');
         Some(rest.len() < name.len() && rest.starts_with(['[', ' ']))
     };
-    ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close)) || includes() == Some(true)
+    // With two of them, there is text between: "{% if a %}Ring twice.{% endif %}".
+    let is_one =
+        |open: &str, close: &str| line.starts_with(open) && line.ends_with(close) && line.matches(open).count() == 1;
+    ends.iter().any(|(open, close)| is_one(open, close)) || includes() == Some(true)
 }
 
 /// Maximum length of the label of a field, in bytes and in words.
@@ -232,6 +235,7 @@ mod tests {
         ] {
             assert!(is_directive(line), "{line}");
         }
+        assert!(!is_directive("{% if a %}Ring twice.{% endif %}") && !is_directive(":::tip Ring twice:::"));
         assert!(["[!NOTE]", "[a](b)", "[!include[Mills](mills.md)] says more"].iter().all(|line| !is_directive(line)));
     }
 

@@ -125,19 +125,24 @@ impl WordSplitter {
     }
 }
 
+/// Acronyms in lower case that have a vowel before a last "u".
+const ACRONYMS: [&str; 6] = ["alu", "apdu", "ecu", "emu", "imu", "icu"];
+
+/// Words that are not the plural of the same without "s": protocols, and a title.
+const NO_PLURALS: [&str; 6] = ["dns", "ftps", "https", "mqtts", "mrs", "smtps"];
+
 /// Returns an English acronym without the "s" of its plural, which the stemmer leaves after "u" and after consonants
-/// alone. It is told by its capitals ("APDUs"), or by having no vowel but a last "u" ("vms", "cpus"). Names that end in
-/// "s", such as "DNS", lose it as well wherever they occur.
+/// alone. It is told by its capitals ("APDUs"), or by having no vowel but a last "u" ("vms", "cpus"). Most names that end
+/// in "s", such as "AWS" and "TLS", lose it as well wherever they occur.
 fn singular(word: &str) -> &str {
     let Some(one) = word.strip_suffix(['s', 'S']).filter(|one| one.len() > 1 && !one.ends_with(['s', 'S'])) else {
         return word;
     };
     let is_written = || word.ends_with('s') && one.bytes().all(|letter| letter.is_ascii_uppercase());
     let is_consonant = |letter: u8| letter.is_ascii_alphabetic() && !b"aeiouy".contains(&letter.to_ascii_lowercase());
-    let is_told = || one.strip_suffix(['u', 'U']).unwrap_or(one).bytes().all(is_consonant);
-    // The one pair of this form that names two things in the same texts.
-    let is_protocol = || one.eq_ignore_ascii_case("http");
-    if (is_written() || is_told()) && !is_protocol() { one } else { word }
+    let is_one_of = |words: &[&str], own: &str| words.iter().any(|word| word.eq_ignore_ascii_case(own));
+    let is_told = || one.strip_suffix(['u', 'U']).unwrap_or(one).bytes().all(is_consonant) || is_one_of(&ACRONYMS, one);
+    if (is_written() || is_told()) && !is_one_of(&NO_PLURALS, word) { one } else { word }
 }
 
 /// Returns `text` without the stop words of a language, or unchanged if nothing else remains. No space is inserted
@@ -375,12 +380,12 @@ mod tests {
         let stem = |code: &str, word: &str| WordSplitter::of(Language::with_code(code).unwrap()).stem(word);
         assert_eq!([stem("en", "Naïve"), stem("en", "копии")], ["naiv", "коп"]);
         assert_eq!(
-            ["APDUs", "IDs", "VMs", "vms", "CPUs", "cpus"].map(|own| stem("en", own)),
-            ["apdu", "id", "vm", "vm", "cpu", "cpu"]
+            ["APDUs", "apdus", "IDs", "VMs", "vms", "CPUs", "cpus"].map(|own| stem("en", own)),
+            ["apdu", "apdu", "id", "vm", "vm", "cpu", "cpu"]
         );
         assert_eq!(
             ["DNS", "dns", "https", "CSS", "status"].map(|own| stem("en", own)),
-            ["dn", "dn", "https", "css", "status"]
+            ["dns", "dns", "https", "css", "status"]
         );
         assert_eq!([stem("de", "Häusern"), stem("de", "Straße")], ["haus", "strass"]);
         assert_eq!([stem("tr", "IŞIK"), stem("vi", "Tệp")], ["isik", "tệp"]);

@@ -746,11 +746,10 @@ impl Run<'_> {
                 (self.listener)(IngestEvent::IndexingVectors);
                 break;
             }
-            let mut vectors = shared.take_known(&mut rows);
-            let texts: Vec<_> = rows.iter().filter_map(|row| Some((row.id.clone(), shared.text_of(row)?))).collect();
-            let (made, error) = self.embed(rows).await?;
-            shared.keep(texts, &made);
-            vectors.extend(made);
+            let copies = shared.take_copies(&mut rows);
+            let texts = rows.iter().filter_map(|row| Some((row.id.clone(), shared.key_of(row)?))).collect();
+            let (mut vectors, error) = self.embed(rows).await?;
+            shared.add_copies(&mut vectors, &texts, copies);
             // Before the error is returned: the vectors may have been paid for.
             if !vectors.is_empty() {
                 self.writer.set_vectors(&vectors).await?;
@@ -804,50 +803,43 @@ impl Run<'_> {
 /// Vectors with the ids of their chunks.
 type Made = Vec<(ChunkId, Vec<f32>)>;
 
-/// A text to embed: the collection of its chunk, and its [`ChunkRow::embed_key`].
-type EmbedText = (String, String);
-
-/// Vectors of texts that several chunks have, so that each is computed, and paid for, once in a run. Collections share
-/// none, since they may be for different models.
+/// Vectors of texts that several chunks have, so that each is computed, and paid for, once in a run.
 struct SharedVectors {
-    /// Keys of such texts.
+    /// The [`ChunkRow::embed_key`] of each such text.
     repeated: HashSet<String>,
-    known: HashMap<EmbedText, Vec<f32>>,
+    known: HashMap<String, Vec<f32>>,
 }
 
 impl SharedVectors {
-    /// Returns the text of a chunk if others have it.
-    fn text_of(&self, row: &ChunkRow) -> Option<EmbedText> {
-        let key = row.embed_key.as_ref().filter(|key| self.repeated.contains(*key))?;
-        Some((row.collection.clone(), key.clone()))
+    /// Returns the text of a chunk, by its key, if others have it.
+    fn key_of(&self, row: &ChunkRow) -> Option<String> {
+        row.embed_key.clone().filter(|key| self.repeated.contains(key))
     }
 
-    /// Removes the chunks with known vectors, and returns these. Of other chunks with the same text, leaves the first:
-    /// the next call has the vector for the rest.
-    fn take_known(&self, rows: &mut Vec<ChunkRow>) -> Made {
-        let (mut known, mut seen) = (Vec::new(), HashSet::new());
-        rows.retain(|row| match self.text_of(row) {
-            None => true,
-            Some(text) => match self.known.get(&text) {
-                Some(vector) => {
-                    known.push((row.id.clone(), vector.clone()));
-                    false
-                }
-                // Once no more are kept, the rest would wait for ever more commits.
-                None => self.known.len() >= SHARED_VECTORS || seen.insert(text),
-            },
-        });
-        known
-    }
-
-    /// Keeps the vectors made of these texts.
-    fn keep(&mut self, texts: Vec<(ChunkId, EmbedText)>, made: &[(ChunkId, Vec<f32>)]) {
-        let mut texts: HashMap<_, _> = texts.into_iter().collect();
-        for (id, vector) in made {
-            if let Some(text) = texts.remove(id).filter(|_| self.known.len() < SHARED_VECTORS) {
-                self.known.insert(text, vector.clone());
+    /// Removes and returns the chunks with the text of an earlier one, here or in another batch.
+    fn take_copies(&self, rows: &mut Vec<ChunkRow>) -> Vec<(ChunkId, String)> {
+        let (mut copies, mut seen) = (Vec::new(), HashSet::new());
+        rows.retain(|row| {
+            let Some(key) = self.key_of(row) else { return true };
+            let is_first = !self.known.contains_key(&key) && seen.insert(key.clone());
+            if !is_first {
+                copies.push((row.id.clone(), key));
             }
-        }
+            is_first
+        });
+        copies
+    }
+
+    /// Adds the vectors of the copies to those that were made, given the texts of the latter. A copy whose text was not
+    /// embedded in time waits for the next batch.
+    fn add_copies(&mut self, made: &mut Made, texts: &HashMap<ChunkId, String>, copies: Vec<(ChunkId, String)>) {
+        let fresh: HashMap<&String, &Vec<f32>> =
+            made.iter().filter_map(|(id, vector)| Some((texts.get(id)?, vector))).collect();
+        let vector = |key: &String| fresh.get(key).copied().or_else(|| self.known.get(key)).cloned();
+        let copied: Vec<_> = copies.into_iter().filter_map(|(id, key)| Some((id, vector(&key)?))).collect();
+        let room = SHARED_VECTORS.saturating_sub(self.known.len());
+        self.known.extend(fresh.into_iter().take(room).map(|(key, vector)| (key.clone(), vector.clone())));
+        made.extend(copied);
     }
 }
 

@@ -231,7 +231,8 @@ pub(crate) fn pick(
         };
         let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
         // A requested list answers by what announces it.
-        let is_list = sought.asked == AnswerKind::List && candidate.features.has_form();
+        let is_list =
+            sought.asked == AnswerKind::List && candidate.features.has_form() && !candidate.unit.pieces.is_empty();
         let head = if is_list { &document.text[candidate.unit.head()] } else { "" };
         let words = sought.words_in(&format!("{} {head}", own.text));
         let is_fact = weights.len() >= LEAST_WORDS || (weights.len() > 1 && (sought.asks_for_value() || is_list));

@@ -183,7 +183,7 @@ fn english_model_is_sent_no_text_in_another_script_unless_the_settings_say_that_
 }
 
 #[test]
-fn text_that_several_files_of_a_collection_have_is_embedded_once() {
+fn text_that_several_files_have_is_embedded_once() {
     const NOTE: &str = "# Marmalade\n\nA jar of it is in the cellar.\n";
     let server = ModelServer::start(openai);
     let world = World::empty();
@@ -196,7 +196,7 @@ fn text_that_several_files_of_a_collection_have_is_embedded_once() {
     let mut texts = sent(&server.requests());
     texts.sort();
     let titles: Vec<_> = texts.iter().map(|text| text.contains("Marmalade")).collect();
-    assert_eq!(titles, [true, true, false], "once for each collection: {texts:?}");
+    assert_eq!(titles, [true, false], "{texts:?}");
     let contents = world.contents();
     assert_eq!((&summary["embedded"], contents.vectors, contents.vectors_missing), (&json!(5), 5, 0));
 }

@@ -8,7 +8,7 @@
 //!
 //! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A
 //! column may be added without that: an index of an earlier chunker lacks it, is read without it, and is rebuilt
-//! before it is written. So does one of earlier terms.
+//! before it is written. The same holds for an index of earlier terms.
 
 use std::sync::Arc;
 

@@ -151,7 +151,7 @@ const WHAT_HAPPENS_THEN: [&str; 6] = [
 ];
 
 /// Nouns of a question for a list, in the plural.
-const LISTED: &str = "advantages|alternatives|arguments|attributes|benefits|categories|causes|characteristics|components|\
+const LISTED: &str = "advantages|bugs|commands|errors|holidays|hosts|hours|issues|problems|times|tools|alternatives|arguments|attributes|benefits|categories|causes|characteristics|components|\
     conditions|considerations|constraints|criteria|differences|disadvantages|drawbacks|effects|elements|examples|exceptions|\
     factors|features|fields|flags|formats|functions|goals|guidelines|kinds|limitations|limits|methods|modes|names|objectives|\
     options|parameters|parts|permissions|phases|practices|prerequisites|principles|properties|reasons|recommendations|\
@@ -172,7 +172,11 @@ fn asks_what_things_are(question: &str) -> bool {
     things.len() <= MOST_DEFINED
         && things.iter().all(is_plain)
         && things.last().is_some_and(|last| is_plural(last) && !has_word(last, LISTED))
-        && !has_word(things[0], "two|three|four|five|six|seven|some|possible|valid|supported|available|common|typical")
+        && !has_word(
+            things[0],
+            "two|three|four|five|six|seven|some|possible|valid|supported|available|common|typical|known|allowed|required|\
+         recommended|current|main|important|public|office|opening|working",
+        )
 }
 
 /// Returns whether a question begins with "who is" and a name. "Who is allowed to …" asks for no definition.
@@ -231,7 +235,7 @@ impl AnswerKind {
                     "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
                     "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
                     "what happens ",
-                ]) && !has(&WHAT_HAPPENS_THEN)
+                ]) && !WHAT_HAPPENS_THEN.iter().any(|opening| starts(opening))
                     && !asks_what_things_are(&lower) =>
             {
                 Self::List

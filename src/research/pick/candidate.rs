@@ -330,8 +330,9 @@ fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<
     }
 }
 
-/// Drops the paragraphs, and if words are asked for the code, that only announce what their document is about, if there are others. They repeat the words of
-/// the title, and with them those of the question, but answer nothing.
+/// Drops the paragraphs that only announce what their document is about, if there are others, and for comparisons and
+/// definitions the code that is announced that way. They repeat the words of the title, and with them those of the
+/// question, but answer nothing.
 fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_announcement = |own: &UnitCandidate<'_>| {
         let Unit { kind, sentences, .. } = &own.unit;

@@ -61,7 +61,7 @@ impl Term {
         let term = rest[..end].split(['?', ',', '.', ';']).next().unwrap_or_default();
         // As it is written, since capitals tell an acronym.
         let start = lower.len() - rest.len();
-        let term = question.get(start..start + term.len()).unwrap_or(term);
+        let term = question.get(start..start + term.len()).filter(|_| lower.len() == question.len()).unwrap_or(term);
         let words = words(term).skip_while(|word| has_word(&word.to_lowercase(), ARTICLES));
         let stems: Vec<_> = words.map(|word| splitter.stem(word)).collect();
         (!stems.is_empty()).then_some(Self { stems })

@@ -307,7 +307,9 @@ fn is_sibling(best: &UnitCandidate<'_>, other: &Unit) -> bool {
     let text = &best.reading.document.text;
     let is_entry = |unit: &Unit| {
         let term = text[unit.range.clone()].split_once('\n').map(|(term, _)| term);
-        term.is_some_and(|term| term.ends_with(['\\', ' ']) && is_label(term.trim_end_matches(['\\', ' '])))
+        term.is_some_and(|term| {
+            (term.ends_with("  ") || term.ends_with('\\')) && is_label(term.trim_end_matches(['\\', ' ']))
+        })
     };
     is_entry(&best.unit) && is_entry(other)
 }

@@ -229,7 +229,7 @@ pub(super) fn lists_links(text: &str) -> bool {
 /// Returns whether each item of a list is a link to a heading of the same text: a table of contents.
 pub(super) fn lists_anchors(text: &str) -> bool {
     let mut items = text.lines().map(str::trim_start).filter(|line| line.starts_with(['-', '*', '+']));
-    items.clone().count() > 1 && items.all(|item| item.contains("](#") && item.trim_end().ends_with(')'))
+    items.clone().count() > 1 && items.all(|item| item.contains("](#")) && lists_links(text)
 }
 
 /// Returns whether a sentence only points to a text.

@@ -7,8 +7,8 @@ use super::code_word::CodeWord;
 use super::features::only_points;
 use super::sought::Sought;
 use super::value::{
-    LIMITS, Wanted, asks_for_dimension, asks_for_length, counted, counted_words, counts, counts_length,
-    has_length_unit, has_measure, has_number, names_dimension, names_length, numbers,
+    LIMITS, Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
+    has_number, has_only_years, names_dimension, names_length, numbers,
 };
 use super::wording::{has_phrase, has_word};
 use super::{Picked, is_of};
@@ -85,11 +85,8 @@ impl<'a> Answer<'a> {
         match self.sought.wanted {
             None => false,
             Some(Wanted::Number) => {
-                let is_counted = |noun: String| counts(&text, &self.sought.splitter.stem(&noun), self.sought.splitter);
-                // A year counts nothing.
-                let is_year = || !has_measure(&text) && counted(question).is_some_and(|noun| !is_counted(noun));
                 !Wanted::Number.is_in(&text)
-                    || is_year()
+                    || (has_phrase(question, &["how many "]) && has_only_years(&text))
                     || !is_said()
                     || (counts_length(question) && !has_length_unit(&text))
             }

@@ -250,6 +250,19 @@ pub(super) fn has_measure(text: &str) -> bool {
     words(&text).any(|word| has_digit(word) && !is_year(word)) || has_word(&text, NUMBERS)
 }
 
+/// Words before the year of a date.
+const BEFORE_YEAR: &str = "in|since|until|of|from|by|before|after|during|january|february|march|april|may|june|july|august|\
+    september|october|november|december";
+
+/// Returns whether all numbers of a text are years of dates, which count nothing.
+pub(super) fn has_only_years(text: &str) -> bool {
+    let text = without_markers(&text.to_lowercase());
+    let words: Vec<_> = words(&text).collect();
+    let is_dated = |at: usize| is_year(words[at]) && at > 0 && has_word(words[at - 1], BEFORE_YEAR);
+    let mut numbers = (0..words.len()).filter(|at| has_digit(words[*at])).peekable();
+    numbers.peek().is_some() && numbers.all(is_dated) && !has_word(&text, NUMBERS)
+}
+
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
 fn asks_for(question: &str, nouns: &str) -> bool {
     let words: Vec<_> = words(question).collect();
@@ -320,7 +333,7 @@ pub(super) fn names_dimension(text: &str) -> bool {
     has_measure(text) || has_word(&text.to_lowercase(), ENDLESS)
 }
 
-/// Returns whether a text has a number right before a word, given by its stem, or before up to two words that qualify it:
+/// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
 /// "4 bytes", "five severity levels". Units of data are interchangeable: "400 KB".
 pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
     let text = without_markers(&text.to_lowercase());
@@ -331,7 +344,7 @@ pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
     let is_joined = |word: &str| is_unit(word.trim_start_matches(|letter: char| letter.is_ascii_digit()));
     let is_counted = |(at, word): (usize, &&str)| {
         (has_digit(word) && is_joined(word))
-            || is_unit(word) && words[at.saturating_sub(3)..at].iter().any(|before| is_number(before))
+            || is_unit(word) && words[at.saturating_sub(2)..at].iter().any(|before| is_number(before))
     };
     words.iter().enumerate().any(is_counted)
 }

@@ -313,11 +313,8 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let mut names = entities.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
     names = paired(&names, entities).unwrap_or(names);
     let whole = with_shared_noun(&names);
-    match (&whole, names.as_slice()) {
-        (Some(whole), _) => names[0] = whole,
-        // "Master and member accounts": the first is no thing by itself.
-        (None, [first, second]) if is_bare(first) && second.contains(' ') && second.ends_with('s') => return None,
-        (None, _) => {}
+    if let Some(whole) = &whole {
+        names[0] = whole;
     }
     let shared = shared_ending(&mut names).unwrap_or_default();
     let said = |texts: &[&str], between| {
@@ -371,7 +368,8 @@ fn shared_ending<'a>(names: &mut [&'a str]) -> Option<&'a str> {
 fn with_shared_noun(names: &[&str]) -> Option<String> {
     const ADJECTIVES: &str = "shared exclusive public private internal external static dynamic weak strong soft hard \
         shallow deep minor major primary secondary mutable immutable synchronous asynchronous direct indirect implicit \
-        explicit local global weekly monthly";
+        explicit local global weekly monthly active inactive inbound outbound incoming outgoing master member standard \
+        enhanced basic advanced upstream downstream online offline temporary permanent";
     // "Read-only", and participles: "reserved and provisioned concurrency".
     const ENDINGS: [&str; 2] = ["-only", "ed"];
     let [first, second] = names else { return None };
@@ -393,11 +391,6 @@ fn name(span: MaskedText<'_>) -> Option<&str> {
         && !span.starts_with("one ones")
         && !span.words().all(|word| is_in(word, NO_NAMES));
     is_name.then_some(span.text)
-}
-
-/// Returns whether a text is a single lower-case word in the singular, which may be an adjective.
-fn is_bare(text: &str) -> bool {
-    !text.contains(' ') && !text.ends_with('s') && !is_name_like(text)
 }
 
 fn is_in(word: &str, list: &str) -> bool {

@@ -48,6 +48,8 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("What is the difference between a shared and an exclusive lock?", "shared lock|exclusive lock"),
         ("What is the difference between a string and a byte array?", "string|byte array"),
         ("What is the difference between primary and secondary SSIDs?", "primary SSIDs|secondary SSIDs"),
+        ("How do active and archived findings differ?", "active findings|archived findings"),
+        ("What is the difference between docker and virtual machines?", "docker|virtual machines"),
         ("Event history vs a trail: what's the difference?", "Event history|trail"),
         ("round vs trunc: how do they differ?", "round|trunc"),
         (
