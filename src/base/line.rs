@@ -94,6 +94,11 @@ pub(crate) fn numbered_item(line: &str) -> Option<&str> {
     is_marker.then(|| &rest[2..])
 }
 
+/// Returns the text of an item of a bulleted list; `None` for any other line.
+pub(crate) fn bulleted_item(line: &str) -> Option<&str> {
+    ["- ", "* ", "+ "].iter().find_map(|bullet| line.strip_prefix(bullet))
+}
+
 /// Returns the headings below a title. The first heading of a note often repeats the title, in this or another letter
 /// case.
 pub(crate) fn below_title<'a>(title: &str, headings: &'a [String]) -> Vec<&'a str> {
@@ -101,19 +106,20 @@ pub(crate) fn below_title<'a>(title: &str, headings: &'a [String]) -> Vec<&'a st
     headings.iter().map(String::as_str).filter(|heading| heading.to_lowercase() != title).collect()
 }
 
-/// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like, or one that includes a file:
-/// `[!include[name](path)]`, but not `[!NOTE]`.
+/// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like, or includes a file.
 pub(crate) fn is_directive(line: &str) -> bool {
     let ends = [("{{", "}}"), ("{%", "%}"), (":::", "")];
-    let includes = || {
-        let name = line.strip_prefix("[!").filter(|rest| rest.ends_with(']'))?;
-        let rest = name.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '-');
-        Some(rest.len() < name.len() && rest.starts_with(['[', ' ']))
-    };
     // With two of them, there is text between: "{% if a %}Ring twice.{% endif %}".
     let is_one =
         |open: &str, close: &str| line.starts_with(open) && line.ends_with(close) && line.matches(open).count() == 1;
-    ends.iter().any(|(open, close)| is_one(open, close)) || includes() == Some(true)
+    ends.iter().any(|(open, close)| is_one(open, close)) || includes_file(line)
+}
+
+/// Returns whether a line includes a file: `[!include[name](path)]`, but not `[!NOTE]`.
+fn includes_file(line: &str) -> bool {
+    let Some(directive) = line.strip_prefix("[!").filter(|rest| rest.ends_with(']')) else { return false };
+    let rest = directive.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '-');
+    rest.len() < directive.len() && rest.starts_with(['[', ' '])
 }
 
 /// Maximum length of the label of a field, in bytes and in words.

@@ -23,7 +23,7 @@ use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent};
 use super::extract::{Extractable, Include};
 use super::index::{
     ChunkRow, ChunkTerms, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS,
-    Manifest, Replacement, TEXT_INDEX_VERSION, paragraphs, text_index_number,
+    Manifest, Replacement, TEXT_INDEX_VERSION, hash_of, paragraphs, text_index_number,
 };
 use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};
@@ -805,15 +805,15 @@ type Made = Vec<(ChunkId, Vec<f32>)>;
 
 /// Vectors of texts that several chunks have, so that each is computed, and paid for, once in a run.
 struct SharedVectors {
-    /// The [`ChunkRow::embed_key`] of each such text.
-    repeated: HashSet<String>,
+    /// The hash of the [`ChunkRow::embed_key`] of each such text.
+    repeated: HashSet<u64>,
     known: HashMap<String, Vec<f32>>,
 }
 
 impl SharedVectors {
     /// Returns the text of a chunk, by its key, if others have it.
     fn key_of(&self, row: &ChunkRow) -> Option<String> {
-        row.embed_key.clone().filter(|key| self.repeated.contains(key))
+        row.embed_key.clone().filter(|key| self.repeated.contains(&hash_of(key)))
     }
 
     /// Removes and returns the chunks with the text of an earlier one, here or in another batch.

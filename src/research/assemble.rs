@@ -15,7 +15,7 @@ use super::sentence::{every_sentence, place_of};
 use super::unit::{compared_by, sentences_of};
 use super::verdict::by_coverage;
 use crate::base::html::without_html;
-use crate::base::line::{CodeFence, below_title, numbered_item, one_line};
+use crate::base::line::{CodeFence, below_title, bulleted_item, numbered_item, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
 use crate::source::{Place, Support};
@@ -370,7 +370,7 @@ fn with_marks(text: &str, finding: &Finding) -> String {
 
 /// Returns whether a Markdown text has items of a list, which may have tables in them.
 fn has_items(text: &str) -> bool {
-    text.lines().any(|line| ["- ", "* ", "+ "].iter().any(|mark| line.trim_start().starts_with(mark)))
+    text.lines().any(|line| bulleted_item(line.trim_start()).is_some())
 }
 
 /// Returns whether a Markdown text has a table: the line below its header has dashes and bars alone.

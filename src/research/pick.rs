@@ -51,6 +51,7 @@ use super::question::Question;
 use super::unit::{Unit, UnitKind};
 use crate::base::id::DocumentId;
 use crate::base::language::Language;
+use crate::base::line::bulleted_item;
 use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::{EmbedError, Embedder};
 use crate::kb::search::UnitMatch;
@@ -293,7 +294,7 @@ fn next_best(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &We
 fn prose(text: &str) -> String {
     let is_text = |line: &&str| !line.starts_with("```") && !line.starts_with("~~~");
     let lines = text.lines().map(|line| line.trim_start_matches(['>', ' '])).take_while(is_text);
-    let marked = lines.map(|line| match ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark)) {
+    let marked = lines.map(|line| match bulleted_item(line) {
         Some(item) => format!("• {item}"),
         None => line.to_owned(),
     });

@@ -418,7 +418,8 @@ fn lead_in(document: &str, paragraph: &Unit, unit: &Unit) -> Option<(usize, bool
     };
     let announces = || last().is_some_and(|last| announces(&last.plain));
     let leads = match unit.kind {
-        // A message above its explanation: not a bare name, nor a message above another one.
+        // A message above its explanation: not a bare name, nor a message above another one. Or the text that a sentence
+        // with a colon announces.
         UnitKind::Paragraph => {
             let own = &document[unit.range.clone()];
             let is_message = is_code(text) && count_words(text) >= LEAST_MESSAGE && !is_code(own);

@@ -28,7 +28,7 @@ use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, 
 use super::question::{Brief, Mode};
 use super::report::{Draft, Section, marks, quotes_of, strike};
 use super::verdict::{Verdict, left_open};
-use crate::base::line::{counted, one_line};
+use crate::base::line::{bulleted_item, counted, one_line};
 use crate::base::step::Step;
 use crate::base::word::{WordSplitter, count_words, find_words, has_digit};
 use crate::llm::call::{CallError, CallKey, Caller};
@@ -815,7 +815,7 @@ fn add_question(questions: &mut Vec<String>, question: String) {
 
 /// Returns the text of a list item, or the text itself if it is not one.
 fn without_bullet(text: &str) -> String {
-    let item = ["- ", "* ", "+ "].iter().find_map(|bullet| text.strip_prefix(bullet));
+    let item = bulleted_item(text);
     let number = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let numbered = number.strip_prefix(". ").filter(|_| number.len() < text.len());
     item.or(numbered).unwrap_or(text).to_owned()

@@ -245,7 +245,7 @@ impl Traits {
             passage_prefix,
             max_length: files.max_length(family)?,
             // By the name of the folder alone: the configuration of a model often names the one it was tuned from.
-            reads: Reads::of_model(&files.folder().to_string_lossy()),
+            reads: Reads::of_model(&files.folder().file_name().unwrap_or_default().to_string_lossy()),
         })
     }
 

@@ -31,6 +31,8 @@ pub(super) static ALL: Reads = Reads::All;
 pub(super) static ENGLISH: Reads = Reads::Only(Cow::Borrowed(EN));
 
 const EN: &[&str] = &["en"];
+// English occurs in Chinese texts, so these models read it as well.
+const ZH: &[&str] = &["zh", "en"];
 const EVERY: &[&str] = &[];
 
 /// Codes of the languages that well-known models read, by a part of the model's name in lower case; no codes stand for
@@ -45,9 +47,9 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("arctic-embed-m-v2", EVERY),
     ("arctic-embed-l-v2", EVERY),
     ("arctic-embed", EN),
-    ("bge-small-zh", &["zh", "en"]),
-    ("bge-base-zh", &["zh", "en"]),
-    ("bge-large-zh", &["zh", "en"]),
+    ("bge-small-zh", ZH),
+    ("bge-base-zh", ZH),
+    ("bge-large-zh", ZH),
     ("bge-small", EN),
     ("bge-base", EN),
     ("bge-large", EN),
@@ -58,16 +60,16 @@ const KNOWN: &[(&str, &[&str])] = &[
     // The name in Ollama, where only this size reads other languages.
     ("granite-embedding:278m", EVERY),
     ("granite-embedding", EN),
-    ("gte-small-zh", &["zh", "en"]),
-    ("gte-base-zh", &["zh", "en"]),
-    ("gte-large-zh", &["zh", "en"]),
+    ("gte-small-zh", ZH),
+    ("gte-base-zh", ZH),
+    ("gte-large-zh", ZH),
     ("gte-small", EN),
     ("gte-base", EN),
     ("gte-large", EN),
     ("gte-modernbert", EN),
     ("jina-embeddings-v2-base-de", &["de", "en"]),
     ("jina-embeddings-v2-base-es", &["es", "en"]),
-    ("jina-embeddings-v2-base-zh", &["zh", "en"]),
+    ("jina-embeddings-v2-base-zh", ZH),
     ("jina-embeddings-v2", EN),
     ("modernbert-embed", EN),
     ("mxbai-embed-large", EN),
@@ -257,7 +259,7 @@ mod tests {
         for text in ["", "english", "en,", "xx", "all, en"] {
             assert!(text.parse::<Reads>().is_err(), "{text}");
         }
-        assert_eq!(Reads::of_codes(&["zh", "en"]).names().as_deref(), Some("Chinese and English"));
+        assert_eq!(Reads::of_codes(ZH).names().as_deref(), Some("Chinese and English"));
         assert_eq!((ENGLISH.names().as_deref(), ALL.names()), (Some("English"), None));
         assert!(ALL.includes(language("ar")) && ENGLISH.includes(language("en")) && !ENGLISH.includes(language("ar")));
     }

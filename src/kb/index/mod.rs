@@ -44,6 +44,7 @@ pub(crate) use location::DR_FOLDER;
 pub(crate) use location::leads_out_of;
 pub use location::{IndexLocation, LocalSide, LocationError};
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
+pub(crate) use query::hash_of;
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};
 pub use service::{AccessError, ServiceError};

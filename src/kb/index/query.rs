@@ -1,11 +1,13 @@
 //! The two legs of a search, text and vector, and the filter that both apply before ranking.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 
 use futures::TryStreamExt;
 use lancedb::DistanceType;
 use lancedb::index::scalar::{BooleanQuery, FtsQuery, FullTextSearchQuery, MatchQuery, Occur, PhraseQuery};
 use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
+use rustc_hash::FxBuildHasher;
 
 use super::indexes::RERANKED;
 use super::schema::{CHUNK_COLUMNS, Columns, PENDING, SEARCHED};
@@ -15,6 +17,11 @@ use crate::base::id::{ChunkId, DocumentId};
 
 /// Condition for chunks that are still to be embedded, in an index without the column [`PENDING`].
 const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NULL";
+
+/// Returns the hash of an [`ChunkRow::embed_key`] by which repeated ones are told.
+pub(crate) fn hash_of(key: &str) -> u64 {
+    FxBuildHasher.hash_one(key)
+}
 
 const READ_WAITING: &str = "read the chunks that wait for a vector";
 
@@ -300,15 +307,16 @@ impl Index {
         .await
     }
 
-    /// Returns each [`ChunkRow::embed_key`] of several chunks that are still to be embedded.
-    pub(crate) async fn repeated_keys(&self, filter: &Filter) -> Result<HashSet<String>, IndexError> {
+    /// Returns the hash of each [`ChunkRow::embed_key`] of several chunks that are still to be embedded: a hash, since there
+    /// is a key for each of them.
+    pub(crate) async fn repeated_keys(&self, filter: &Filter) -> Result<HashSet<u64>, IndexError> {
         let query = filter.apply(self.chunks.query()).only_if(self.pending().await?);
         let keys = read(READ_WAITING, query, &["embed_key"], ALL, |columns| {
-            Ok(columns.text("embed_key")?.iter().flatten().map(str::to_owned).collect())
+            Ok(columns.text("embed_key")?.iter().flatten().map(hash_of).collect())
         });
-        let mut keys: Vec<String> = keys.await?;
+        let mut keys: Vec<u64> = keys.await?;
         keys.sort_unstable();
-        Ok(keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect())
+        Ok(keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect())
     }
 
     fn embedded(&self, documents: &[DocumentId]) -> Query {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::base::line::{is_directive, is_invisible};
+use crate::base::line::{bulleted_item, is_directive, is_invisible};
 use crate::base::readable::{self, after_task_box};
 use crate::base::word::{Word, WordSplitter};
 
@@ -89,7 +89,7 @@ fn readable(text: &str) -> String {
         // The number of an item is of little use here: some authors number all of them 1.
         let unnumbered = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
         let number = if unnumbered.len() < line.len() { unnumbered.strip_prefix(". ") } else { None };
-        let item = ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark)).or(number);
+        let item = bulleted_item(line).or(number);
         match (line.strip_prefix('|'), item) {
             (Some(row), _) => row.trim_end().trim_end_matches('|').replace('|', "–"),
             (None, Some(item)) => format!("• {}", after_task_box(item).unwrap_or(item)),

@@ -151,12 +151,17 @@ const WHAT_HAPPENS_THEN: [&str; 6] = [
 ];
 
 /// Nouns of a question for a list, in the plural.
-const LISTED: &str = "advantages|bugs|commands|errors|holidays|hosts|hours|issues|problems|times|tools|alternatives|arguments|attributes|benefits|categories|causes|characteristics|components|\
-    conditions|considerations|constraints|criteria|differences|disadvantages|drawbacks|effects|elements|examples|exceptions|\
-    factors|features|fields|flags|formats|functions|goals|guidelines|kinds|limitations|limits|methods|modes|names|objectives|\
-    options|parameters|parts|permissions|phases|practices|prerequisites|principles|properties|reasons|recommendations|\
-    requirements|responsibilities|restrictions|risks|roles|rules|settings|stages|states|statuses|steps|strategies|subcommands|\
-    symptoms|tasks|types|uses|values|variants|versions|ways";
+const LISTED: &str = "advantages|alternatives|arguments|attributes|benefits|bugs|categories|causes|characteristics|\
+    commands|components|conditions|considerations|constraints|criteria|differences|disadvantages|drawbacks|effects|\
+    elements|errors|examples|exceptions|factors|features|fields|flags|formats|functions|goals|guidelines|holidays|\
+    hosts|hours|issues|kinds|limitations|limits|methods|modes|names|objectives|options|parameters|parts|permissions|\
+    phases|practices|prerequisites|principles|problems|properties|reasons|recommendations|requirements|\
+    responsibilities|restrictions|risks|roles|rules|settings|stages|states|statuses|steps|strategies|subcommands|\
+    symptoms|tasks|times|tools|types|uses|values|variants|versions|ways";
+
+/// Words before a noun of which a question asks for some.
+const CHOOSING: &str = "allowed|available|common|current|five|four|important|known|main|office|opening|possible|\
+    public|recommended|required|seven|six|some|supported|three|two|typical|valid|working";
 
 /// Maximum number of words of things that a question asks to define: "transit gateway attachments".
 const MOST_DEFINED: usize = 3;
@@ -172,11 +177,7 @@ fn asks_what_things_are(question: &str) -> bool {
     things.len() <= MOST_DEFINED
         && things.iter().all(is_plain)
         && things.last().is_some_and(|last| is_plural(last) && !has_word(last, LISTED))
-        && !has_word(
-            things[0],
-            "two|three|four|five|six|seven|some|possible|valid|supported|available|common|typical|known|allowed|required|\
-         recommended|current|main|important|public|office|opening|working",
-        )
+        && !has_word(things[0], CHOOSING)
 }
 
 /// Returns whether a question begins with "who is" and a name. "Who is allowed to …" asks for no definition.
@@ -230,19 +231,18 @@ impl AnswerKind {
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
             // "What are the default values of …" does not ask for a list.
             () if has_word(&lower, "default|defaults") => Self::Other,
+            () if asks_what_things_are(&lower) => Self::Definition,
             () if asks_for_several(&lower)
                 || has(&[
                     "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
                     "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
                     "what happens ",
-                ]) && !WHAT_HAPPENS_THEN.iter().any(|opening| starts(opening))
-                    && !asks_what_things_are(&lower) =>
+                ]) && !WHAT_HAPPENS_THEN.iter().any(|opening| starts(opening)) =>
             {
                 Self::List
             }
             () if (has(&["what is ", "what's ", "define ", "what does ", "explain "]) && !has(&["mean for "]))
-                || asks_who_someone_is(question)
-                || asks_what_things_are(&lower) =>
+                || asks_who_someone_is(question) =>
             {
                 Self::Definition
             }

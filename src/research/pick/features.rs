@@ -228,8 +228,8 @@ pub(super) fn lists_links(text: &str) -> bool {
 
 /// Returns whether each item of a list is a link to a heading of the same text: a table of contents.
 pub(super) fn lists_anchors(text: &str) -> bool {
-    let mut items = text.lines().map(str::trim_start).filter(|line| line.starts_with(['-', '*', '+']));
-    items.clone().count() > 1 && items.all(|item| item.contains("](#")) && lists_links(text)
+    let mut items = text.lines().filter(|line| line.trim_start().starts_with(['-', '*', '+']));
+    lists_links(text) && items.all(|item| item.contains("](#"))
 }
 
 /// Returns whether a sentence only points to a text.

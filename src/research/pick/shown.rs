@@ -273,8 +273,9 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let weights = sought.without_events(weights);
     let mut weights = if sought.names_several() { weights } else { rarer(&weights, &words) };
     // A word that no piece has tells none from another.
-    if words.iter().any(|words| weights.keys().any(|stem| words.contains(stem))) {
-        weights.retain(|stem, _| words.iter().any(|words| words.contains(stem)));
+    let is_said = |stem: &String| words.iter().any(|words| words.contains(stem));
+    if weights.keys().any(is_said) {
+        weights.retain(|stem, _| is_said(stem));
     }
     let weights = &weights;
     // Part 0 of the matches is the headings.
