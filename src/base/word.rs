@@ -125,7 +125,7 @@ impl WordSplitter {
     }
 }
 
-/// Acronyms in lower case that have a vowel before a last "u".
+/// Acronyms that end in "u" and have another vowel.
 const ACRONYMS: [&str; 6] = ["alu", "apdu", "ecu", "emu", "imu", "icu"];
 
 /// Words that are not the plural of the same without "s": protocols, and a title.

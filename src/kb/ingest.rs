@@ -816,7 +816,7 @@ impl SharedVectors {
         row.embed_key.clone().filter(|key| self.repeated.contains(&hash_of(key)))
     }
 
-    /// Removes and returns the chunks with the text of an earlier one, here or in another batch.
+    /// Removes and returns the chunks that have the same text as an earlier one of this or another batch.
     fn take_copies(&self, rows: &mut Vec<ChunkRow>) -> Vec<(ChunkId, String)> {
         let (mut copies, mut seen) = (Vec::new(), HashSet::new());
         rows.retain(|row| {

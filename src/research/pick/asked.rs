@@ -159,7 +159,7 @@ const LISTED: &str = "advantages|alternatives|arguments|attributes|benefits|bugs
     responsibilities|restrictions|risks|roles|rules|settings|stages|states|statuses|steps|strategies|subcommands|\
     symptoms|tasks|times|tools|types|uses|values|variants|versions|ways";
 
-/// Words before a noun of which a question asks for some.
+/// Words with which a question asks for some of many: "common mistakes", "two wheels".
 const CHOOSING: &str = "allowed|available|common|current|five|four|important|known|main|office|opening|possible|\
     public|recommended|required|seven|six|some|supported|three|two|typical|valid|working";
 
@@ -261,7 +261,7 @@ impl AnswerKind {
         };
         match self {
             Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
-            // A table of contents names what is asked and lists where to read of it.
+            // A table of contents has the words of the question, but only points to the answer.
             Self::List => {
                 matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant() && !lists_anchors(own)
             }

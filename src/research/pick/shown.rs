@@ -272,7 +272,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     // A question for alternatives wants the rows of each, also of the most frequent one.
     let weights = sought.without_events(weights);
     let mut weights = if sought.names_several() { weights } else { rarer(&weights, &words) };
-    // A word that no piece has tells none from another.
+    // A word that no piece has does not tell them apart.
     let is_said = |stem: &String| words.iter().any(|words| words.contains(stem));
     if weights.keys().any(is_said) {
         weights.retain(|stem, _| is_said(stem));
