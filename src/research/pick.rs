@@ -53,7 +53,7 @@ use crate::base::id::DocumentId;
 use crate::base::language::Language;
 use crate::base::line::bulleted_item;
 use crate::base::word::{WordSplitter, language_of};
-use crate::kb::embed::{EmbedError, Embedder};
+use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::kb::search::UnitMatch;
 use crate::source::{Passage, Place, ProperName};
 
@@ -65,6 +65,9 @@ const MAX_CLOSEST: usize = 2;
 
 /// Share of the full lead from which a unit clearly leads those of other sections.
 pub(super) const CLEAR_LEAD: f32 = 0.75;
+
+/// Number of units whose features are logged.
+const TRACED: usize = 10;
 
 /// Number of sections from which the next best units are taken, and maximum score by which they are below the best. An
 /// answer without others that near has strong support.
@@ -204,7 +207,12 @@ pub(crate) fn pick(
     // An embedder that does not read the language of the question would match its words with any.
     let language = || language_of(question.as_str()).unwrap_or_else(Language::english);
     if let Some(embedder) = embedder.filter(|embedder| embedder.reads().includes(language())) {
-        add_meaning(&mut candidates, question, embedder)?;
+        add_meaning(&mut candidates, question, &sought, embedder)?;
+    }
+    tracing::trace!(asked = ?sought.asked, wanted = ?sought.wanted, ?weights, "question");
+    for own in candidates.iter().take(TRACED) {
+        let (place, score) = (own.reading.document.place.for_people(), own.features.score());
+        tracing::trace!(%place, at = own.unit.range.start, score, values = %own.features, "unit");
     }
     let others = next_best(&candidates, &sought, &weights);
     let kept = if is_overview {
@@ -230,7 +238,11 @@ pub(crate) fn pick(
             AnswerKind::Definition if candidate.is_definition(&sought) => true,
             _ => weights.len() >= LEAST_WORDS && candidate.features.says() >= SAYS_MOST,
         };
-        let matches = candidate.matches.as_ref().map(|_| candidate.features.unit_match());
+        let unit_match = |matches: &Matches| UnitMatch {
+            whole: matches.max_sim(0..matches.parts()),
+            headings: matches.max_sim(0..1),
+        };
+        let matches = candidate.matches.as_ref().map(unit_match);
         // A requested list answers by what announces it.
         let is_list =
             sought.asked == AnswerKind::List && candidate.features.has_form() && !candidate.unit.pieces.is_empty();

@@ -116,9 +116,9 @@ fn is_contrast(question: &str) -> bool {
     asked.and_then(|(_, rest)| rest.split_once(" that ")).is_some_and(|(_, other)| has_phrase(other, &negations))
 }
 
-/// Returns whether a question in lower case begins with "what" or "which" and a noun in the plural: "what statuses can
-/// …", "which office supplies …".
-fn asks_for_several(question: &str) -> bool {
+/// Returns the plural noun after "what" or "which" at the beginning of a question in lower case: "statuses" of "what
+/// statuses can …", "supplies" of "which office supplies …".
+pub(super) fn listed(question: &str) -> Option<&str> {
     let mut words = words(question);
     let opening = words.next();
     // "Class", "status" and "analysis" are not plurals.
@@ -126,18 +126,21 @@ fn asks_for_several(question: &str) -> bool {
         |word: &str| word.len() > 3 && word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end));
     let noun: Vec<_> = words.by_ref().take(4).collect();
     let auxiliary = noun.iter().position(|word| has_word(word, AUXILIARIES));
-    match opening {
-        Some("what") => auxiliary.is_some_and(|at| at > 0 && is_plural(noun[at - 1])),
+    let plural = |words: &[&'_ str]| words.iter().rposition(|word| is_plural(word));
+    let at = match opening {
+        Some("what") => auxiliary.and_then(|at| at.checked_sub(1)).filter(|at| is_plural(noun[*at])),
         Some("which") => match (auxiliary, noun.as_slice()) {
-            (Some(at), _) => noun[..at].iter().any(|word| is_plural(word)),
+            (Some(at), _) => plural(&noun[..at]),
             // "Which brass valves close", but "which process keeps the lock".
             (None, [first, second, third, ..]) => {
-                is_plural(first) || (is_plural(second) && !has_word(third, AFTER_VERBS))
+                let is_second = is_plural(second) && !has_word(third, AFTER_VERBS);
+                if is_second { Some(1) } else { Some(0).filter(|_| is_plural(first)) }
             }
-            (None, _) => noun.iter().any(|word| is_plural(word)),
+            (None, _) => plural(&noun),
         },
-        _ => false,
-    }
+        _ => None,
+    };
+    at.map(|at| noun[at])
 }
 
 /// Openings of a question for what follows from a condition: a statement, rather than a list of events.
@@ -232,7 +235,7 @@ impl AnswerKind {
             // "What are the default values of …" does not ask for a list.
             () if has_word(&lower, "default|defaults") => Self::Other,
             () if asks_what_things_are(&lower) => Self::Definition,
-            () if asks_for_several(&lower)
+            () if listed(&lower).is_some()
                 || has(&[
                     "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
                     "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
@@ -252,18 +255,30 @@ impl AnswerKind {
     }
 
     /// Returns whether a unit has the requested form: the list, the steps, or the table of the compared entities.
-    pub(super) fn has_form(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
+    /// `listed` is the stem of the noun that a question for a list names.
+    pub(super) fn has_form(
+        self,
+        unit: &Unit,
+        text: &str,
+        listed: Option<&str>,
+        weights: &Weights,
+        splitter: &WordSplitter,
+    ) -> bool {
         let own = &text[unit.range.clone()];
+        let above = || splitter.stems(&format!("{} {}", unit.headings.join(" "), &text[unit.head()]));
         // Any page has lists: the requested one has a word of the question above its items.
-        let is_meant = || {
-            let above = format!("{} {}", unit.headings.join(" "), &text[unit.head()]);
-            share(weights, &splitter.stems(&above), &HashSet::new()) >= LEAST_MEANT
-        };
+        let is_meant = || share(weights, &above(), &HashSet::new()) >= LEAST_MEANT;
+        // Steps are no list of errors.
+        let is_other =
+            || unit.kind == UnitKind::List { is_ordered: true } && listed.is_some_and(|noun| !above().contains(noun));
         match self {
             Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
             // A table of contents has the words of the question, but only points to the answer.
             Self::List => {
-                matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant() && !lists_anchors(own)
+                matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table)
+                    && is_meant()
+                    && !is_other()
+                    && !lists_anchors(own)
             }
             // The table that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {

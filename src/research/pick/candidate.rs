@@ -46,6 +46,9 @@ pub(super) const SAME_WORDS: f32 = 0.7;
 /// Minimum share of the question's words in a unit of a note on limits for it to be the requested limit.
 const LEAST_LIMITED: f32 = 0.5;
 
+/// Number of items or rows from which a unit is measured by the best of them if one thing is asked for.
+const MANY_PIECES: usize = 4;
+
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
 pub(super) const MAX_COMPARED: usize = 16;
 
@@ -238,7 +241,7 @@ pub(super) fn candidates<'a>(
     let section_share = |words: HashSet<String>| share(&weights, &words, &HashSet::new());
     let sections: HashMap<_, f32> = sections.into_iter().map(|(at, words)| (at, section_share(words))).collect();
     for candidate in &mut candidates {
-        let words = share(&weights, &candidate.words, &candidate.about);
+        let words = said(candidate, sought, &weights);
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
         let own = candidate.text();
         let is_spelled_out = sought.spells_out(own);
@@ -254,7 +257,7 @@ pub(super) fn candidates<'a>(
             && sought.asks_for_limit()
             && names_limits(candidate.reading.document.place.title());
         let is_form = is_spelled_out || is_defined || says_no || is_limit;
-        let has_form = asked.has_form(unit, text, &weights, splitter) || is_form;
+        let has_form = asked.has_form(unit, text, sought.listed.as_deref(), &weights, splitter) || is_form;
         candidate.features = Features::of(unit, own, words, (suits, has_form && !opposes), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.opposes = f32::from(u8::from(opposes));
@@ -446,6 +449,7 @@ pub(super) fn sort(candidates: &mut [UnitCandidate<'_>]) {
 pub(super) fn add_meaning(
     candidates: &mut Vec<UnitCandidate<'_>>,
     question: &Question,
+    sought: &Sought<'_>,
     embedder: &dyn Embedder,
 ) -> Result<(), EmbedError> {
     candidates.truncate(MAX_COMPARED);
@@ -454,7 +458,7 @@ pub(super) fn add_meaning(
     let texts: Vec<_> = headings.iter().zip(&*candidates).map(|(headings, own)| parts(headings, own)).collect();
     let found = embedder.compare(&words, &texts)?;
     for (candidate, matches) in candidates.iter_mut().zip(found) {
-        candidate.features.add_meaning(&matches);
+        candidate.features.add_meaning(&matches, &read_together(candidate, sought, matches.parts()));
         candidate.matches = Some(matches);
     }
     sort(candidates);
@@ -491,6 +495,40 @@ pub(super) fn parts<'a>(headings: &'a str, candidate: &'a UnitCandidate<'_>) -> 
     let sentences = compared(&candidate.unit).iter().map(|sentence| sentence.plain.as_str());
     let is_empty = candidate.unit.sentences.is_empty();
     std::iter::once(headings).chain(sentences).chain(is_empty.then_some(whole)).collect()
+}
+
+/// Returns the parts of a unit that are read together, given their number and that the first are the headings: all of
+/// them, or those of each piece of a long list with its lead-in. The words of a question for one thing that are spread
+/// over many steps say nothing.
+fn read_together(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, parts: usize) -> Vec<Vec<usize>> {
+    let (unit, head) = (&candidate.unit, candidate.unit.head());
+    let of = |ranges: [&Range<usize>; 2]| {
+        let is_of = |own: &&(usize, &Sentence)| ranges.iter().any(|range| overlap(range, &own.1.range));
+        let sentences: Vec<_> = (1..parts).zip(&unit.sentences).collect();
+        std::iter::once(0).chain(sentences.iter().filter(is_of).map(|own| own.0)).collect()
+    };
+    match is_read_by_piece(unit, sought) {
+        true => unit.pieces.iter().map(|piece| of([&head, piece])).collect(),
+        false => vec![(0..parts).collect()],
+    }
+}
+
+/// Returns whether a question asks for one of the pieces of a unit.
+fn is_read_by_piece(unit: &Unit, sought: &Sought<'_>) -> bool {
+    unit.pieces.len() >= MANY_PIECES && sought.asks_for_one() && sought.asked != AnswerKind::Overview
+}
+
+/// Returns the share of the question's words in a unit, or in the best piece of a long list with its lead-in.
+fn said(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> f32 {
+    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+    if !is_read_by_piece(unit, sought) {
+        return share(weights, &candidate.words, &candidate.about);
+    }
+    let head = &text[unit.head()];
+    let of = |piece: &Range<usize>| {
+        share(weights, &sought.words_in(&format!("{head}\n{}", &text[piece.clone()])), &candidate.about)
+    };
+    unit.pieces.iter().map(of).fold(0.0, f32::max)
 }
 
 /// Returns the sentences of a unit to compare token by token.

@@ -1,11 +1,11 @@
 //! Measures how well a unit fits a question, by features that can be explained, and weighs them.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use super::MAX_LINES;
 use crate::base::word::count_words;
 use crate::kb::embed::Matches;
-use crate::kb::search::UnitMatch;
 use crate::research::unit::{Unit, UnitKind};
 
 /// Consecutive sentences that are compared with the question as one.
@@ -131,17 +131,14 @@ impl Features {
         }
     }
 
-    /// Adds how well the question matches the headings of a unit, which are the first part, and its sentences.
-    pub(super) fn add_meaning(&mut self, matches: &Matches) {
+    /// Adds how well the question matches the headings of a unit, which are the first part, and its sentences. `read` are
+    /// the parts that are read together: all, or those of each piece of a long list.
+    pub(super) fn add_meaning(&mut self, matches: &Matches, read: &[Vec<usize>]) {
+        let least = |parts: &Vec<usize>| matches.by_word(parts.iter().copied()).into_iter().fold(1.0, f32::min);
         self.meaning = matches.best_window(WINDOW);
-        self.whole = matches.max_sim(0..matches.parts());
+        self.whole = read.iter().map(|parts| matches.max_sim(parts.iter().copied())).fold(0.0, f32::max);
         self.about = matches.max_sim(0..1);
-        self.least = matches.by_word(0..matches.parts()).into_iter().reduce(f32::min).unwrap_or_default();
-    }
-
-    /// Returns how well an embedder finds the question in the unit.
-    pub(super) fn unit_match(&self) -> UnitMatch {
-        UnitMatch { whole: self.whole, headings: self.about }
+        self.least = read.iter().map(least).fold(0.0, f32::max);
     }
 
     /// Returns whether it has the requested form.
@@ -192,6 +189,14 @@ impl Features {
             ("named", self.named),
             ("opposes", self.opposes),
         ]
+    }
+}
+
+/// Writes the features that are not zero.
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut values = self.values().into_iter().filter(|(_, value)| *value != 0.0);
+        values.try_for_each(|(name, value)| write!(f, "{name}={value:.2} "))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::asked::{AnswerKind, gives_reason, names_person};
+use super::asked::{AnswerKind, gives_reason, listed, names_person};
 use super::asks_whether;
 use super::code_word::CodeWord;
 use super::definition::Term;
@@ -52,6 +52,8 @@ pub(super) struct Sought<'a> {
     is_measured: bool,
     /// The stem of the noun after "how many".
     counted: Option<String>,
+    /// The stem of the noun of which a list is requested: "which errors".
+    pub(super) listed: Option<String>,
     /// Abbreviations whose meaning is requested.
     abbreviations: Vec<String>,
     pub(super) code_words: Vec<CodeWord>,
@@ -91,6 +93,7 @@ impl<'a> Sought<'a> {
             wanted,
             is_measured,
             counted,
+            listed: listed(&question.to_lowercase()).map(|noun| splitter.stem(noun)),
             abbreviations,
             code_words,
             term: Some(asked).filter(|asked| *asked == AnswerKind::Definition).and(Term::of(question, splitter)),
