@@ -42,10 +42,41 @@
 //! let outbound = dr::base::outbound::Outbound::fixed("Ferreira");
 //! ```
 //!
-//! A few files may vouch for text, see [`Voucher`]. In any other file this does not compile:
+//! [`Outbound::of`] takes the origins of such text, each a type of its own, and nothing else: neither a string, nor a
+//! question, which a node of a later plan has, too, nor an address that any text may name.
+//!
+//! ```compile_fail,E0277
+//! let outbound = dr::base::outbound::Outbound::of("Ferreira");
+//! ```
+//!
+//! ```compile_fail,E0277
+//! let outbound = dr::base::outbound::Outbound::of(String::from("Ferreira"));
+//! ```
+//!
+//! ```compile_fail,E0277
+//! use dr::base::outbound::Outbound;
+//! fn leak(node: dr::research::node::Node) -> Outbound { Outbound::of(node.question) }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! use dr::base::outbound::Outbound;
+//! fn leak(place: dr::source::Place) -> Outbound { Outbound::of(place) }
+//! ```
+//!
+//! Only a few files may declare an origin, see [`Voucher`]. In any other file this does not compile:
 //!
 //! ```compile_fail,E0080
 //! const VOUCHER: dr::base::outbound::Voucher = dr::base::outbound::Voucher::here();
+//! ```
+//!
+//! ```compile_fail,E0080
+//! use dr::base::outbound::{MayLeave, Outbound, Voucher};
+//! struct Any(&'static str);
+//! impl MayLeave for Any {
+//!     const VOUCHER: Voucher = Voucher::here();
+//!     fn into_text(self) -> String { self.0.to_owned() }
+//! }
+//! let outbound = Outbound::of(Any("Ferreira"));
 //! ```
 //!
 //! Neither quotes, findings and summaries nor the words of a plan become one. Their words are strings that any code
@@ -148,9 +179,14 @@ impl Outbound {
         find(&self.0).into_iter().map(|part| Self(part.to_owned())).collect()
     }
 
-    /// Returns text that the calling file vouches for.
-    pub(crate) fn vouched(_: Voucher, text: impl Into<String>) -> Self {
-        Self(text.into())
+    /// Returns the text of an origin.
+    pub fn of<T: MayLeave>(origin: T) -> Self {
+        Self::vouched(T::VOUCHER, origin)
+    }
+
+    // A function that takes the voucher, so that the constant of each origin is evaluated.
+    fn vouched(_: Voucher, origin: impl MayLeave) -> Self {
+        Self(origin.into_text())
     }
 
     /// Lets any text leave, because the user said so.
@@ -191,23 +227,35 @@ impl From<Date> for Outbound {
     }
 }
 
-/// The files that may vouch for text: they read the user's words and the first plan from a run, receive a model's
+/// An origin of outbound text: words of the user, words from before any retrieval, public text, or what was made of
+/// outbound text alone.
+///
+/// The compiler cannot see where every text is from: the user's words and the first plan are stored like any other
+/// text, and a model replies in plain strings. So each origin is a type that only its file can make, from the part of a
+/// run, the answer from the web, or the conversation that it is named after.
+pub trait MayLeave {
+    /// `Voucher::here()`, which compiles only in the files of [`VOUCHING`].
+    const VOUCHER: Voucher;
+
+    fn into_text(self) -> String;
+}
+
+/// The files that may declare an origin: they read the user's words and the first plan from a run, receive a model's
 /// reply to a prompt made only of outbound text, fill a template with such text, take an address from a web result,
 /// or fetch the pages of a report again on the user's request.
 const VOUCHING: [&str; 5] = [
-    "src/run/outward.rs",
+    "src/run/outward/origin.rs",
     "src/research/task.rs",
     "src/research/outward.rs",
     "src/run/node_source.rs",
     "src/engine/verify.rs",
 ];
 
-/// Vouches for text whose origin the type system cannot see: the user's words and the first plan are stored like any
-/// other text, and a model replies in plain strings.
+/// Vouches for an origin of text, see [`MayLeave`].
 ///
-/// A constant of this type compiles only in the files of [`VOUCHING`]. Keep it private to its file, and state at each
-/// use why the text contains no internal text: there, nothing but review keeps out the wrong string. A `Question` is no
-/// proof of origin, for example, since a node of a later plan has one, too.
+/// A constant of this type compiles only in the files of [`VOUCHING`]. Keep the origins private to their file or folder,
+/// and state at each of their constructors why its text contains no internal text: there, nothing but review keeps out
+/// the wrong string.
 #[derive(Debug)]
 pub struct Voucher(());
 
@@ -268,8 +316,8 @@ mod tests {
 
     #[test]
     fn only_the_listed_files_may_vouch() {
-        assert!(may_vouch("src/run/outward.rs") && may_vouch(r"C:\dr\src\run\outward.rs"));
-        for other in ["src/run/outward_worker.rs", "src/engine/run/outward.rs", "outward.rs", ""] {
+        assert!(may_vouch("src/research/outward.rs") && may_vouch(r"C:\dr\src\run\outward\origin.rs"));
+        for other in ["src/run/outward.rs", "src/engine/run/outward/origin.rs", "origin.rs", ""] {
             assert!(!may_vouch(other), "{other}");
         }
         let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

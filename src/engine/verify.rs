@@ -23,7 +23,7 @@ use crate::base::bounded::{caught, within_async};
 use crate::base::file::{read_text, replace_text};
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::{counted, with_causes};
-use crate::base::outbound::{Outbound, Voucher};
+use crate::base::outbound::{MayLeave, Outbound, Voucher};
 use crate::kb::document::Document;
 use crate::kb::extract::{Extractable, Include};
 use crate::kb::index::{DocumentRow, IndexError, leads_out_of};
@@ -38,8 +38,6 @@ const MAX_PAGES: usize = 200;
 
 /// Longest time that the files of one report may take. Reports of thousands of citations take a second.
 const MAX_TIME: Duration = Duration::from_mins(2);
-
-const VOUCHER: Voucher = Voucher::here();
 
 /// A page has no lines that a citation names.
 const ANYWHERE: Lines = Lines { first: 1, last: u32::MAX };
@@ -272,18 +270,18 @@ impl Engine {
 
     /// Checks the cited pages, each fetched once and one after the other.
     async fn check_pages(&self, citations: &mut [VerifiedCitation], web: Option<WebAccess>) {
-        let mut by_page: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut by_page: BTreeMap<CitedPage, Vec<usize>> = BTreeMap::new();
         for (citation, at) in citations.iter().zip(0..) {
-            if let CitedPlace::Page { url } = &citation.source {
-                by_page.entry(url.clone()).or_default().push(at);
+            if let Some(page) = CitedPage::of(&citation.source) {
+                by_page.entry(page).or_default().push(at);
             }
         }
-        for ((url, places), number) in by_page.into_iter().zip(0..) {
+        for ((page, places), number) in by_page.into_iter().zip(0..) {
             let not_checked = |why: String| Err(CitationState::NotChecked { why });
             let page = match &web {
                 None => not_checked("pages are fetched with `--online` only".into()),
                 Some(_) if number >= MAX_PAGES => not_checked(format!("more than {MAX_PAGES} pages are cited")),
-                Some(web) => page_now(web, &url).await,
+                Some(web) => page_now(web, page).await,
             };
             for citation in places {
                 let citation = &mut citations[citation];
@@ -331,10 +329,30 @@ impl Engine {
     }
 }
 
+/// The address of a page that a report cites. The user asks for these pages.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct CitedPage(String);
+
+impl MayLeave for CitedPage {
+    const VOUCHER: Voucher = Voucher::here();
+
+    fn into_text(self) -> String {
+        self.0
+    }
+}
+
+impl CitedPage {
+    fn of(place: &CitedPlace) -> Option<Self> {
+        match place {
+            CitedPlace::Page { url } => Some(Self(url.clone())),
+            CitedPlace::File { .. } | CitedPlace::Call { .. } => None,
+        }
+    }
+}
+
 /// Returns the text of a page, or the state of its citations without it.
-async fn page_now(web: &WebAccess, url: &str) -> Result<FoldedText, CitationState> {
-    // The user asks for the pages that a report cites, and only their addresses leave.
-    match web.source.text_now(&Outbound::vouched(VOUCHER, url)).await {
+async fn page_now(web: &WebAccess, page: CitedPage) -> Result<FoldedText, CitationState> {
+    match web.source.text_now(&Outbound::of(page)).await {
         Ok(text) => Ok(FoldedText::new(&text)),
         Err(unread) if unread.is_gone => Err(CitationState::Gone),
         Err(unread) => Err(CitationState::NotChecked { why: unread.reason }),

@@ -86,8 +86,8 @@ pub(crate) async fn clarify(caller: &dyn Caller, question: &Question) -> Result<
 
 /// A brief made from the user's words alone, so that tasks for the web can be worded from it.
 ///
-/// It is read back from journals, which anything may have written, so its texts are no [`Outbound`]: `run/outward.rs`
-/// makes them outbound.
+/// It is read back from journals, which anything may have written, so its texts are no [`Outbound`]:
+/// `run/outward/origin.rs` makes them outbound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PublicBrief(Brief);

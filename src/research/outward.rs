@@ -6,10 +6,8 @@ use serde_json::json;
 use super::prompt::Template;
 use super::question::AspectId;
 use super::task::TaskAspect;
-use crate::base::outbound::{Outbound, Voucher};
+use crate::base::outbound::{MayLeave, Outbound, Voucher};
 use crate::llm::call::Caller;
-
-const VOUCHER: Voucher = Voucher::here();
 
 /// Longest question composed of aspects, in characters.
 const MAX_QUESTION_CHARACTERS: usize = 4_000;
@@ -87,13 +85,39 @@ impl OutwardTask {
 
     /// Returns the prompt of a background job. Its form follows the advice of providers for such prompts.
     pub(crate) fn instructions(&self, caller: &dyn Caller) -> Outbound {
-        let Self { background, aspects, today, days, .. } = self;
-        let question = self.question();
-        let context =
-            json!({"question": question, "task": background, "aspects": aspects, "today": today, "days": days});
-        let messages = Template::DeepResearch.prompt(caller, context).messages;
-        // The template is part of this program, and everything inserted into it is outbound.
-        Outbound::vouched(VOUCHER, messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n"))
+        let context = JobContext {
+            question: self.question(),
+            task: self.background.as_ref(),
+            aspects: &self.aspects,
+            today: self.today.as_ref(),
+            days: self.days.as_ref(),
+        };
+        Outbound::of(JobPrompt { caller, context })
+    }
+}
+
+/// Everything that is inserted into the prompt of a background job: outbound text, and ids, which are numbers.
+#[derive(Serialize)]
+struct JobContext<'a> {
+    question: Outbound,
+    task: Option<&'a Outbound>,
+    aspects: &'a [OutwardAspect],
+    today: Option<&'a Outbound>,
+    days: Option<&'a Outbound>,
+}
+
+/// The prompt of a background job. Its template is part of this program.
+struct JobPrompt<'a> {
+    caller: &'a dyn Caller,
+    context: JobContext<'a>,
+}
+
+impl MayLeave for JobPrompt<'_> {
+    const VOUCHER: Voucher = Voucher::here();
+
+    fn into_text(self) -> String {
+        let messages = Template::DeepResearch.prompt(self.caller, json!(self.context)).messages;
+        messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n")
     }
 }
 

@@ -7,11 +7,9 @@ use super::memory::PublicBranch;
 use super::node::{Node, NodeId, Tool};
 use super::question::{Aspect, AspectId};
 use super::skim::Answer;
-use crate::base::outbound::{Outbound, Voucher};
+use crate::base::outbound::{MayLeave, Outbound, Voucher};
 use crate::llm::call::CallKey;
 use crate::source::Source;
-
-const VOUCHER: Voucher = Voucher::here();
 
 /// Limits on the steps of a worker and the size of its prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,11 +152,21 @@ impl<'a> Conversation<'a> {
     }
 }
 
+/// Words of a worker that is shown an outbound task and public passages, and has nothing else to word queries from.
+struct WordsOutside(String);
+
+impl MayLeave for WordsOutside {
+    const VOUCHER: Voucher = Voucher::here();
+
+    fn into_text(self) -> String {
+        self.0
+    }
+}
+
 impl<'a> Conversation<'a, Outbound> {
     /// Returns the conversation with a worker that faces outward.
     pub(crate) fn outside(task: &'a Task<'a, Outbound>, source: &'a dyn Source<Outbound>) -> Self {
-        // A worker that is shown an outbound task and public passages has nothing else to word queries from.
-        let query = |words: String| Box::new(Outbound::vouched(VOUCHER, words));
+        let query = |words: String| Box::new(Outbound::of(WordsOutside(words)));
         Self { task, source, answers: None, query, goes_on_outside: false }
     }
 }

@@ -24,7 +24,7 @@ use super::servers::{Arguments, NodeServers};
 use super::shared::Shared;
 use crate::base::id::ContentHash;
 use crate::base::mutex::locked;
-use crate::base::outbound::{Outbound, Voucher};
+use crate::base::outbound::{MayLeave, Outbound, Voucher};
 use crate::research::node::NodeId;
 use crate::source::web::{OpenedPage, PageLink, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
@@ -38,8 +38,6 @@ const LINKS: &str = "Links of this page:";
 
 /// Note of a worker that can look outside but has no search engine.
 const NO_ENGINE: &str = "the web was not searched: no search engine is set up";
-
-const VOUCHER: Voucher = Voucher::here();
 
 const WEB: &str = "web";
 
@@ -203,6 +201,47 @@ struct Permitted {
     published: Option<String>,
 }
 
+/// The address of a public page, which is public, too.
+struct PublicAddress(String);
+
+impl MayLeave for PublicAddress {
+    const VOUCHER: Voucher = Voucher::here();
+
+    fn into_text(self) -> String {
+        self.0
+    }
+}
+
+impl PublicAddress {
+    /// Returns the address of a page that a search found, in the form of the engine.
+    fn found(found: &Found, hit: &Passage) -> Option<Self> {
+        let Place::Web { url, .. } = &hit.place else { return None };
+        (hit.label == Label::Public).then(|| Self(found.addresses.get(&hit.id).unwrap_or(url).clone()))
+    }
+
+    /// Returns the addresses of the pages that a job cites, each with the address that it is cited by; of a job that was
+    /// offered a server of the user's, only those that it opened on the web, as it opened them: a server may name any
+    /// other.
+    fn cited(report: &JobReport) -> Vec<(String, Self)> {
+        let canonical = |url: &str| url.parse::<WebUrl>().ok().map(|url| url.canonical());
+        let opened: HashMap<_, _> = report.opened.iter().filter_map(|url| Some((canonical(url)?, url))).collect();
+        let address = |url: &String| match canonical(url).and_then(|page| opened.get(&page)) {
+            // Without a server of the user, a job saw nothing but the web.
+            _ if !report.had_server => Some(Self(url.clone())),
+            Some(opened) => Some(Self((*opened).clone())),
+            None => None,
+        };
+        let cited = report.citations.iter().map(|citation| &citation.url);
+        cited.filter_map(|url| Some((url.clone(), address(url)?))).collect()
+    }
+
+    /// Returns the address behind a link of a page that was fetched, in the form of that page: some sites answer only
+    /// to that.
+    fn linked(link: &PageLink) -> Self {
+        Self(link.url.to_string())
+    }
+}
+
 /// The web, for one node. Its queries are outbound text, so only a worker that faces outward can search it.
 pub(crate) struct Outside {
     pages: WebPages,
@@ -219,8 +258,7 @@ impl WebPages {
         Self { web, shared: shared.clone(), node, version, reading: None, permitted: Mutex::default() }
     }
 
-    /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened
-    /// on the web, at the address it opened: a server may name any other. They are for code to check, so they are not
+    /// Returns the pages that a job cites, see [`PublicAddress::cited`]. They are for code to check, so they are not
     /// shortened.
     pub(crate) fn cited(
         web: Arc<WebSource>,
@@ -230,24 +268,15 @@ impl WebPages {
         report: &JobReport,
     ) -> Self {
         let pages = Self::new(web, shared, node, version);
-        let canonical = |url: &str| url.parse::<WebUrl>().ok().map(|url| url.canonical());
-        let opened: HashMap<_, _> = report.opened.iter().filter_map(|url| Some((canonical(url)?, url))).collect();
-        for citation in &report.citations {
-            let url = &citation.url;
-            match canonical(url).and_then(|page| opened.get(&page)) {
-                // Without a server of the user, a job saw nothing but the web.
-                _ if !report.had_server => pages.permit(url.clone(), url.clone(), None),
-                Some(opened) => pages.permit(url.clone(), (*opened).clone(), None),
-                None => {}
-            }
+        for (id, address) in PublicAddress::cited(report) {
+            pages.permit(id, address, None);
         }
         pages
     }
 
     /// Lets a page be opened, by the id `id`, that an answer from the web names.
-    fn permit(&self, id: String, address: String, published: Option<String>) {
-        // What an engine finds, a job opens on the web or a fetched page links is public, and so is its address.
-        let page = || Permitted { address: Outbound::vouched(VOUCHER, address), published: None };
+    fn permit(&self, id: String, address: PublicAddress, published: Option<String>) {
+        let page = || Permitted { address: Outbound::of(address), published: None };
         let mut permitted = locked(&self.permitted);
         let page = permitted.entry(id).or_insert_with(page);
         // A page that was linked first may be found later, with its day.
@@ -313,9 +342,8 @@ impl Documents for WebPages {
             self.shared.egress.shown(std::slice::from_ref(&passage));
             // Links of a public page are public: a worker may use their words and addresses in a query.
             self.shared.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
-            for PageLink { url, .. } in links {
-                // In the form of the page: some sites answer only to that.
-                self.permit(url.canonical().to_string(), url.to_string(), None);
+            for link in &links {
+                self.permit(link.url.canonical().to_string(), PublicAddress::linked(link), None);
             }
             Ok(passage)
         };
@@ -420,10 +448,11 @@ impl Source<Outbound> for Outside {
             let named = self.named.values().cloned();
             let found = match searched {
                 Ok(rest) => {
-                    for Passage { id, place, .. } in &rest.passages {
-                        if let Place::Web { url, published, .. } = place {
-                            let address = rest.addresses.get(id).unwrap_or(url);
-                            self.pages.permit(id.clone(), address.clone(), published.clone());
+                    for hit in &rest.passages {
+                        if let (Some(address), Place::Web { published, .. }) =
+                            (PublicAddress::found(&rest, hit), &hit.place)
+                        {
+                            self.pages.permit(hit.id.clone(), address, published.clone());
                         }
                     }
                     let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));

@@ -1,19 +1,16 @@
-//! The parts of a run that may leave: the only place where its state becomes outbound text.
-//!
-//! The user's words and the plan made before any retrieval are taken from [`RunState`] here and nowhere else, so that
-//! outgoing text can be reviewed in one file.
+//! The parts of a run that may leave. [`origin`] takes them from [`RunState`], as the only file that does.
 
+mod origin;
+
+pub(crate) use self::origin::egress_allowed;
+use self::origin::{PlannedText, PublicText, UserText};
 use super::event::Followed;
 use super::tree::RunState;
-use crate::base::line::one_line;
-use crate::base::outbound::{EgressAllowed, Outbound, Voucher};
+use crate::base::outbound::Outbound;
 use crate::research::memory::{PublicBranch, public_slice};
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::{OutwardAspect, OutwardTask};
 use crate::research::question::{AspectId, Brief, Question};
-use crate::source::{Label, Place};
-
-const VOUCHER: Voucher = Voucher::here();
 
 /// Tokens of the global summary that a worker is shown.
 pub(super) const CONTEXT_TOKENS: u64 = 1_000;
@@ -34,15 +31,15 @@ pub(crate) struct UserWords {
 }
 
 impl UserWords {
-    /// Collects them from a run. The user wrote them for this question.
+    /// Collects them from a run.
     pub(crate) fn of(state: &RunState) -> Self {
         // Parsed, so that nothing but a date can leave this way.
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<jiff::civil::Date>().ok());
         let scope = &state.settings.request.scope;
         Self {
-            question: Outbound::vouched(VOUCHER, state.question.as_str()),
-            answer: state.clarification.as_ref().map(|clarified| Outbound::vouched(VOUCHER, &clarified.answer)),
-            required: state.settings.request.required.iter().map(|text| Outbound::vouched(VOUCHER, text)).collect(),
+            question: Outbound::of(UserText::question(state)),
+            answer: state.clarification.as_ref().map(UserText::answer).map(Outbound::of),
+            required: UserText::required(&state.settings.request).map(Outbound::of).collect(),
             days: Outbound::days(day(&scope.since), day(&scope.until)),
         }
     }
@@ -75,7 +72,7 @@ impl<'a> BeforeRetrieval<'a> {
 
     /// Returns the question in full.
     pub(crate) fn task(self) -> Outbound {
-        Outbound::vouched(VOUCHER, &self.brief.task)
+        Outbound::of(PlannedText::task(self))
     }
 
     /// Returns the aspects with these ids; all aspects if nodes use the ids of another brief.
@@ -85,8 +82,7 @@ impl<'a> BeforeRetrieval<'a> {
     }
 
     pub(crate) fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
-        let aspects = self.brief.aspects.iter();
-        aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(VOUCHER, &aspect.text) })
+        PlannedText::aspects(self).map(|(id, text)| OutwardAspect { id, text: Outbound::of(text) })
     }
 
     /// Returns whether nodes use the aspect ids of a different brief.
@@ -94,29 +90,26 @@ impl<'a> BeforeRetrieval<'a> {
         self.state.settings.follows.is_some()
     }
 
+    /// Returns whether the first plan worded a node.
+    fn has_worded(self, node: &Node) -> bool {
+        let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
+        !self.has_other_ids() && !is_reworded
+    }
+
     /// Returns the question of a node, if the first plan worded it.
     pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
-        let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
-        let is_first = !self.has_other_ids() && !is_reworded;
-        is_first.then(|| Outbound::vouched(VOUCHER, node.question.as_str()))
+        PlannedText::question(self, node).map(Outbound::of)
     }
 
     /// Returns the schema of a node's result, if the first plan worded it.
     pub(crate) fn output_schema(self, node: &Node) -> Option<Outbound> {
-        self.question(node)
-            .and(node.output_schema.as_ref())
-            .map(|schema| Outbound::vouched(VOUCHER, schema.to_string()))
+        PlannedText::output_schema(self, node).map(Outbound::of)
     }
 
     /// Returns the questions of the first plan.
     pub(crate) fn questions(self) -> impl Iterator<Item = Outbound> {
         self.state.tree.nodes.iter().filter_map(move |node| self.question(node))
     }
-}
-
-/// Returns whether the user allows internal text to leave.
-pub(crate) fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
-    EgressAllowed::by_setting(VOUCHER, state.settings.is_open)
 }
 
 /// Everything that a conversation facing outward is shown of a run.
@@ -150,9 +143,7 @@ impl OutwardWork {
         let conclusions: Vec<_> = node.depends_on.iter().filter_map(conclusion).collect();
         let summary = match allowed {
             Some(allowed) => Outbound::allowed_by_user(allowed, &memory.global.text),
-            // Folded from outbound text and public branches alone, since the run keeps them apart.
-            None if is_apart => Outbound::vouched(VOUCHER, memory.global_public.as_str()),
-            None => Outbound::default(),
+            None => PublicText::summary(state).map(Outbound::of).unwrap_or_default(),
         };
         // Conclusions are shown in full, so the summary need not repeat them.
         let shown: Vec<_> = conclusions.iter().map(|(id, ..)| id.clone()).collect();
@@ -174,13 +165,8 @@ impl OutwardWork {
 /// Returns the pages that earlier nodes quote, a line each, so that a node of a later round need not find them again.
 fn pages_read(state: &RunState) -> Vec<Outbound> {
     let quotes = state.branches.values().flat_map(|branch| &branch.evidence);
-    // This text leaves, so only pages whose quotes are public and were found by code.
-    let quotes = quotes.filter(|quote| quote.checked && quote.label == Label::Public);
     let mut pages: Vec<Outbound> = Vec::new();
-    for place in quotes.map(|quote| &quote.source) {
-        let Place::Web { url, title, .. } = place else { continue };
-        // Address and title of a public page are public.
-        let line = Outbound::vouched(VOUCHER, one_line(&format!("Read and quoted before: {url} ({title})")));
+    for line in quotes.filter_map(PublicText::page_read).map(Outbound::of) {
         if pages.len() < MAX_PAGES_READ && !pages.contains(&line) {
             pages.push(line);
         }
@@ -217,10 +203,8 @@ pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
 
 /// Returns the clarification of a run that follows another one, and the question that it follows up.
 pub(crate) fn asked_before(state: &RunState, followed: &Followed) -> Outbound {
-    // A clarification is worded before anything is retrieved.
-    let clarified = state.clarification.as_ref().map(|clarified| Outbound::vouched(VOUCHER, clarified.to_string()));
-    // The user's words. The earlier answer, which may quote files, is left out.
-    let follows = Outbound::vouched(VOUCHER, format!("This follows up the question \"{}\".", followed.question));
+    let clarified = state.clarification.as_ref().map(PlannedText::clarified).map(Outbound::of);
+    let follows = Outbound::of(UserText::followed(followed));
     Outbound::lines(clarified.iter().chain([&follows]))
 }
 
