@@ -10,6 +10,7 @@ use crate::research::evidence::Evidence;
 use crate::research::report::{Report, StopReason};
 use crate::run::cache::normalised;
 use crate::run::event::RunSettings;
+use crate::run::journal::EgressRow;
 use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
 use crate::source::{Place, SourceFile, read_place};
@@ -80,7 +81,7 @@ async fn has_outside(store: &Store, run: &RunId, state: &RunState) -> Result<boo
     let is_file = |quote: &Evidence| matches!(quote.source, Place::Kb { .. });
     let has_servers = !state.settings.servers.is_empty();
     // Even without a quote: that nothing was found outside may be different tomorrow.
-    Ok(has_servers || egress.iter().any(|text| text.withheld.is_none()) || found.any(|quote| !is_file(quote)))
+    Ok(has_servers || egress.iter().any(EgressRow::was_sent_by_run) || found.any(|quote| !is_file(quote)))
 }
 
 /// Returns whether the files that a report cites are as they were. A file may have changed since it was indexed.

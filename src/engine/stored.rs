@@ -396,7 +396,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         draft: &draft,
         stop_reason: state.stop_reason().unwrap_or(StopReason::Cancelled),
         searched: if state.settings.request.source == Some(SourceHint::Web) { "" } else { &state.settings.searched },
-        has_asked_web: store.journal().egress(run).await?.iter().any(|text| text.withheld.is_none()),
+        has_asked_web: store.journal().egress(run).await?.iter().any(EgressRow::was_sent_by_run),
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
     });

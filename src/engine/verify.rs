@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,8 +21,9 @@ use super::error::verify::VerifyError;
 use super::setup::PAGES;
 use super::{Engine, EngineError};
 use crate::base::bounded::{caught, within_async};
+use crate::base::clock::SystemClock;
 use crate::base::file::{read_text, replace_text};
-use crate::base::id::{ContentHash, RunId};
+use crate::base::id::{ContentHash, NodeId, RunId};
 use crate::base::line::{counted, with_causes};
 use crate::base::outbound::{MayLeave, Outbound, Voucher};
 use crate::kb::document::Document;
@@ -29,8 +31,11 @@ use crate::kb::extract::{Extractable, Include};
 use crate::kb::index::{DocumentRow, IndexError, leads_out_of};
 use crate::kb::walk::{read_inside, walk};
 use crate::render::saved::{Citation, CitedPlace, MAX_SAVED_BYTES, SavedReport};
-use crate::research::evidence::line_range;
+use crate::research::evidence::{EvidenceId, line_range};
 use crate::research::folded::{FoldedText, Lines};
+use crate::run::egress::{Egress, Leaving, OWN_SITE};
+use crate::run::journal::EgressKind;
+use crate::run::store::StoreError;
 use crate::source::web::{DateRange, WebAccess};
 
 /// Maximum number of pages that are fetched for one report.
@@ -174,7 +179,11 @@ impl Engine {
         let quoted = citations.clone();
         let checked = within_async(MAX_TIME, move || shelf.check(&quoted)).await.map_err(VerifyError::TooSlow)?;
         let mut citations: Vec<_> = citations.into_iter().zip(checked).map(verified).collect();
-        self.check_pages(&mut citations, web).await;
+        let pages = match web {
+            Some(web) => Some(CitedPages { web, record: self.record_of(run_id.as_deref()).await? }),
+            None => None,
+        };
+        check_pages(&mut citations, pages.as_ref()).await;
         let counts = Counts::of(&citations);
         let updated = match saved {
             Some(saved) if request.update => self.update(&request.report, &saved, &mut citations)?,
@@ -268,29 +277,20 @@ impl Engine {
         Ok(web)
     }
 
-    /// Checks the cited pages, each fetched once and one after the other.
-    async fn check_pages(&self, citations: &mut [VerifiedCitation], web: Option<WebAccess>) {
-        let mut by_page: BTreeMap<CitedPage, Vec<usize>> = BTreeMap::new();
-        for (citation, at) in citations.iter().zip(0..) {
-            if let Some(page) = CitedPage::of(&citation.source) {
-                by_page.entry(page).or_default().push(at);
-            }
-        }
-        for ((page, places), number) in by_page.into_iter().zip(0..) {
-            let not_checked = |why: String| Err(CitationState::NotChecked { why });
-            let page = match &web {
-                None => not_checked("pages are fetched with `--online` only".into()),
-                Some(_) if number >= MAX_PAGES => not_checked(format!("more than {MAX_PAGES} pages are cited")),
-                Some(web) => page_now(web, page).await,
-            };
-            for citation in places {
-                let citation = &mut citations[citation];
-                citation.state = match &page {
-                    Ok(page) if page.find(&citation.quote, ANYWHERE).is_some() => CitationState::Unchanged,
-                    Ok(_) => CitationState::Changed,
-                    Err(state) => state.clone(),
-                };
-            }
+    /// Returns the record of what the run of a report sent; `None` if that run is not stored here.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run is in use or its folder is read-only: a page whose address cannot be recorded is not
+    /// fetched.
+    async fn record_of(&self, run: Option<&str>) -> Result<Option<Egress>, EngineError> {
+        // Parsed, since a part of an id could be that of another run.
+        let Some(run) = run.and_then(|run| run.parse::<RunId>().ok()) else { return Ok(None) };
+        let Some(store) = self.runs_if_any()? else { return Ok(None) };
+        match store.find(Some(run.as_str())).await {
+            Err(StoreError::Missing(_)) => Ok(None),
+            // Open, since the user asks for these pages.
+            run => Ok(Some(Egress::new(store.lock(&run?)?, Arc::new(SystemClock), true))),
         }
     }
 
@@ -350,13 +350,57 @@ impl CitedPage {
     }
 }
 
-/// Returns the text of a page, or the state of its citations without it.
-async fn page_now(web: &WebAccess, page: CitedPage) -> Result<FoldedText, CitationState> {
-    match web.source.text_now(&Outbound::of(page)).await {
-        Ok(text) => Ok(FoldedText::new(&text)),
-        Err(unread) if unread.is_gone => Err(CitationState::Gone),
-        Err(unread) => Err(CitationState::NotChecked { why: unread.reason }),
+/// Access to the pages that a report cites.
+struct CitedPages {
+    web: WebAccess,
+    record: Option<Egress>,
+}
+
+impl CitedPages {
+    /// Returns the text of a page as it is now, or the state of its citations without it.
+    async fn text(&self, page: CitedPage, node: &NodeId) -> Result<FoldedText, CitationState> {
+        let address = Outbound::of(page);
+        if let Some(record) = &self.record {
+            let recorded = record.release(node, OWN_SITE, Leaving::all(EgressKind::Check, &address)).await;
+            recorded.map_err(|error| CitationState::NotChecked { why: with_causes(&error) })?;
+        }
+        match self.web.source.text_now(&address).await {
+            Ok(text) => Ok(FoldedText::new(&text)),
+            Err(unread) if unread.is_gone => Err(CitationState::Gone),
+            Err(unread) => Err(CitationState::NotChecked { why: unread.reason }),
+        }
     }
+}
+
+/// Checks the cited pages, each fetched once and one after the other.
+async fn check_pages(citations: &mut [VerifiedCitation], pages: Option<&CitedPages>) {
+    let mut by_page: BTreeMap<CitedPage, Vec<usize>> = BTreeMap::new();
+    for (citation, at) in citations.iter().zip(0..) {
+        if let Some(page) = CitedPage::of(&citation.source) {
+            by_page.entry(page).or_default().push(at);
+        }
+    }
+    for ((page, places), number) in by_page.into_iter().zip(0..) {
+        let not_checked = |why: String| Err(CitationState::NotChecked { why });
+        let page = match pages {
+            None => not_checked("pages are fetched with `--online` only".into()),
+            Some(_) if number >= MAX_PAGES => not_checked(format!("more than {MAX_PAGES} pages are cited")),
+            Some(pages) => pages.text(page, &node_of(&citations[places[0]].id)).await,
+        };
+        for citation in places {
+            let citation = &mut citations[citation];
+            citation.state = match &page {
+                Ok(page) if page.find(&citation.quote, ANYWHERE).is_some() => CitationState::Unchanged,
+                Ok(_) => CitationState::Changed,
+                Err(state) => state.clone(),
+            };
+        }
+    }
+}
+
+/// Returns the node that found a quote; the root, for an id that `dr` has not written.
+fn node_of(id: &str) -> NodeId {
+    id.parse::<EvidenceId>().map_or_else(|_| NodeId::numbered(1), |id| id.node().clone())
 }
 
 fn is_same_collection(place: &CitedPlace, other: &CitedPlace) -> bool {

@@ -21,6 +21,9 @@ use crate::research::skim::SkimPassage;
 use crate::research::tripwire::Tripwire;
 use crate::source::{Found, Label, Passage, Place, SourceError};
 
+/// Who is sent the address of a page.
+pub(crate) const OWN_SITE: &str = "the page's own site";
+
 /// A text that is about to leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving<'a> {

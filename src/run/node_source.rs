@@ -16,7 +16,7 @@ use tracing::{Instrument, Span, debug_span};
 
 use super::background::JobReport;
 use super::cache::{Cache, normalised};
-use super::egress::{Egress, Leaving};
+use super::egress::{Egress, Leaving, OWN_SITE};
 use super::journal::{EgressKind, Lookup, LookupTool};
 use super::ranker::{HitRanker, Unranked};
 use super::reader::PageReader;
@@ -293,7 +293,7 @@ impl WebPages {
 
     async fn fetch(&self, id: &str, named: &Permitted) -> Result<OpenedPage, SourceError> {
         let leaving = Leaving::all(EgressKind::Address, &named.address);
-        self.shared.egress.release(&self.node, "the page's own site", leaving).await?;
+        self.shared.egress.release(&self.node, OWN_SITE, leaving).await?;
         let mut page = self.shared.wait_limit.wait(self.web.open(&named.address)).await?;
         page.passage.id = id.to_owned();
         if let Place::Web { published, .. } = &mut page.passage.place {

@@ -258,12 +258,25 @@ fn folder_may_be_named_instead_of_the_collection() {
     verify(&world, 2, &["--kb", "missing", "report.json"]);
 }
 
+/// Lets a world fetch pages of a server.
+fn allow(world: &World, server: &WebServer) {
+    let origin = server.origin();
+    let host = origin.strip_prefix("http://").unwrap();
+    world.set(&format!("[web]\nallowed_hosts = [\"{host}\"]\n"));
+}
+
+/// Returns a page that has a text.
+fn page(text: &str) -> String {
+    format!(
+        "<html><head><title>T</title></head><body><main><h1>Cells</h1><p>{text} It is a page about cells.</p></main></body></html>"
+    )
+}
+
 /// Returns a world that may fetch pages of a server, and a report that cites some.
 fn citing(server: &WebServer, paths: &[&str]) -> World {
     let world = World::empty();
     let origin = server.origin();
-    let host = origin.strip_prefix("http://").unwrap();
-    world.set(&format!("[web]\nallowed_hosts = [\"{host}\"]\n"));
+    allow(&world, server);
     let page = |path: &&str| json!({"kind": "web", "url": format!("{origin}{path}"), "title": "T"});
     world.write("report.json", &report(&paths.iter().map(page).collect::<Vec<_>>()));
     world
@@ -271,11 +284,6 @@ fn citing(server: &WebServer, paths: &[&str]) -> World {
 
 #[test]
 fn pages_are_fetched_once_and_only_with_online_and_robots_are_obeyed() {
-    let page = |text: &str| {
-        format!(
-            "<html><head><title>T</title></head><body><main><h1>Cells</h1><p>{text} It is a page about cells.</p></main></body></html>"
-        )
-    };
     let server = Setup::new(|_| String::new())
         .with_page("/same", &page("Lithium cells last."))
         .with_page("/other", &page("Lithium cells leak."))
@@ -305,4 +313,28 @@ fn pages_are_fetched_once_and_only_with_online_and_robots_are_obeyed() {
     let run = world.dr(["verify", "--online", "report.json"]).succeeded();
     assert!(run.stdout.contains("not checked: ") && run.stdout.contains("disallows"), "{run}");
     assert!(matches!(closed.worked_on()[..], [(Kind::Robots, _)]));
+}
+
+#[test]
+fn page_that_is_fetched_again_is_on_record_with_the_run_of_the_report_which_replays_as_before() {
+    let server = Setup::new(|_| String::new()).with_page("/same", &page("Lithium cells last.")).start();
+    let world = World::indexed();
+    allow(&world, &server);
+    let run = world.dr(["ask", "--offline", "--json", QUESTION]).succeeded().json()["run_id"].clone();
+    let before = world.dr(["replay", "--json"]).succeeded().stdout;
+    let url = format!("{}/same", server.origin());
+    let source = json!({"kind": "web", "url": url, "title": "T"});
+    let evidence = json!([{"id": "n1e1", "quote": "Lithium cells last.", "source": source}]);
+    world.write("report.json", &json!({"schema_version": 1, "run_id": run, "evidence": evidence}).to_string());
+    world.dr(["verify", "--online", "report.json"]).succeeded();
+    assert!(server.count() > 0);
+    let left = world.dr(["show", "--json"]).succeeded().json();
+    let row = &left["egress"][0];
+    assert_eq!((&row["node"], &row["kind"], &left["egress"][1]), (&json!("n1"), &json!("check"), &Value::Null));
+    let listed = world.dr(["show", "--egress"]).succeeded();
+    assert!(
+        listed.stdout.starts_with("n1 check: ") && listed.stdout.contains("(sent to the page's own site)"),
+        "{listed}"
+    );
+    assert_eq!(world.dr(["replay", "--json"]).succeeded().stdout, before, "its report does not change");
 }

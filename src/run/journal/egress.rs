@@ -26,6 +26,8 @@ pub(crate) enum EgressKind {
     Job,
     /// The arguments of a call of a public server's tool.
     Call,
+    /// The address of a page that `dr verify` fetches after the run.
+    Check,
 }
 
 as_word!(EgressKind);
@@ -41,6 +43,13 @@ pub(crate) struct EgressRow {
     /// Why it was withheld; `None` if it left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) withheld: Option<String>,
+}
+
+impl EgressRow {
+    /// Returns whether the run itself sent the text. Checks after it must not change its report.
+    pub(crate) fn was_sent_by_run(&self) -> bool {
+        self.withheld.is_none() && self.kind != EgressKind::Check
+    }
 }
 
 /// The columns that a hash covers.
