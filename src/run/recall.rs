@@ -1,10 +1,10 @@
 //! The research memory: quotes and summaries of runs, as vectors with tags. A run searches its own entries when an
 //! answer is written, and those of all runs are searched by `dr recall`.
 //!
-//! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
-//! confidence. A [`RecallQuery`] filters by run, node, kind and source, and ranks by similarity to a text, such as the
-//! question, an aspect or the title of a section. Everything else about an entry is read from the journal, by its id: the
-//! other tags and the text make a row readable to other programs.
+//! Quotes and branch summaries are entries; a summary leads to the quotes of its node. Each is tagged with its run, node,
+//! kind, source, place, label and confidence. A [`RecallQuery`] filters by run, node, kind and source, and ranks by
+//! similarity to a text, such as the question, an aspect or the title of a section. Everything else about an entry is
+//! read from the journal, by its id: the other tags and the text make a row readable to other programs.
 //!
 //! There is one LanceDB table per embedder beside the journal. It can be rebuilt from the journal at any time, so nothing
 //! depends on it being complete. Adding entries of a run again replaces them.

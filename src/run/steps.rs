@@ -1,6 +1,7 @@
 //! The steps of a run, each performed by models or, without models, by rules.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -13,7 +14,7 @@ use super::earlier::Earlier;
 use super::journal::JournalError;
 use super::outward::{UserWords, asked_before, egress_allowed, outward_brief, outward_task};
 use super::phase::{Briefs, Judged, Rounds, Stage};
-use super::recall::{Recall, RecallQuery, entries};
+use super::recall::{EntryKind, Recall, RecallQuery, entries};
 use super::sources::RunSources;
 use super::tree::{Clarified, RunState};
 use crate::base::id::RunId;
@@ -54,6 +55,9 @@ const MAX_JUDGED: usize = 24;
 
 /// Quotes retrieved for the question, and for each aspect.
 const RECALLED: usize = 20;
+
+/// Rank of quotes whose node was found by its summary: below any cosine, so behind the quotes that were found themselves.
+const FOUND_BY_SUMMARY: f32 = -2.0;
 
 /// Performs the steps of a run.
 pub(crate) struct Steps {
@@ -294,7 +298,8 @@ impl Steps {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
             let key = CallKey::of_run(Step::Judge).at(rounds.number);
-            let quotes = judged_quotes(state, &draft, self.recalled(brief, state, MAX_JUDGED).await);
+            let others = recalled(self.recall.as_ref(), &self.run, brief, state, MAX_JUDGED).await;
+            let quotes = judged_quotes(state, &draft, others);
             let step = debug_span!("step", name = "judge");
             match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).instrument(step).await {
                 // The findings are worth more than a verdict: continue without the judge.
@@ -417,7 +422,7 @@ impl Steps {
         Rounds { briefs: Briefs { brief, .. }, reasons, verdicts, .. }: &Rounds,
         memory: &Memory,
     ) -> Result<Draft, StepError> {
-        let ledger = self.recalled(brief, state, MAX_LEDGER).await;
+        let ledger = recalled(self.recall.as_ref(), &self.run, brief, state, MAX_LEDGER).await;
         let material = WriterInput {
             brief,
             reasons,
@@ -433,48 +438,66 @@ impl Steps {
         };
         Ok(writer::draft(desk, key, &material).await?)
     }
+}
 
-    /// Selects up to `most` quotes, those most similar to the question and to each aspect, in the order of the evidence
-    /// ledger.
-    async fn recalled<'a>(&self, brief: &Brief, state: &'a RunState, most: usize) -> Vec<&'a Evidence> {
-        let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
-        if all.len() <= most {
-            return all;
+/// Selects up to `most` quotes of a run: those most similar to the question and to each aspect, then those of the nodes
+/// whose summaries are. They are in the order of the evidence ledger.
+async fn recalled<'a>(
+    recall: Option<&Recall>,
+    run: &RunId,
+    brief: &Brief,
+    state: &'a RunState,
+    most: usize,
+) -> Vec<&'a Evidence> {
+    let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
+    if all.len() <= most {
+        return all;
+    }
+    let mut scores: BTreeMap<EvidenceId, f32> = BTreeMap::new();
+    let queries =
+        std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
+    for text in queries {
+        let quotes = RecallQuery { run: Some(run), ..RecallQuery::of(text, RECALLED) };
+        for (id, score) in similar::<EvidenceId>(recall, quotes).await {
+            let best = scores.entry(id).or_insert(score);
+            *best = best.max(score);
         }
-        let mut scores: BTreeMap<EvidenceId, f32> = BTreeMap::new();
-        let queries =
-            std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
-        for query in queries {
-            for (id, score) in self.nearest_quotes(query, &[]).await {
-                let best = scores.entry(id).or_insert(score);
-                *best = best.max(score);
+        // Quotes that answer in other words than the question's are missed by their vectors. The summary of their node
+        // often has its words.
+        let summary = RecallQuery { kind: EntryKind::Summary, limit: 1, ..quotes };
+        for (node, _) in similar::<NodeId>(recall, summary).await {
+            for quote in state.branches.get(&node).into_iter().flat_map(|branch| &branch.evidence) {
+                scores.entry(quote.id.clone()).or_insert(FOUND_BY_SUMMARY);
             }
         }
-        // The memory failed or is incomplete; it is never needed for a report.
-        if scores.is_empty() {
-            return all.into_iter().take(most).collect();
-        }
-        let mut best: Vec<_> = all.iter().filter(|quote| scores.contains_key(&quote.id)).collect();
-        best.sort_by(|a, b| scores[&b.id].total_cmp(&scores[&a.id]).then_with(|| a.id.cmp(&b.id)));
-        let kept: Vec<_> = best.into_iter().take(most).map(|quote| &quote.id).collect();
-        all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
     }
+    // The memory failed or is incomplete; it is never needed for a report.
+    if scores.is_empty() {
+        return all.into_iter().take(most).collect();
+    }
+    let mut best: Vec<_> = all.iter().filter(|quote| scores.contains_key(&quote.id)).collect();
+    best.sort_by(|a, b| scores[&b.id].total_cmp(&scores[&a.id]).then_with(|| a.id.cmp(&b.id)));
+    let kept: Vec<_> = best.into_iter().take(most).map(|quote| &quote.id).collect();
+    all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
+}
 
-    /// Returns the quotes of this run that are most similar to a text, with their cosines, most similar first; those of
-    /// some nodes, or of all. None without a memory, which is never needed for a report.
-    async fn nearest_quotes(&self, text: &str, nodes: &[NodeId]) -> Vec<(EvidenceId, f32)> {
-        let Some(recall) = &self.recall else { return Vec::new() };
-        let query = RecallQuery { run: Some(&self.run), nodes, ..RecallQuery::of(text, RECALLED) };
-        let found = recall.search(&query).await;
-        let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
-        let scored = found.unwrap_or_default().into_iter();
-        scored.filter_map(|found| Some((found.id.parse().ok()?, found.similarity))).collect()
-    }
+/// Returns the entries that match a query by the ids of their quotes, or of the nodes they summarise, with their cosines,
+/// most similar first. None without a memory, which is never needed for a report.
+async fn similar<T: FromStr>(recall: Option<&Recall>, query: RecallQuery<'_>) -> Vec<(T, f32)> {
+    let Some(recall) = recall else { return Vec::new() };
+    let found = recall.search(&query).await;
+    let found = found.inspect_err(|error| tracing::warn!(%error, "failed to search the research memory"));
+    let scored = found.unwrap_or_default().into_iter();
+    scored.filter_map(|found| Some((found.id.parse().ok()?, found.similarity))).collect()
 }
 
 impl Nearest for Steps {
     fn nearest<'a>(&'a self, text: &'a str, nodes: &'a [NodeId]) -> BoxFuture<'a, Vec<EvidenceId>> {
-        Box::pin(async move { self.nearest_quotes(text, nodes).await.into_iter().map(|(id, _)| id).collect() })
+        let query = RecallQuery { run: Some(&self.run), nodes, ..RecallQuery::of(text, RECALLED) };
+        Box::pin(async move {
+            let found = similar::<EvidenceId>(self.recall.as_ref(), query).await;
+            found.into_iter().map(|(id, _)| id).collect()
+        })
     }
 }
 
@@ -585,7 +608,39 @@ pub(super) fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::Moment;
+    use crate::kb::embed::builtin_for_tests;
     use crate::research::node::Tree;
+    use crate::research::scripted::{branch, brief};
+    use crate::researcher::settings;
+    use crate::run::budget::BudgetLimits;
+    use crate::run::event::{Event, Record};
+
+    #[tokio::test]
+    async fn quote_in_other_words_than_the_question_is_shown_if_the_summary_of_its_node_has_them() {
+        let question = "When do the valves open?";
+        let settings = Box::new(settings(BudgetLimits::default()));
+        let event = Event::Started { question: question.parse().unwrap(), settings };
+        let mut state = RunState::of(&[Record { seq: 1, at: Moment(1), event }]).unwrap();
+        let (run, folder) = (RunId::random(1), tempfile::tempdir().unwrap());
+        let recall = Recall::open(folder.path(), builtin_for_tests(), Arc::new(|error| panic!("{error}"))).await;
+        let recall = recall.unwrap();
+        let numbered: Vec<_> = (1..=25).map(|bed| format!("The valves of bed {bed} open.")).collect();
+        let numbered: Vec<_> = numbered.iter().map(String::as_str).collect();
+        for (number, texts, summary) in [
+            (2, &["Nobody may stay inside after dusk."][..], "The valves open when the sun has set."),
+            (3, &numbered[..], "Beds have numbers, and tomatoes grow in some."),
+        ] {
+            let id = NodeId::numbered(number);
+            let mut found = branch(&id, texts, Label::Internal);
+            summary.clone_into(&mut found.report.summary);
+            recall.add(&run, entries(&id, &found)).await.unwrap();
+            state.branches.insert(id, found);
+        }
+        let shown = recalled(Some(&recall), &run, &brief(question, &[]), &state, 22).await;
+        let of = |number| shown.iter().filter(|quote| quote.node == NodeId::numbered(number)).count();
+        assert_eq!((of(2), of(3)), (1, RECALLED));
+    }
 
     #[test]
     fn node_planned_for_the_web_stays_there_if_the_user_wants_both_sources() {
