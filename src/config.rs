@@ -620,6 +620,14 @@ mod tests {
     }
 
     #[test]
+    fn setting_of_the_search_engine_names_every_engine() {
+        let row = SETTINGS.iter().find(|row| row.name == "web.provider").unwrap();
+        for engine in SearchEngine::all() {
+            assert!(row.doc.contains(&format!("`{engine}`")), "{engine}");
+        }
+    }
+
+    #[test]
     fn flag_beats_project_beats_user_and_each_value_knows_its_origin() {
         let flags = Flags::default().set("limit", Some(3));
         let settings =

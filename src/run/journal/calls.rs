@@ -66,8 +66,14 @@ pub(crate) enum ProviderKind {
 }
 
 impl ProviderKind {
-    /// The values of the setting `deep_research.provider`.
-    pub(crate) const NAMES: &'static [&'static str] = &["openai"];
+    /// The values of the setting `deep_research.provider`. A match, so that a new variant does not compile until this list
+    /// was looked at.
+    pub(crate) const NAMES: &'static [&'static str] = match Self::OpenAi {
+        Self::OpenAi => &["openai"],
+        // No setting names it.
+        #[cfg(test)]
+        Self::Scripted => &[],
+    };
 }
 
 /// Where a background job was started, and can be polled.

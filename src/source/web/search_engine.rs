@@ -29,9 +29,22 @@ impl SearchEngine {
     /// Returns every engine, in order of preference: without a setting, the first whose variable is set is used.
     /// Engines without a variable are used only if a setting names them.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        use SearchEngine::{Arxiv, Brave, Crossref, EuropePmc, Exa, OpenAlex, SearxNg, Tavily, Wikipedia};
+        std::iter::successors(Some(Self::SearxNg), |engine| engine.following())
+    }
 
-        [SearxNg, Tavily, Brave, Exa, Wikipedia, Arxiv, OpenAlex, Crossref, EuropePmc].into_iter()
+    /// Returns the engine after this one. A match, so that an engine without a place in the order does not compile.
+    fn following(self) -> Option<Self> {
+        Some(match self {
+            Self::SearxNg => Self::Tavily,
+            Self::Tavily => Self::Brave,
+            Self::Brave => Self::Exa,
+            Self::Exa => Self::Wikipedia,
+            Self::Wikipedia => Self::Arxiv,
+            Self::Arxiv => Self::OpenAlex,
+            Self::OpenAlex => Self::Crossref,
+            Self::Crossref => Self::EuropePmc,
+            Self::EuropePmc => return None,
+        })
     }
 
     fn facts(self) -> &'static EngineFacts {
