@@ -71,11 +71,7 @@ impl Abridged {
 
 /// Divides a text into ranges already shown and new ranges, in order.
 fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Segment<'a>> {
-    let found = seen.iter().filter_map(|(id, seen)| {
-        let seen = seen.trim();
-        let at = (seen.len() >= MIN_NAMED_BYTES).then(|| text.find(seen)).flatten()?;
-        Some((at..at + seen.len(), id.as_str()))
-    });
+    let found = seen.iter().filter_map(|(id, seen)| Some((shared(text, seen)?, id.as_str())));
     let mut found: Vec<_> = found.collect();
     // If several passages begin at the same byte, the longest comes first.
     found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
@@ -97,6 +93,26 @@ fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Segment<'a>> {
     }
     push_new(&mut parts, from..text.len());
     parts
+}
+
+/// Returns the range of a text that is in `seen`, too: one contains the other, or one ends as the other begins.
+fn shared(text: &str, seen: &str) -> Option<Range<usize>> {
+    let (body, seen) = (text.trim(), seen.trim());
+    let range = match (body.find(seen), overlap(seen, body), overlap(body, seen)) {
+        (Some(at), ..) => at..at + seen.len(),
+        (None, ..) if seen.contains(body) => 0..body.len(),
+        (None, first, last) if first >= last => 0..first,
+        (None, _, last) => body.len() - last..body.len(),
+    };
+    let lead = text.len() - text.trim_start().len();
+    (range.len() >= MIN_NAMED_BYTES).then(|| lead + range.start..lead + range.end)
+}
+
+/// Returns the length of the longest end of `before` that `after` begins with, if it is worth a reference.
+fn overlap(before: &str, after: &str) -> usize {
+    let Some(end) = (MIN_NAMED_BYTES..after.len()).find(|at| after.is_char_boundary(*at)) else { return 0 };
+    let tails = before.match_indices(&after[..end]).map(|(at, _)| &before[at..]);
+    tails.filter(|tail| after.starts_with(*tail)).map(str::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -134,6 +150,21 @@ mod tests {
         assert_eq!(Abridged::of(&text, &seen, 60, &words).text, "… (p2 above stands here)");
         let seen = [("p1".to_owned(), &text[..one.len() + 100]), ("p3".to_owned(), &two[..])];
         assert_eq!(Abridged::of(&text, &seen, 60, &words).named, ["p1"], "what is left of `p3` is too short to name");
+    }
+
+    #[test]
+    fn text_inside_a_passage_above_or_continuing_it_is_named() {
+        let all = ["alpha", "beta", "gamma"].map(paragraph).join("\n\n");
+        let (beta, gamma) = (all.find("beta").unwrap(), all.find("gamma").unwrap());
+        let shown = |text: &str, seen: &str| Abridged::of(text, &[("p1".to_owned(), seen)], 300, &words).text;
+        assert_eq!(shown(&all[beta..gamma], &all), "… (p1 above stands here)");
+        assert_eq!(
+            shown(&format!("\n{}", &all[beta..]), &all[..gamma]),
+            format!("… (p1 above stands here)\n{}", &all[gamma..])
+        );
+        assert_eq!(shown(&all[..gamma], &all[beta..]), format!("{}\n… (p1 above stands here)", all[..beta].trim_end()));
+        let other = format!("{}{}", &all[beta..gamma - 20], paragraph("delta"));
+        assert_eq!(shown(&all[beta..], &other), &all[beta..], "the passage above goes on otherwise");
     }
 
     proptest! {

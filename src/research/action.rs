@@ -137,16 +137,23 @@ impl Shown {
     }
 
     /// Returns the part of its text that the last prompt showed.
-    fn seen(&self) -> &str {
+    pub(super) fn seen(&self) -> &str {
         let end = self.end.filter(|_| !self.is_left_out).unwrap_or(0);
         self.passage.text.get(..end).unwrap_or_default()
     }
 
-    /// Returns whether this passage was opened and its shown part contains a hit.
-    fn has_shown(&self, hit: &Passage) -> bool {
-        let seen = self.passage.text.get(..self.end.unwrap_or(SURELY_SHOWN).min(self.passage.text.len()));
-        let is_here = self.is_opened && self.passage.place.is_same_document(&hit.place);
-        is_here && seen.is_some_and(|seen| seen.contains(hit.text.trim()))
+    /// Returns whether its shown part contains all of another passage.
+    fn has_shown(&self, other: &Passage) -> bool {
+        let surely = if self.is_opened { SURELY_SHOWN } else { 0 };
+        let seen = self.passage.text.get(..self.end.unwrap_or(surely).min(self.passage.text.len()));
+        // Short words may stand elsewhere in the document, too.
+        self.passage.place.overlaps(&other.place) && seen.is_some_and(|seen| seen.contains(other.text.trim()))
+    }
+
+    /// Returns the outline and the links below its text, which only an opened passage has.
+    pub(super) fn below(&self) -> &str {
+        let Passage { snippet, text, .. } = &self.passage;
+        snippet.strip_prefix(text.as_str()).filter(|_| self.is_opened).unwrap_or_default()
     }
 }
 
@@ -303,6 +310,17 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         // A search engine's snippet is not text of its page.
         let beside = beside.filter(|(shown, _)| !is_hit(&shown.passage));
         beside.map(|(shown, number)| (format!("p{number}"), shown.seen())).collect()
+    }
+
+    /// Returns the id of a passage above with the same outline and links below it as an opened passage.
+    pub(super) fn has_same_below(&self, place: usize) -> Option<String> {
+        let own = &self.shown[place];
+        let is_same = |other: &Shown| {
+            let is_here = other.end.is_some() && !other.is_left_out;
+            is_here && other.below() == own.below() && other.passage.place.is_same_document(&own.passage.place)
+        };
+        let above = self.shown[..place].iter().position(is_same).filter(|_| !own.below().is_empty())?;
+        Some(format!("p{}", above + 1))
     }
 
     /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes
@@ -544,13 +562,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 let query = draft.query.as_deref().unwrap_or_default();
                 self.take_found(query, found)
             }
-            UnnumberedResult::Opened(passage) => match self.place_of(passage, true) {
-                (place, true) => ("opened".to_owned(), vec![place]),
-                // Another passage of the same section was opened.
-                (place, false) if self.shown[place].is_opened => (format!("opened before: p{}", place + 1), Vec::new()),
-                (place, false) => (format!("p{} is all of it", place + 1), Vec::new()),
-            },
-            UnnumberedResult::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true).0]),
+            UnnumberedResult::Opened(passage) => self.take_opened("opened", passage),
+            UnnumberedResult::Continued(rest) => self.take_opened("read on", rest),
             UnnumberedResult::Known(id) => return NumberedResult::Noted(id),
             UnnumberedResult::Noted(mut note, remarks) => {
                 // Two notes of one step may have the same quote: neither was recorded when they were checked.
@@ -581,6 +594,13 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             }
         };
         NumberedResult::Told(ActionResult { call: call(draft), said, passages, is_lost_note })
+    }
+
+    fn take_opened(&mut self, said: &str, passage: Passage) -> (String, Vec<usize>) {
+        match self.place_of(passage, true) {
+            (place, true) => (said.to_owned(), vec![place]),
+            (place, false) => (format!("p{} above has all of it", place + 1), Vec::new()),
+        }
     }
 
     fn take_found(&mut self, query: &str, mut found: Found) -> (String, Vec<usize>) {
@@ -625,17 +645,19 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     }
 
     /// Returns the index of a passage among those shown, adding it if it is new, and whether it has to be shown.
-    fn place_of(&mut self, passage: Passage, is_opened: bool) -> (usize, bool) {
+    pub(super) fn place_of(&mut self, passage: Passage, is_opened: bool) -> (usize, bool) {
+        // A hit shows no outline and no links, so a passage is opened for them although its hit has all of its text.
+        let has_below = is_opened && passage.snippet != passage.text;
         let is_known = |known: &Shown| {
             // Passages of one section open to the same text.
             let is_same = known.passage.id == passage.id || is_opened && known.is_opened;
-            is_same && known.passage.place == passage.place && known.passage.text == passage.text
-                || !is_opened && known.has_shown(&passage)
+            let is_same = is_same && known.passage.place == passage.place && known.passage.text == passage.text;
+            (known.is_opened || !has_below) && (is_same || known.has_shown(&passage))
         };
         if let Some(place) = self.shown.iter().position(is_known) {
             let known = &mut self.shown[place];
             // A section may be no longer than its hit, of which only the beginning was shown.
-            let has_more = is_opened && !known.is_opened && known.cut_at().is_some();
+            let has_more = is_opened && !known.is_opened && known.cut_at().is_some() && !known.has_shown(&passage);
             known.is_opened |= has_more;
             return (place, known.is_left_out || has_more);
         }

@@ -172,6 +172,8 @@ pub(crate) struct ScriptedSource {
     judged: Option<Found>,
     changed: bool,
     is_out_of_time: bool,
+    /// Whether a paragraph is opened with what follows it, and not with the whole file.
+    reads_on: bool,
     /// Text below that of an opened file.
     below: &'static str,
     pub(crate) queries: Mutex<Vec<String>>,
@@ -187,6 +189,7 @@ impl ScriptedSource {
             judged: None,
             changed: false,
             is_out_of_time: false,
+            reads_on: false,
             below: "",
             queries: Mutex::default(),
         }
@@ -218,6 +221,12 @@ impl ScriptedSource {
     /// Shows links below opened files.
     pub(crate) fn linking(mut self, below: &'static str) -> Self {
         self.below = below;
+        self
+    }
+
+    /// Opens a paragraph with what follows it.
+    pub(crate) fn reading_on(mut self) -> Self {
+        self.reads_on = true;
         self
     }
 
@@ -263,9 +272,15 @@ impl Documents for ScriptedSource {
         let path = id.split('#').next().unwrap_or(id);
         let file = self.files.iter().find(|(known, _)| *known == path);
         let opened = file.map(|(_, text)| {
-            let lines = u32::try_from(text.lines().count()).unwrap();
-            let passage = self.passage(path, id, text, 1, lines);
-            Passage { snippet: format!("{text}{}", self.below), ..passage }
+            let last = u32::try_from(text.lines().count()).unwrap();
+            let (start, first) = match self.passages().into_iter().find(|known| self.reads_on && known.id == id) {
+                Some(Passage { text: paragraph, place: Place::Kb { line_start, .. }, .. }) => {
+                    (text.find(&paragraph).unwrap(), line_start)
+                }
+                _ => (0, 1),
+            };
+            let passage = self.passage(path, id, &text[start..], first, last);
+            Passage { snippet: format!("{}{}", passage.text, self.below), ..passage }
         });
         Box::pin(std::future::ready(opened.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })))
     }

@@ -525,17 +525,15 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let (caller, limits) = (self.caller, self.task.limits);
         let count = |text: &str| caller.count(Role::Worker, text);
         let id = format!("p{}", at + 1);
-        let Shown { passage, is_opened, .. } = &self.notebook.shown[at];
+        let shown = &self.notebook.shown[at];
+        let Shown { passage, is_opened, .. } = shown;
+        // What stands below the text of an opened passage is shown even if the text is cut.
+        let below = shown.below();
         // A hit is shown as its passage; of an opened page there may be a digest.
-        let (whole, most) =
-            if *is_opened { (&passage.snippet, limits.open_tokens) } else { (&passage.text, limits.snippet_tokens) };
-        // Links below the text of an opened passage are shown even if the text is cut.
-        let (whole, below) = match whole.strip_prefix(passage.text.as_str()) {
-            Some(below) if *is_opened => (passage.text.as_str(), below),
-            _ => (whole.as_str(), ""),
-        };
-        let is_digest = whole != passage.text;
-        let form = |seen: &[(String, &str)]| {
+        let whole = if *is_opened && below.is_empty() { &passage.snippet } else { &passage.text };
+        let most = if *is_opened { limits.open_tokens } else { limits.snippet_tokens };
+        let is_digest = *whole != passage.text;
+        let form = |seen: &[(String, &str)], below: &str| {
             let Abridged { text, end, named } = Abridged::of(whole, seen, most, &count);
             let note = match (end < whole.trim_end().len(), is_opened) {
                 (false, _) => String::new(),
@@ -547,7 +545,11 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             (PassageText { text: format!("{text}{note}{below}"), end }, named)
         };
         let seen = if is_digest { Vec::new() } else { self.notebook.seen_beside(at) };
-        let ((text, named), (plain, _)) = (form(&seen), form(&[]));
+        // Every section of a document has the same outline and links below it.
+        let same_below = self.notebook.has_same_below(at);
+        let ((text, mut named), (plain, _)) =
+            (form(&seen, if same_below.is_some() { "" } else { below }), form(&[], below));
+        named.extend(same_below);
         let place = passage.place.provenance();
         self.notebook.shown[at].end = Some(text.end);
         PromptPassage { at, id, place, text, named, plain }

@@ -362,6 +362,52 @@ async fn opened_section_shows_what_was_not_shown_and_names_the_rest() {
     assert_eq!(again.prompts(), first.prompts(), "a resumed worker makes the same requests");
 }
 
+/// Returns a file of four paragraphs, each shown whole by a search and long enough to be named.
+fn rooms() -> String {
+    let sentence = |word: &str, number: usize| format!("The {word} lock of room {number} is held by one writer.");
+    let paragraph = |word: &str| (1..=12).map(|number| sentence(word, number)).collect::<Vec<_>>().join("\n");
+    ["alpha", "beta", "gamma", "delta"].map(paragraph).join("\n\n")
+}
+
+#[tokio::test]
+async fn section_that_an_opened_one_contains_is_named_and_not_shown_again() {
+    let source = ScriptedSource::of(&[("locks.md", &*rooms())]).reading_on();
+    let actions =
+        [json!([search("alpha beta gamma")]), json!([open("p1"), open("p2")]), json!([open("p3")]), json!([])];
+    let caller = acting(actions, []);
+    work(&caller, &source, &task(&node(), &[])).await.unwrap();
+    let shown = &caller.tasks()[3];
+    let named = "<data id=\"p5\">\nFrom: locks.md › locks\n… (p4 above stands here)\n</data>";
+    assert!(shown.contains(named), "opened in the same step: {shown}");
+    assert!(shown.contains("open p3: p4 above has all of it"), "{shown}");
+    for sentence in rooms().lines().filter(|line| !line.is_empty()) {
+        assert_eq!(shown.matches(sentence).count(), 1, "{sentence}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn links_of_a_document_are_shown_once_whichever_of_its_sections_are_opened() {
+    let source = ScriptedSource::of(&[("locks.md", &*rooms())]).reading_on();
+    let source = source.linking("\n\nLinks of this page: `other.md` (Other)");
+    let actions = [json!([search("alpha gamma")]), json!([open("p2")]), json!([open("p1")]), json!([])];
+    let caller = acting(actions, []);
+    work(&caller, &source, &task(&node(), &[])).await.unwrap();
+    let shown = &caller.tasks()[3];
+    assert!(shown.contains("\n… (p3 above stands here)\n</data>"), "{shown}");
+    assert_eq!(shown.matches("Links of this page").count(), 1, "{shown}");
+}
+
+#[tokio::test]
+async fn note_that_its_hit_has_whole_is_opened_for_its_links_alone() {
+    let text = "The lock is held by one writer at a time. ".repeat(5);
+    let source = ScriptedSource::of(&[("locks.md", text.trim())]);
+    let source = source.linking("\n\nLinks of this page: `other.md` (Other)");
+    let caller = acting([json!([search("lock")]), json!([open("p1")]), json!([])], []);
+    work(&caller, &source, &task(&node(), &[])).await.unwrap();
+    let shown = &caller.tasks()[2];
+    assert!(shown.contains("\n… (p1 above stands here)\n\nLinks of this page: `other.md`"), "{shown}");
+}
+
 #[tokio::test]
 async fn notes_of_a_step_are_acknowledged_in_one_line() {
     let notes = [
@@ -622,7 +668,7 @@ async fn passages_of_one_section_are_opened_once() {
         acting([json!([search("lock held")]), json!([open("p1"), open("p2"), search("lock readers")]), json!([])], []);
     of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
-    assert!(shown.contains("open p2: opened before: p3"), "{shown}");
+    assert!(shown.contains("open p2: p3 above has all of it"), "{shown}");
     assert!(shown.contains("search for lock readers: 2 passages (shown above: p1, p2)"), "{shown}");
     assert_eq!(shown.matches("Readers take no lock at all.").count(), 2, "once as a hit, once opened");
 }
