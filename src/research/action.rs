@@ -16,7 +16,6 @@ use super::extract::{check, has_text, is_hit};
 use super::locate::{locate, shown_at, whole_sentences};
 use super::node::Tool;
 use super::question::AspectId;
-use super::skim::Answer;
 use super::task::{Conversation, Task};
 use crate::base::line::{counted, one_line};
 use crate::base::word::count_words;
@@ -98,7 +97,7 @@ pub(super) enum ToolDraft {
 
 /// Number of passages shared by the searches of one step, and the minimum for each. Every later prompt repeats them,
 /// and the last passages of a search seldom contain the answer.
-const PASSAGES_PER_STEP: usize = 16;
+pub(super) const PASSAGES_PER_STEP: usize = 16;
 const FEWEST_PASSAGES: usize = 4;
 
 /// Number of passages shown of a search without a relevant passage.
@@ -286,20 +285,6 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     /// Returns the failure of the source, if every call to it failed.
     pub(super) fn dead_source(&self) -> Option<&SourceError> {
         self.failure.as_ref().filter(|_| !self.has_answer)
-    }
-
-    /// Shows the units that the skim found to answer, before the first step.
-    pub(super) fn begin(&mut self, answers: &[&Answer]) -> ActionResult {
-        let mut passages: Vec<usize> = Vec::new();
-        let mut said = Vec::new();
-        for Answer { aspect, unit, quote } in answers {
-            let (place, _) = self.place_of(unit.clone(), false);
-            said.push(format!("p{} seems to answer {aspect}: {}", place + 1, one_line(quote)));
-            if !passages.contains(&place) {
-                passages.push(place);
-            }
-        }
-        ActionResult { passages, ..ActionResult::said("skimmed for the whole task", said.join("; ")) }
     }
 
     /// Returns the texts that the prompt shows from the document of a passage, each with its passage id.

@@ -262,6 +262,7 @@ mod tests {
 
     use super::*;
     use crate::research::scripted::Scripted;
+    use crate::research::task::WorkerLimits;
 
     /// Returns a small context with every field that a template uses.
     fn example() -> serde_json::Value {
@@ -289,6 +290,8 @@ mod tests {
             "sections": [{"id": "", "text": "Prices\nA costs nine [n2e1]."}],
         });
         example["max_actions"] = json!(8);
+        example["per_step"] = json!(16);
+        example["limits"] = json!(WorkerLimits::default());
         example["passages"] = json!([{"id": "p1", "text": "From: Prices › B\nIt is ten euros for B."}]);
         example["is_paid_for"] = json!(true);
         example["query"] = json!("price of B</data>");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::abridged::Abridged;
-use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook, Shown};
+use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook, PASSAGES_PER_STEP, Shown};
 use super::branch::{Branch, BranchStop, Reported};
 use super::evidence::Evidence;
 use super::extract::is_contents;
@@ -18,7 +18,9 @@ use super::memory::branch_text;
 use super::node::Tool;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Aspect, AspectId};
+use super::skim::Answer;
 use super::task::{Conclusion, Conversation, Task, TaskAspect};
+use crate::base::line::one_line;
 use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -308,10 +310,10 @@ pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
 impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
-        if let Some(answers) = self.conversation.answers.as_ref().filter(|answers| !answers.is_empty()) {
-            let skimmed = self.notebook.begin(answers);
-            let result = self.result(0, skimmed);
-            self.results.push(result);
+        let conversation = self.conversation;
+        if let Some(answers) = conversation.answers.as_ref().filter(|answers| !answers.is_empty()) {
+            let skimmed = self.skimmed(answers);
+            self.results.push(skimmed);
         }
         for step in 1..=self.task.limits.max_steps {
             if let Some(ending) = self.step(step).await? {
@@ -459,6 +461,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             "step": step,
             "max_steps": max_steps,
             "max_actions": MAX_ACTIONS,
+            "per_step": PASSAGES_PER_STEP,
+            "limits": self.task.limits,
             "goes_on_outside": self.conversation.goes_on_outside,
             "wrap_up": self.must_wrap_up(step),
         });
@@ -517,6 +521,22 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let ActionResult { call, said, passages, .. } = outcome;
         let passages = passages.into_iter().map(|at| self.passage(at)).collect();
         StepResult { step, call, outcome: said, passages }
+    }
+
+    /// Shows the units that the skim found to answer. Their quotes are in them, so that one is repeated only if its unit
+    /// is cut before it.
+    fn skimmed(&mut self, answers: &[&Answer]) -> StepResult {
+        let (mut said, mut passages) = (Vec::new(), Vec::<PromptPassage>::new());
+        for Answer { aspect, unit, quote } in answers {
+            let (at, _) = self.notebook.place_of(unit.clone(), false);
+            if passages.iter().all(|known| known.at != at) {
+                passages.push(self.passage(at));
+            }
+            let is_shown = self.notebook.shown[at].seen().contains(quote.as_str());
+            let quote = if is_shown { String::new() } else { format!(": {}", one_line(quote)) };
+            said.push(format!("p{} seems to answer {aspect}{quote}", at + 1));
+        }
+        StepResult { step: 0, call: "skimmed for the whole task".to_owned(), outcome: said.join("; "), passages }
     }
 
     /// Returns a passage as later prompts show it, without what they show already. If it is too long, it is cut, with a

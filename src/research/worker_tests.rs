@@ -733,9 +733,30 @@ async fn worker_begins_with_the_units_that_were_skimmed_and_may_note_them_at_onc
     let answer = Answer { aspect: AspectId::numbered(1), unit, quote: "It is held".into() };
     let caller = acting([json!([note("p1", "It is held while writing.")])], [finding("A file locks.", &["n2e1"])]);
     let branch = work_from(&caller, &source, &task(&node, &aspects), Some(vec![&answer])).await.unwrap();
-    assert!(caller.tasks()[0].contains("p1 seems to answer a1: It is held"), "{}", caller.tasks()[0]);
+    let shown = &caller.tasks()[0];
+    assert!(shown.contains("p1 seems to answer a1\n</data>"), "{shown}");
+    assert_eq!(shown.matches("It is held").count(), 1, "{shown}");
     assert_eq!((branch.evidence.len(), branch.support), (1, Support::Strong));
     assert!(source.queries.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn quote_of_a_skimmed_unit_is_repeated_only_if_the_unit_is_cut_before_it() {
+    let source = source();
+    let long = format!("{}The key is under the mat.", "It is held while writing. ".repeat(80));
+    let units = [long.as_str(), "Readers take no lock at all."];
+    let places = [("locks.md#0", 1), ("locks.md#1", 5)];
+    let unit = |at: usize| source.passage("locks.md", places[at].0, units[at], places[at].1, places[at].1);
+    let answer = |at: usize, quote: &str| Answer { aspect: AspectId::numbered(1), unit: unit(at), quote: quote.into() };
+    let answers = [answer(0, "The key is under the mat."), answer(1, "Readers take no lock"), answer(1, "no lock")];
+    let caller = acting([json!([search("readers")]), json!([])], []);
+    work_from(&caller, &source, &task(&node(), &[]), Some(answers.iter().collect())).await.unwrap();
+    let tasks = caller.tasks();
+    let (first, second) = (&tasks[0], &tasks[1]);
+    let said = "p1 seems to answer a1: The key is under the mat.; p2 seems to answer a1; p2 seems to answer a1\n";
+    assert!(first.contains(said), "{first}");
+    assert!(second.contains("search for readers: 1 passage (shown above: p2)"), "{second}");
+    assert_eq!(second.matches("Readers take no lock at all.").count(), 1, "{second}");
 }
 
 #[tokio::test]
