@@ -164,14 +164,21 @@ async fn asked(
     structured_checked(caller, &key, &prompt(caller, task, gathered), "branch_report", check).await.map_err(failure)
 }
 
-/// Returns the notes, each with its quote and provenance.
+/// Returns the notes, each with its quote and provenance. A quote that stands above is not repeated.
 fn noted(notes: &[Note]) -> Vec<PromptEntry> {
-    let named = |note: &Note| {
+    let mut above: Vec<&Evidence> = Vec::new();
+    let mut noted = Vec::new();
+    for note in notes {
         let Evidence { id, quote, source, .. } = &note.evidence;
-        let text = format!("{}\nFrom: {}\nQuote: {quote}", note.claim(), source.provenance());
-        PromptEntry { id: id.to_string(), question: String::new(), text }
-    };
-    notes.iter().map(named).collect()
+        let quote = match note.evidence.within(&above) {
+            Some(known) => format!("Its quote stands in {known} above."),
+            None => format!("From: {}\nQuote: {quote}", source.provenance()),
+        };
+        above.push(&note.evidence);
+        let text = format!("{}\n{quote}", note.claim());
+        noted.push(PromptEntry { id: id.to_string(), question: String::new(), text });
+    }
+    noted
 }
 
 fn prompt(caller: &dyn Caller, task: &Task<'_>, gathered: &Gathered) -> Prompt {

@@ -84,6 +84,14 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Returns the id of the first quote above that has all words of this one. Nodes, and notes on several aspects, often
+    /// quote the same sentence, and a prompt need not repeat it.
+    pub(super) fn within<'a>(&self, above: &[&'a Self]) -> Option<&'a EvidenceId> {
+        let has_it =
+            |known: &&&Self| known.source.is_same_document(&self.source) && known.quote.contains(self.quote.as_str());
+        above.iter().find(has_it).map(|known| &known.id)
+    }
+
     /// Checks the quote against its source and sets [`Self::checked`] and [`Self::stale`].
     ///
     /// A quote of an unchanged file must occur in the lines it names. If the file changed after indexing, `passage`,
@@ -110,6 +118,19 @@ impl Evidence {
             *heading_path = headings_above(&document, *line_start);
         }
     }
+}
+
+/// Returns a line for each document: its place, its date, and the ids of the quotes from it.
+pub(super) fn origins<'a>(quotes: impl IntoIterator<Item = &'a Evidence>) -> Vec<String> {
+    let mut origins: Vec<(String, Vec<String>)> = Vec::new();
+    for quote in quotes {
+        let origin = quote.source.origin();
+        match origins.iter_mut().find(|known| known.0 == origin) {
+            Some((_, ids)) => ids.push(quote.id.to_string()),
+            None => origins.push((origin, vec![quote.id.to_string()])),
+        }
+    }
+    origins.into_iter().map(|(origin, ids)| format!("From {origin}: {}", ids.join(", "))).collect()
 }
 
 fn lines(text: &str, first: u32, last: u32) -> &str {

@@ -244,13 +244,21 @@ pub(super) fn left_open(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Br
     open.map(|open| shortened(open)).collect()
 }
 
-/// Renders quotes for the judge, as many as there is room for: whole unless they are long, with their provenance.
+/// Renders quotes for the judge, as many as there is room for: whole unless they are long, with their provenance, and
+/// each text once.
 fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
     let mut left = MAX_QUOTES_TOKENS;
+    let mut whole: Vec<&Evidence> = Vec::new();
     let shown = quotes.iter().map_while(|quote| {
-        let text = cut(&quote.quote, MAX_QUOTE_TOKENS, count);
-        let mark = if text.len() < quote.quote.trim_end().len() { " …" } else { "" };
-        let text = format!("From: {}\n{text}{mark}", quote.source.provenance());
+        let text = match quote.within(&whole) {
+            Some(known) => format!("Its words stand in {known} above."),
+            None => {
+                let text = cut(&quote.quote, MAX_QUOTE_TOKENS, count);
+                let is_whole = text.len() == quote.quote.trim_end().len();
+                whole.extend(is_whole.then_some(*quote));
+                format!("From: {}\n{text}{}", quote.source.provenance(), if is_whole { "" } else { " …" })
+            }
+        };
         left = left.checked_sub(count(&text))?;
         Some(json!({"id": quote.id, "text": text}))
     });
@@ -458,7 +466,7 @@ mod tests {
         let (brief, tree, mut branches) = half_done(NodeStatus::Done);
         let long =
             |words: &str, number| format!("{}. The end of it is what bears it out.", vec![words; number].join(" "));
-        let texts: Vec<_> = (0..60).map(|_| long("Apples cost nine", 60)).collect();
+        let texts: Vec<_> = (0..60).map(|number| format!("{number}: {}", long("Apples cost nine", 60))).collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let found = branch(&tree.nodes[1].id, &texts, Label::Internal);
         branches.insert(tree.nodes[1].id.clone(), found.clone());
@@ -472,6 +480,17 @@ mod tests {
         let cut = Evidence { quote: long("Apples cost nine.", 200), ..found.evidence[0].clone() };
         let shown = shown_quotes(&[&cut], &count)[0]["text"].to_string();
         assert!(shown.contains("nine. …") && !shown.contains("bears it out"), "{shown}");
+        let of = |number: u32, quote: &str| Evidence {
+            id: EvidenceId::new(tree.nodes[1].id.clone(), number),
+            quote: quote.to_owned(),
+            ..found.evidence[0].clone()
+        };
+        let quotes =
+            [of(1, "A costs nine. B costs ten."), of(2, "B costs ten."), of(3, "B costs one."), cut.clone(), cut];
+        let shown = shown_quotes(&quotes.iter().collect::<Vec<_>>(), &count);
+        assert_eq!(shown[1]["text"], "Its words stand in n2e1 above.");
+        assert_eq!(shown[2]["text"], "From: a.md › a\nB costs one.");
+        assert_eq!(shown[3]["text"], shown[4]["text"], "the end of a quote that is cut is not above");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::abridged::Abridged;
 use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook, PASSAGES_PER_STEP, Shown};
 use super::branch::{Branch, BranchStop, Reported};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, origins};
 use super::extract::is_contents;
 use super::memory::branch_text;
 use super::node::Tool;
@@ -608,19 +608,6 @@ pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
             .join("\n"),
     };
     task.conclusions.iter().map(named).collect()
-}
-
-/// Returns a line for each document: its place, its date, and the ids of the quotes from it.
-fn origins(evidence: &[Evidence]) -> Vec<String> {
-    let mut origins: Vec<(String, Vec<String>)> = Vec::new();
-    for quote in evidence {
-        let origin = quote.source.origin();
-        match origins.iter_mut().find(|known| known.0 == origin) {
-            Some((_, ids)) => ids.push(quote.id.to_string()),
-            None => origins.push((origin, vec![quote.id.to_string()])),
-        }
-    }
-    origins.into_iter().map(|(origin, ids)| format!("From {origin}: {}", ids.join(", "))).collect()
 }
 
 /// Returns notes as the prompt repeats them. Their quotes are in the results above.

@@ -726,6 +726,18 @@ async fn compressor_is_told_path_and_date_of_each_quote() {
 }
 
 #[tokio::test]
+async fn compressor_is_shown_a_quote_once_although_two_notes_have_it() {
+    let aspects = [1, 2].map(|number| Aspect { id: AspectId::numbered(number), text: "lock".into() });
+    let other = json!({"tool": "note", "passage": "p1", "quote": "It is held while writing.", "aspect": "a2"});
+    let notes = json!([note("p1", "It is held while writing."), other]);
+    let caller = acting([json!([search("lock")]), notes], [finding("Held.", &["n2e1", "n2e2"])]);
+    worked(&caller, &task(&node(), &aspects)).await.unwrap();
+    let task = caller.tasks().pop().unwrap();
+    assert_eq!(task.matches("Quote: ").count(), 1, "{task}");
+    assert!(task.contains("(a2)\nIts quote stands in n2e1 above.\n</data>"), "{task}");
+}
+
+#[tokio::test]
 async fn worker_begins_with_the_units_that_were_skimmed_and_may_note_them_at_once() {
     let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
     let source = source();

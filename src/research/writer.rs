@@ -431,7 +431,7 @@ impl<'a> Writer<'a> {
             findings: findings.iter().map(|finding| cited(finding)).collect::<Vec<_>>().join("\n"),
             ..WriterParts::default()
         };
-        view.quotes = quotes.iter().copied().map(named).collect();
+        view.quotes = named(quotes.iter().copied());
         let most_words = words_of_section(quotes.len(), outline.len());
         let render = |view: &WriterParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
@@ -447,7 +447,7 @@ impl<'a> Writer<'a> {
             let found_by: BTreeSet<_> = quotes.iter().map(|quote| quote.id.node().clone()).collect();
             let nearest = self.material.nearest.nearest(title, &Vec::from_iter(found_by)).await;
             quotes.sort_by_key(|quote| nearest.iter().position(|id| *id == quote.id).unwrap_or(nearest.len()));
-            view.quotes = quotes.into_iter().map(named).collect();
+            view.quotes = named(quotes);
         }
         let prompt = self.fitted(room, &mut view, render);
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
@@ -510,7 +510,6 @@ impl<'a> Writer<'a> {
     fn view(&self, sections: &[Section]) -> WriterParts {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
         let ledger: Vec<_> = self.material.ledger.iter().copied().filter(|quote| quote.checked).collect();
-        let quotes = |quotes: Vec<&Evidence>| quotes.into_iter().map(named).collect();
         if !sections.is_empty() {
             // Quotes are dropped from the end, so those that sections cite come first.
             let cited = Draft { sections: sections.to_vec(), ..Draft::default() };
@@ -522,7 +521,7 @@ impl<'a> Writer<'a> {
                 room > 0
             };
             let others = ledger.into_iter().filter(is_other).take_while(fits);
-            let quotes = quotes(cited.iter().copied().chain(others).collect());
+            let quotes = named(cited.iter().copied().chain(others));
             let shown = |section: &Section| format!("{}\n{}", section.title, section.text);
             let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
             return WriterParts { sections: sections.collect(), quotes, ..WriterParts::default() };
@@ -530,11 +529,11 @@ impl<'a> Writer<'a> {
         // Measured without quotes: those that do not fit are dropped when the prompt is made.
         let view = WriterParts { findings: findings.join("\n\n"), ..WriterParts::default() };
         if size(self.caller, &self.whole_prompt(&view)) <= room::<WriteDraft>(self.caller, Role::Writer) {
-            return WriterParts { quotes: quotes(ledger), ..view };
+            return WriterParts { quotes: named(ledger), ..view };
         }
         let memory = self.material.memory;
         let groups = memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone())).collect();
-        WriterParts { summary: memory.global.text.clone(), groups, quotes: quotes(ledger), ..view }
+        WriterParts { summary: memory.global.text.clone(), groups, quotes: named(ledger), ..view }
     }
 
     fn whole_prompt(&self, view: &WriterParts) -> Prompt {
@@ -837,8 +836,19 @@ fn node_text(node: &Node, branch: &Branch) -> String {
     format!("{} asked: {}\n{}", node.id, node.question, claims_text(&branch.report))
 }
 
-fn named(quote: &Evidence) -> PromptText {
-    PromptText { id: quote.id.to_string(), text: format!("From: {}\n{}", quote.source.provenance(), quote.quote) }
+/// Returns quotes with their provenance. One whose words stand in a quote above refers to that.
+fn named<'q>(quotes: impl IntoIterator<Item = &'q Evidence>) -> Vec<PromptText> {
+    let mut above: Vec<&Evidence> = Vec::new();
+    let mut named = Vec::new();
+    for quote in quotes {
+        let text = match quote.within(&above) {
+            Some(known) => format!("Its words stand in {known} above."),
+            None => format!("From: {}\n{}", quote.source.provenance(), quote.quote),
+        };
+        above.push(quote);
+        named.push(PromptText { id: quote.id.to_string(), text });
+    }
+    named
 }
 
 /// Returns whether a line is the heading of a list of sources, in any markup.
