@@ -20,7 +20,7 @@ use super::branch::{Branch, Finding};
 use super::claim::{UNSUPPORTED, Uncited, mark_unsupported, subject_of, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
 use super::cut::pieces;
-use super::evidence::{Evidence, EvidenceId};
+use super::evidence::{Evidence, EvidenceId, origins};
 use super::memory::{Memory, cited, claims_text};
 use super::node::{Node, NodeId, Tree};
 use super::planner::in_words;
@@ -52,6 +52,9 @@ const WORDS_PER_QUOTE: usize = 8;
 
 /// Tokens of the quotes that no section cites but the summary is shown: a contradiction may need them.
 const OTHER_QUOTES: u64 = 2_000;
+
+/// Tokens of all sections in the prompt of the summary, with their citations: twice the words they may have.
+const ALL_TOKENS: u64 = 2 * ALL_WORDS as u64;
 
 /// Share of common words from which one open question repeats another.
 const SAME_QUESTION: f32 = 0.75;
@@ -170,6 +173,8 @@ struct WriterParts {
     summary: String,
     groups: BTreeMap<String, String>,
     sections: Vec<PromptText>,
+    /// Documents of the quotes that sections cite.
+    origins: String,
     quotes: Vec<PromptText>,
 }
 
@@ -264,8 +269,8 @@ impl<'a> Writer<'a> {
                 (self.key.then(Step::Outline), sections.chain([SECTION_RULES + all / 4]).collect())
             }
         };
-        // Estimated as well: the summary sees the sections and their quotes instead of the findings.
-        prompts.push(SECTION_RULES + all);
+        // Estimated as well: the summary sees the sections instead of the findings.
+        prompts.push(SECTION_RULES + all.min(ALL_TOKENS + OTHER_QUOTES));
         self.caller.can_pay(&first, Role::Writer, &prompts)
     }
 
@@ -511,20 +516,21 @@ impl<'a> Writer<'a> {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
         let ledger: Vec<_> = self.material.ledger.iter().copied().filter(|quote| quote.checked).collect();
         if !sections.is_empty() {
-            // Quotes are dropped from the end, so those that sections cite come first.
+            // Sections were written from their quotes, so the summary needs only to know where these are from.
             let cited = Draft { sections: sections.to_vec(), ..Draft::default() };
             let cited = quotes_of(&cited, self.material.branches);
-            let is_other = |quote: &&Evidence| !cited.iter().any(|known| known.id == quote.id);
+            let is_other = |quote: &&Evidence| quote.within(&cited).is_none();
             let mut room = OTHER_QUOTES;
             let fits = |quote: &&Evidence| {
                 room = room.saturating_sub(self.count(&quote.quote));
                 room > 0
             };
             let others = ledger.into_iter().filter(is_other).take_while(fits);
-            let quotes = named(cited.iter().copied().chain(others));
+            let quotes = named(others);
+            let origins = origins(cited.iter().copied()).join("\n");
             let shown = |section: &Section| format!("{}\n{}", section.title, section.text);
             let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
-            return WriterParts { sections: sections.collect(), quotes, ..WriterParts::default() };
+            return WriterParts { sections: sections.collect(), origins, quotes, ..WriterParts::default() };
         }
         // Measured without quotes: those that do not fit are dropped when the prompt is made.
         let view = WriterParts { findings: findings.join("\n\n"), ..WriterParts::default() };
@@ -546,6 +552,7 @@ impl<'a> Writer<'a> {
             "summary": view.summary,
             "groups": groups,
             "sections": view.sections,
+            "origins": view.origins,
             "findings": view.findings,
             "open": if view.sections.is_empty() { String::new() } else { self.left_open().join("\n") },
             "quotes": view.quotes,

@@ -293,6 +293,16 @@ async fn long_answer_that_cannot_be_paid_for_is_not_begun() {
     assert_eq!(caller.keys(), ["write/answer"], "outline, three sections and the whole are five calls");
 }
 
+#[tokio::test]
+async fn summary_of_sections_is_shown_where_their_quotes_are_from_and_only_quotes_that_none_cites() {
+    let world = World::of(3, 10);
+    let caller = writer_of_three();
+    world.draft(&caller).await.unwrap();
+    let task = caller.tasks().pop().unwrap();
+    assert!(task.contains("<data id=\"sources\">\nFrom a.md: n2e4, n3e4, n4e4\n</data>"), "{task}");
+    assert!(task.contains("<data id=\"n2e5\">") && !task.contains("<data id=\"n2e4\">"), "{task}");
+}
+
 /// Returns a writer whose outline has a section for each of three nodes.
 fn writer_of_three() -> Scripted {
     let section = |node: &str| json!({"title": format!("On {node}"), "nodes": [node]});
