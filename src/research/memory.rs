@@ -469,9 +469,8 @@ impl GroupSummary<'_> {
     }
 }
 
-/// Returns the part of a summary that a worker is shown: the sentences that share the most key words with `question`,
-/// in their original order, in at most `tokens`. Claims of `shown`, nodes whose findings are shown beside it, are left
-/// out.
+/// Returns the part of a summary that a worker is shown: the sentences that bear on `question`, in their original order,
+/// in at most `tokens`. Claims of `shown`, nodes whose findings are shown beside it, are left out.
 pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, tokens: u64) -> String {
     let rest = beside(pieces(global), shown).join("\n");
     nearest(pieces(&rest), question, tokens).join("\n")
@@ -492,17 +491,32 @@ fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
     sentences
 }
 
-/// Returns the sentences that share the most key words with a question, in their original order, in at most `tokens`.
+/// Returns the sentences that bear on a question most, in their original order, in at most `tokens`.
+///
+/// A key word of the question tells the more, the fewer sentences have it. The name of a run's subject is in most of
+/// them: a sentence that shares no other word is left out, unless none shares more.
 fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
     let splitter = WordSplitter::default();
-    let wanted: HashSet<_> = splitter.key_stems(question).into_iter().collect();
-    let shared = |piece: &T| stems(piece.as_ref(), &splitter).intersection(&wanted).count();
-    let mut ranked: Vec<_> = all.iter().enumerate().map(|(place, piece)| (shared(piece), place)).collect();
-    ranked.retain(|(shared, _)| *shared > 0);
-    ranked.sort_by_key(|(shared, place)| (std::cmp::Reverse(*shared), *place));
+    let said: Vec<_> = all.iter().map(|piece| stems(piece.as_ref(), &splitter)).collect();
+    // In whole numbers, which are the same on every machine: prompts are told apart by their hash. 1 for a word that
+    // more than half of the sentences have.
+    let weight = |stem: &String| match said.iter().filter(|said| said.contains(stem)).count() {
+        0 => 0,
+        having => (2 * said.len() / having).ilog2(),
+    };
+    let wanted: Vec<_> = splitter.key_stems(question).into_iter().map(|stem| (weight(&stem), stem)).collect();
+    let rank = |(place, said): (usize, &HashSet<String>)| {
+        let shared = wanted.iter().filter(|(_, stem)| said.contains(stem));
+        let shared: Vec<u32> = shared.map(|(weight, _)| *weight).collect();
+        (shared.iter().sum::<u32>(), shared.into_iter().max(), place)
+    };
+    let mut ranked: Vec<_> = said.iter().enumerate().map(rank).collect();
+    let best = ranked.iter().map(|(sum, ..)| *sum).max().unwrap_or(0);
+    ranked.retain(|(sum, rarest, _)| *sum > 0 && (*sum == best || *rarest > Some(1)));
+    ranked.sort_by_key(|(sum, _, place)| (std::cmp::Reverse(*sum), *place));
     let mut kept: BTreeSet<usize> = BTreeSet::new();
     let text = |kept: &BTreeSet<usize>| kept.iter().map(|place| all[*place].as_ref()).collect::<Vec<_>>().join("\n");
-    for (_, place) in ranked {
+    for (.., place) in ranked {
         kept.insert(place);
         // A shorter sentence may still fit.
         if estimate(&text(&kept)) > tokens {
@@ -666,6 +680,26 @@ mod tests {
         assert_eq!(slice(g, &[], "bicycles", 100), "");
         let (g, question) = (Outbound::fixed(g), Outbound::fixed("How is the budget lock enforced?"));
         assert_eq!(public_slice(&g, &[NodeId::numbered(3)], &question, 100).as_str(), "The lock is a file.");
+    }
+
+    #[test]
+    fn slice_leaves_out_what_shares_only_the_subject_of_all_research_with_a_question() {
+        let g = "The Kestrel pump is loud. [n2e1]\nThe Kestrel pump runs at night. [n2e2]\nA Kestrel is blue. [n3e1]\n\
+                 The seal of the Kestrel pump costs nine euros. [n3e2]\nThe Kestrel pump has a seal. [n4e1]";
+        assert_eq!(
+            slice(g, &[], "What does a seal of the Kestrel pump cost?", 100),
+            "The seal of the Kestrel pump costs nine euros. [n3e2]\nThe Kestrel pump has a seal. [n4e1]"
+        );
+        assert_eq!(
+            slice(g, &[], "What does a seal of the Kestrel pump cost?", 20),
+            "The seal of the Kestrel pump costs nine euros. [n3e2]",
+            "the nearest comes first, whatever its place"
+        );
+        assert_eq!(
+            slice(g, &[], "Who makes the Kestrel?", 30),
+            "The Kestrel pump is loud. [n2e1]\nThe Kestrel pump runs at night. [n2e2]",
+            "none shares more"
+        );
     }
 
     proptest! {
