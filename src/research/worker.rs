@@ -417,18 +417,17 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
 
     /// Returns the prompt of a step, and marks the passages it had no room for and where it cut the others.
     fn prompt(&mut self, step: u32) -> Prompt {
-        // Shortened in a copy: the next prompt begins with all results again.
-        let mut view = WorkerParts {
-            results: self.results.clone(),
-            context: self.task.context.as_ref().to_owned(),
-            conclusions: conclusions(&self.task.plain()),
-            notes: noted(&self.notebook.noted),
-        };
         let room = if self.source.tools().is_empty() {
             room::<StepDraft>(self.caller, Role::Worker)
         } else {
             room::<CallingDraft>(self.caller, Role::Worker)
         };
+        let mut most = room;
+        while size(self.caller, &self.render(step, &self.view())) > most && leave_out_oldest(&mut self.results) {
+            // For good, and more than this prompt needs, or every later prompt would begin otherwise than the one before.
+            most = room / 4 * 3;
+        }
+        let mut view = self.view();
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
         // A passage without room is shown again when a search finds it again.
         self.notebook.shown.iter_mut().for_each(|shown| shown.is_left_out = true);
@@ -439,6 +438,16 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             above.insert(passage.id.as_str());
         }
         prompt
+    }
+
+    /// Returns a copy of the parts of a prompt, to be shortened for one step.
+    fn view(&self) -> WorkerParts {
+        WorkerParts {
+            results: self.results.clone(),
+            context: self.task.context.as_ref().to_owned(),
+            conclusions: conclusions(&self.task.plain()),
+            notes: noted(&self.notebook.noted),
+        }
     }
 
     fn render(&self, step: u32, view: &WorkerParts) -> Prompt {
@@ -489,16 +498,10 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         is_last || is_short || is_tight
     }
 
-    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary, the passages of the
-    /// last step and whole results, and last the conclusions and notes. Ids of omitted passages stay valid.
+    /// Shortens a prompt that has no passages of earlier steps any more: first the summary, then the passages of the last
+    /// step and whole results, and last the conclusions and notes. Ids of omitted passages stay valid.
     fn shrink(&self, view: &mut WorkerParts) -> bool {
         let count = |text: &str| self.caller.count(Role::Worker, text);
-        let last = view.results.last().map_or(0, |result| result.step);
-        let old = view.results.iter_mut().find(|result| result.step < last && !result.passages.is_empty());
-        if let Some(oldest) = old {
-            leave_out(oldest, 0);
-            return true;
-        }
         if shorten_longest(std::iter::once(&mut view.context), &count) {
             return true;
         }
@@ -589,6 +592,13 @@ fn shown(results: &[StepResult]) -> Vec<Value> {
         shown.push(json!({"step": step, "call": call, "outcome": outcome, "passages": texts}));
     }
     shown
+}
+
+/// Omits the passages of the oldest step that has any, except the last step. Returns `false` if there is none.
+fn leave_out_oldest(results: &mut [StepResult]) -> bool {
+    let last = results.last().map_or(0, |result| result.step);
+    let oldest = results.iter_mut().find(|result| result.step < last && !result.passages.is_empty());
+    oldest.map(|oldest| leave_out(oldest, 0)).is_some()
 }
 
 /// Omits the passages of a result from position `place` on, and adds a line that says so.

@@ -362,6 +362,24 @@ async fn opened_section_shows_what_was_not_shown_and_names_the_rest() {
     assert_eq!(again.prompts(), first.prompts(), "a resumed worker makes the same requests");
 }
 
+#[tokio::test]
+async fn prompt_that_leaves_out_old_passages_makes_room_for_later_ones_to_begin_like_it() {
+    let long = "It is long. ".repeat(49);
+    let text: String = (1..=8).map(|number| format!("The k{number} lock. {}\n\n", long.trim_end())).collect();
+    let source = ScriptedSource::of(&[("locks.md", text.as_str())]);
+    let caller = Scripted::new(|key, _| {
+        let number = key.as_str().chars().last().unwrap();
+        Ok(step(&json!([search(&format!("k{number}"))]), false).to_string())
+    })
+    .with_input_limit(2_100);
+    work(&caller, &source, &task(&node(), &[])).await.unwrap();
+    let tasks = caller.tasks();
+    assert!(tasks[7].contains("left out here for length: p1)"), "{}", tasks[7]);
+    let begins_otherwise = |pair: &&[String]| !pair[1].starts_with(pair[0].split("\nThis is step").next().unwrap());
+    let breaks = tasks.windows(2).filter(begins_otherwise).count();
+    assert!((1..=3).contains(&breaks), "{breaks} of 7 prompts begin otherwise than the one before");
+}
+
 /// Returns a file of four paragraphs, each shown whole by a search and long enough to be named.
 fn rooms() -> String {
     let sentence = |word: &str, number: usize| format!("The {word} lock of room {number} is held by one writer.");
