@@ -623,7 +623,14 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         }
         let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
         if !known.is_empty() {
-            let ids: Vec<_> = known.iter().map(|(place, _)| format!("p{}", place + 1)).collect();
+            let mut ids: Vec<String> = Vec::new();
+            for (place, _) in known {
+                let id = format!("p{}", place + 1);
+                // An opened passage may have several hits.
+                if !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
             said = format!("{said} (shown above: {})", ids.join(", "));
         }
         (said, new.into_iter().map(|(place, _)| place).collect())
@@ -644,7 +651,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             // A section may be no longer than its hit, of which only the beginning was shown.
             let has_more = is_opened && !known.is_opened && known.cut_at().is_some() && !known.has_shown(&passage);
             known.is_opened |= has_more;
-            return (place, known.is_left_out || has_more);
+            // Another action of this step may find it, too.
+            let was_left_out = std::mem::take(&mut known.is_left_out);
+            return (place, was_left_out || has_more);
         }
         self.shown.push(Shown {
             passage,

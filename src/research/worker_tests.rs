@@ -362,16 +362,40 @@ async fn opened_section_shows_what_was_not_shown_and_names_the_rest() {
     assert_eq!(again.prompts(), first.prompts(), "a resumed worker makes the same requests");
 }
 
+/// Returns a file of eight paragraphs, of which about three fit into the prompts of [`narrow`].
+fn long_locks() -> String {
+    let long = "It is long. ".repeat(49);
+    (1..=8).map(|number| format!("The k{number} lock. {}\n\n", long.trim_end())).collect()
+}
+
+/// Returns a worker with a small window that searches for each paragraph of [`long_locks`] in turn, and for `last` in
+/// the last step but one.
+fn narrow(last: &'static [&'static str]) -> Scripted {
+    let caller = Scripted::new(move |key, _| {
+        let number = key.as_str().chars().last().unwrap();
+        let own = format!("k{number}");
+        let queries = if number == '7' { last.to_vec() } else { vec![own.as_str()] };
+        let actions: Vec<_> = queries.iter().map(|query| search(query)).collect();
+        Ok(step(&json!(actions), false).to_string())
+    });
+    caller.with_input_limit(2_100)
+}
+
+#[tokio::test]
+async fn passage_that_was_left_out_is_shown_again_once_for_all_searches_of_a_step() {
+    let source = ScriptedSource::of(&[("locks.md", &*long_locks())]);
+    let caller = narrow(&["about k1", "of k1"]);
+    work(&caller, &source, &task(&node(), &[])).await.unwrap();
+    let tasks = caller.tasks();
+    assert!(!tasks[6].contains("<data id=\"p1\">"), "{}", tasks[6]);
+    assert_eq!(tasks[7].matches("<data id=\"p1\">").count(), 1, "{}", tasks[7]);
+    assert!(tasks[7].contains("search for of k1: 1 passage (shown above: p1)"), "{}", tasks[7]);
+}
+
 #[tokio::test]
 async fn prompt_that_leaves_out_old_passages_makes_room_for_later_ones_to_begin_like_it() {
-    let long = "It is long. ".repeat(49);
-    let text: String = (1..=8).map(|number| format!("The k{number} lock. {}\n\n", long.trim_end())).collect();
-    let source = ScriptedSource::of(&[("locks.md", text.as_str())]);
-    let caller = Scripted::new(|key, _| {
-        let number = key.as_str().chars().last().unwrap();
-        Ok(step(&json!([search(&format!("k{number}"))]), false).to_string())
-    })
-    .with_input_limit(2_100);
+    let source = ScriptedSource::of(&[("locks.md", &*long_locks())]);
+    let caller = narrow(&["k7"]);
     work(&caller, &source, &task(&node(), &[])).await.unwrap();
     let tasks = caller.tasks();
     assert!(tasks[7].contains("left out here for length: p1)"), "{}", tasks[7]);
