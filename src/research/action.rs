@@ -298,7 +298,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     }
 
     /// Returns the id of a passage above with the same outline and links below it as an opened passage.
-    pub(super) fn has_same_below(&self, place: usize) -> Option<String> {
+    pub(super) fn with_same_below(&self, place: usize) -> Option<String> {
         let own = &self.shown[place];
         let is_same = |other: &Shown| {
             let is_here = other.end.is_some() && !other.is_left_out;

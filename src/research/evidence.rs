@@ -87,8 +87,7 @@ impl Evidence {
     /// Returns the id of the first quote above that has all words of this one. Nodes, and notes on several aspects, often
     /// quote the same sentence, and a prompt need not repeat it.
     pub(super) fn within<'a>(&self, above: &[&'a Self]) -> Option<&'a EvidenceId> {
-        let has_it =
-            |known: &&&Self| known.source.is_same_document(&self.source) && known.quote.contains(self.quote.as_str());
+        let has_it = |known: &&&Self| known.source.overlaps(&self.source) && known.quote.contains(self.quote.as_str());
         above.iter().find(has_it).map(|known| &known.id)
     }
 

@@ -569,7 +569,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         };
         let seen = if is_digest { Vec::new() } else { self.notebook.seen_beside(at) };
         // Every section of a document has the same outline and links below it.
-        let same_below = self.notebook.has_same_below(at);
+        let same_below = self.notebook.with_same_below(at);
         let ((text, mut named), (plain, _)) =
             (form(&seen, if same_below.is_some() { "" } else { below }), form(&[], below));
         named.extend(same_below);
