@@ -268,8 +268,9 @@ fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
 /// Renders a draft as text for the judge's prompt.
 fn draft_text(draft: &Draft) -> String {
     let sections = draft.sections.iter().map(|section| format!("{}:\n{}", section.title, section.text));
-    // Sections repeat the findings.
-    let findings = draft.findings.iter().filter(|_| draft.sections.is_empty()).map(|finding| match &finding.aspect {
+    // Sections repeat the findings, and so does an answer that was put together by rules.
+    let is_said = |finding: &&Finding| !draft.sections.is_empty() || draft.answer.contains(&finding.text);
+    let findings = draft.findings.iter().filter(|finding| !is_said(finding)).map(|finding| match &finding.aspect {
         Some(aspect) => format!("- {} ({aspect})", cited(finding)),
         None => format!("- {}", cited(finding)),
     });
@@ -491,6 +492,22 @@ mod tests {
         assert_eq!(shown[1]["text"], "Its words stand in n2e1 above.");
         assert_eq!(shown[2]["text"], "From: a.md › a\nB costs one.");
         assert_eq!(shown[3]["text"], shown[4]["text"], "the end of a quote that is cut is not above");
+    }
+
+    #[test]
+    fn judge_is_shown_a_finding_once_although_the_answer_repeats_it() {
+        let finding = |text: &str| Finding {
+            text: text.into(),
+            evidence: vec!["n2e1".parse().unwrap()],
+            aspect: None,
+            is_emphasised: false,
+        };
+        let draft = Draft {
+            answer: "A costs nine. [n2e1]".into(),
+            findings: vec![finding("A costs nine."), finding("B costs ten.")],
+            ..Draft::default()
+        };
+        assert_eq!(draft_text(&draft), "A costs nine. [n2e1]\n- B costs ten. [n2e1]");
     }
 
     #[test]
