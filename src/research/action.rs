@@ -644,7 +644,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             // Passages of one section open to the same text.
             let is_same = known.passage.id == passage.id || is_opened && known.is_opened;
             let is_same = is_same && known.passage.place == passage.place && known.passage.text == passage.text;
-            (known.is_opened || !has_below) && (is_same || known.has_shown(&passage))
+            // A page is read on from its start if a digest of it was shown.
+            let is_digest = is_opened && known.is_opened && known.passage.snippet != passage.snippet;
+            (known.is_opened || !has_below) && (is_same && !is_digest || known.has_shown(&passage))
         };
         if let Some(place) = self.shown.iter().position(is_known) {
             let known = &mut self.shown[place];

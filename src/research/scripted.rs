@@ -176,6 +176,8 @@ pub(crate) struct ScriptedSource {
     reads_on: bool,
     /// Text below that of an opened file.
     below: &'static str,
+    /// Text in the place of that of an opened file, if it is not empty.
+    digest: &'static str,
     pub(crate) queries: Mutex<Vec<String>>,
 }
 
@@ -191,6 +193,7 @@ impl ScriptedSource {
             is_out_of_time: false,
             reads_on: false,
             below: "",
+            digest: "",
             queries: Mutex::default(),
         }
     }
@@ -221,6 +224,12 @@ impl ScriptedSource {
     /// Shows links below opened files.
     pub(crate) fn linking(mut self, below: &'static str) -> Self {
         self.below = below;
+        self
+    }
+
+    /// Shows a digest in the place of an opened file.
+    pub(crate) fn digesting(mut self, digest: &'static str) -> Self {
+        self.digest = digest;
         self
     }
 
@@ -280,7 +289,8 @@ impl Documents for ScriptedSource {
                 _ => (0, 1),
             };
             let passage = self.passage(path, id, &text[start..], first, last);
-            Passage { snippet: format!("{}{}", passage.text, self.below), ..passage }
+            let shown = if self.digest.is_empty() { passage.text.as_str() } else { self.digest };
+            Passage { snippet: format!("{shown}{}", self.below), ..passage }
         });
         Box::pin(std::future::ready(opened.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })))
     }
