@@ -10,8 +10,9 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 127] = [
+const GROUPS: [&str; 139] = [
     "delete remove erase terminate destroy discard",
+    "wipe clear erase delete",
     "disable deactivate suspend",
     "enable activate",
     "stop halt end terminate pause",
@@ -26,7 +27,7 @@ const GROUPS: [&str; 127] = [
     "increase grow enlarge expand scale",
     "decrease reduce lower shrink",
     "big bigger large larger",
-    "biggest largest maximum",
+    "biggest largest greatest maximum",
     "longest maximum",
     "highest maximum",
     "smallest lowest least minimum",
@@ -45,7 +46,7 @@ const GROUPS: [&str; 127] = [
     "reject refuse deny decline",
     "keep retain preserve",
     "lose lost loss",
-    "replace substitute",
+    "replace substitute swap exchange",
     "copy duplicate clone",
     "move migrate transfer",
     "join merge combine",
@@ -100,6 +101,17 @@ const GROUPS: [&str; 127] = [
     "ban disqualify expel",
     "percentage percent",
     "exit quit",
+    "quit resign leave",
+    "press push",
+    "screen monitor display",
+    "watch monitor observe",
+    "external outside",
+    "internal inside",
+    "acquire obtain",
+    "talk communicate speak",
+    "expose export",
+    "two multiple several",
+    "furnish furniture",
     "undo undone revert rollback reverse reversible irreversible",
     "parallel simultaneous simultaneously concurrent concurrently",
     "older previous earlier",
@@ -141,7 +153,7 @@ const GROUPS: [&str; 127] = [
 ];
 
 /// Verbs with a particle, and their synonyms.
-const PHRASES: [(&str, &str, &str); 33] = [
+const PHRASES: [(&str, &str, &str); 35] = [
     ("turn", "off", "disable deactivate stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
@@ -154,6 +166,8 @@ const PHRASES: [(&str, &str, &str); 33] = [
     ("get", "back", "recover restore"),
     ("kick", "out", "disqualify ban expel"),
     ("kicked", "out", "disqualified banned expelled"),
+    ("let", "go", "release"),
+    ("give", "back", "return release"),
     ("log", "in", "login"),
     ("sign", "in", "login"),
     ("set", "up", "configure install"),

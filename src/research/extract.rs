@@ -133,7 +133,9 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                 // Little of the question is found, and the name it asks about is not.
                 Some(false) | None if lacks(Lack::Name) && found.support == Support::Weak => Support::None,
                 // On topic, but without the requested name or value: shown as the closest passages.
-                _ if lacks(Lack::Name) || lacks_value(question, &found.names, &picked) => Support::Weak,
+                _ if lacks(Lack::Name) || lacks(Lack::Target) || lacks_value(question, &found.names, &picked) => {
+                    Support::Weak
+                }
                 // Notes that lack a word of a yes-or-no question would answer a different question.
                 _ if lacks(Lack::Word) && asks_whether(question.as_str()) => Support::Weak,
                 // Support was judged by the first passages; the unit may be in a later one.

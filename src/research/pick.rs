@@ -247,7 +247,8 @@ pub(crate) fn pick(
         let is_list =
             sought.asked == AnswerKind::List && candidate.features.has_form() && !candidate.unit.pieces.is_empty();
         let head = if is_list { &document.text[candidate.unit.head()] } else { "" };
-        let words = sought.words_in(&format!("{} {head}", own.text));
+        let item = candidate.item_of(&own.text).map_or("", |item| &document.text[item.clone()]);
+        let words = sought.words_in(&format!("{} {head} {item}", own.text));
         let is_fact = weights.len() >= LEAST_WORDS || (weights.len() > 1 && (sought.asks_for_value() || is_list));
         let is_said = is_fact
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
@@ -321,6 +322,7 @@ fn answering<'a>(
     sought: &Sought<'_>,
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
+    put_value_first(&mut candidates, sought);
     put_exact_first(&mut candidates, sought);
     let is_said = says_all(&candidates, sought, weights);
     let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
@@ -381,6 +383,18 @@ fn answering<'a>(
         cut_loose_end(&mut own.candidate);
     }
     kept
+}
+
+/// If the best unit lacks the requested value, moves the first one to the front that has it and matches almost as well.
+fn put_value_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
+    let has_value = |own: &UnitCandidate<'_>| sought.wanted.is_none_or(|wanted| wanted.is_in(own.text()));
+    let Some(best) = candidates.first().filter(|best| !has_value(best)) else { return };
+    let (score, says) = (best.features.score() - MARGIN, best.features.says() * SAYS_MOST);
+    let is_near = |own: &&UnitCandidate<'_>| own.features.score() >= score;
+    let is_other = |own: &UnitCandidate<'_>| has_value(own) && own.features.says() >= says;
+    if let Some(at) = candidates.iter().take_while(is_near).position(is_other) {
+        candidates[..=at].rotate_right(1);
+    }
 }
 
 /// If the best unit lacks the exact value, moves the unit of its section that has it to the front.

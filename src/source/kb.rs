@@ -28,6 +28,9 @@ const MAX_LINKED: usize = 5;
 /// Longest heading or title that is shown there.
 const MAX_NAME_CHARACTERS: usize = 50;
 
+/// Words before what a task is done to or with.
+const LEADING: [&str; 7] = ["to", "with", "via", "using", "into", "through", "onto"];
+
 /// One snapshot of an index, restricted by filters.
 pub(crate) struct KbSource {
     searcher: Searcher,
@@ -295,7 +298,11 @@ impl Source for KbSource {
             };
             let is_name =
                 |unknown: &Unknown| is_code(&unknown.word) || is_english && is_capitalised(query, &unknown.word);
-            let lack = |unknown: &Unknown| if is_name(unknown) { Lack::Name } else { Lack::Word };
+            let lack = |unknown: &Unknown| match () {
+                () if is_name(unknown) => Lack::Name,
+                () if is_target(query, &unknown.word) => Lack::Target,
+                () => Lack::Word,
+            };
             let lacks = missing.map(lack).max().unwrap_or_default();
             let (unknown, doubts) = (judged.said(judged.support), judged.said(Support::Weak));
             let JudgedHits { found, support, odds, names, is_of_others, corrected, .. } = judged;
@@ -319,6 +326,14 @@ impl Source for KbSource {
             })
         })
     }
+}
+
+/// Returns whether a word of a question for steps, written as in the question, is what a task is done to or with.
+fn is_target(query: &str, word: &str) -> bool {
+    let words: Vec<_> = query.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_word = |other: &str| other.to_lowercase() == word.to_lowercase();
+    let is_led = |pair: &[&str]| LEADING.contains(&pair[0].to_lowercase().as_str()) && is_word(pair[1]);
+    words.first().is_some_and(|first| first.eq_ignore_ascii_case("how")) && words.windows(2).any(is_led)
 }
 
 fn failed(error: &dyn std::error::Error) -> SourceError {

@@ -165,6 +165,8 @@ pub enum Lack {
     #[default]
     None,
     Word,
+    /// What a task is done to or with: "forward it to syslog".
+    Target,
     /// A proper name. A passage about another entity does not answer the question.
     Name,
 }

@@ -1,11 +1,12 @@
 //! Recognises the kind of answer a question requests by its English wording, and whether a unit has it.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::definition::{OPENING, defines};
 use super::features::{Weights, lists_anchors, share};
 use super::subject::overview_of;
-use super::value::{ASKS_FOR_DAY, Wanted, asks_for_figure, asks_for_length, asks_for_version, names_length};
+use super::value::{ASKS_FOR_DAY, LIMITS, Wanted, asks_for_figure, asks_for_length, asks_for_version, names_length};
 use super::wording::{AUXILIARIES, TELLS_APART, has_phrase, has_word, words};
 use crate::base::word::WordSplitter;
 use crate::research::sentence::Sentence;
@@ -44,6 +45,30 @@ const LEAST_DEFINED: f32 = 0.7;
 
 /// Minimum share of the question's words above a list, table or code block for it to be the requested one.
 const LEAST_MEANT: f32 = 0.34;
+
+/// How well a list has the requested form if only the title or a heading further up has words of the question.
+const UNANNOUNCED: f32 = 0.5;
+
+/// Returns whether a list is numbered, also in the words of its items: "- **Step 1**: …".
+fn is_ordered(unit: &Unit, text: &str) -> bool {
+    let is_step = |piece: &Range<usize>| {
+        let own = text[piece.clone()].trim_start_matches(|letter: char| !letter.is_alphanumeric());
+        own.get(..5).is_some_and(|word| word.eq_ignore_ascii_case("step "))
+            && own[5..].starts_with(|n: char| n.is_ascii_digit())
+    };
+    match unit.kind {
+        UnitKind::List { is_ordered } => is_ordered || unit.pieces.first().is_some_and(is_step),
+        UnitKind::Paragraph | UnitKind::Table | UnitKind::Code | UnitKind::Callout => false,
+    }
+}
+
+/// Returns whether a list is below a heading that asks for steps with a word of the question: "How do I get a letter?"
+fn answers_how(unit: &Unit, weights: &Weights, splitter: &WordSplitter) -> bool {
+    let is_list = matches!(unit.kind, UnitKind::List { .. });
+    unit.headings.last().filter(|_| is_list).is_some_and(|heading| {
+        AnswerKind::of(heading) == AnswerKind::Steps && share(weights, &splitter.stems(heading), &HashSet::new()) > 0.0
+    })
+}
 
 /// Words of a sentence that gives a reason.
 const REASONS: &str =
@@ -89,7 +114,7 @@ const PEOPLE: &str = "admin|administrator|anybody|anyone|approver|author|board|b
     owner|participant|partner|people|person|president|principal|recipient|releaser|representative|reviewer|staff|\
     supervisor|team|user|vendor|volunteer";
 
-fn is_person(word: &str) -> bool {
+pub(super) fn is_person(word: &str) -> bool {
     has_word(word, PEOPLE) || word.strip_suffix('s').is_some_and(|one| has_word(one, PEOPLE))
 }
 
@@ -193,6 +218,26 @@ fn asks_who_someone_is(question: &str) -> bool {
     }
 }
 
+/// Returns whether a question in lower case asks what the largest, the shortest or the like is.
+fn asks_for_extreme(question: &str) -> bool {
+    let rest = ["what is the ", "what's the "].iter().find_map(|opening| question.trim_start().strip_prefix(opening));
+    rest.and_then(|rest| words(rest).next()).is_some_and(|first| has_word(first, LIMITS))
+}
+
+/// Units of time, words for a part of one, and words for a time without a figure.
+const PERIODS: &str = "day|week|month|quarter|year";
+const PARTS: &str = "end|beginning|start|first|last|middle";
+const SOON: &str = "immediately|upon|instantly";
+
+/// Returns whether a text names a time without a figure: "at the end of the month", "your last day", "immediately".
+fn names_moment(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let words: Vec<_> = words(&lower).collect();
+    let is_part =
+        |at: usize| has_word(words[at], PARTS) && words[at + 1..].iter().take(3).any(|word| has_word(word, PERIODS));
+    has_word(&lower, SOON) || (0..words.len()).any(is_part)
+}
+
 /// The kind of answer a question requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerKind {
@@ -224,6 +269,7 @@ impl AnswerKind {
             () if asks_for_length(question) => Self::Length,
             () if has(&["how many ", "what percent", "how much ", "how large ", "how big ", "maximum ", "limit "])
                 || asks_for_figure(&lower)
+                || asks_for_extreme(&lower)
                 || asks_for_version(&lower) =>
             {
                 Self::Number
@@ -254,17 +300,18 @@ impl AnswerKind {
         }
     }
 
-    /// Returns whether a unit has the requested form: the list, the steps, or the table of the compared entities.
-    /// `listed` is the stem of the noun that a question for a list names.
-    pub(super) fn has_form(
+    /// Returns how well a unit has the requested form, from 0 to 1: the list, the steps, or the table of the compared
+    /// entities. `listed` is the stem of the noun that a question for a list names.
+    pub(super) fn form(
         self,
         unit: &Unit,
         text: &str,
         listed: Option<&str>,
         weights: &Weights,
         splitter: &WordSplitter,
-    ) -> bool {
+    ) -> f32 {
         let own = &text[unit.range.clone()];
+        let flag = |is: bool| f32::from(u8::from(is));
         let above = || splitter.stems(&format!("{} {}", unit.headings.join(" "), &text[unit.head()]));
         // Any page has lists: the requested one has a word of the question above its items.
         let is_meant = || share(weights, &above(), &HashSet::new()) >= LEAST_MEANT;
@@ -272,13 +319,20 @@ impl AnswerKind {
         let is_other =
             || unit.kind == UnitKind::List { is_ordered: true } && listed.is_some_and(|noun| !above().contains(noun));
         match self {
-            Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
+            Self::Steps => {
+                let is_procedure = unit.kind == UnitKind::Code || is_ordered(unit, text);
+                flag(is_procedure && (is_meant() || answers_how(unit, weights, splitter)))
+            }
             // A table of contents has the words of the question, but only points to the answer.
             Self::List => {
-                matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table)
-                    && is_meant()
-                    && !is_other()
-                    && !lists_anchors(own)
+                let is_list = matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table);
+                let near = || format!("{} {}", unit.headings.last().map_or("", String::as_str), &text[unit.head()]);
+                let is_announced = || share(weights, &splitter.stems(&near()), &HashSet::new()) >= LEAST_MEANT;
+                match is_list && is_meant() && !is_other() && !lists_anchors(own) {
+                    true if is_announced() => 1.0,
+                    true => UNANNOUNCED,
+                    false => 0.0,
+                }
             }
             // The table that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {
@@ -287,15 +341,16 @@ impl AnswerKind {
                     weights.keys().all(|stem| words.contains(stem))
                 };
                 let contrasts = |said: &Sentence| contrasts(&said.plain) && names_all(&said.plain);
-                unit.kind == UnitKind::Table && names_all(&compared_by(own)) || unit.sentences.iter().any(contrasts)
+                let has_all = unit.kind == UnitKind::Table && names_all(&compared_by(own));
+                flag(has_all || unit.sentences.iter().any(contrasts))
             }
-            Self::Definition => unit.kind == UnitKind::Paragraph && defines(own, weights, splitter),
+            Self::Definition => flag(unit.kind == UnitKind::Paragraph && defines(own, weights, splitter)),
             // "Only owners can open it."
-            Self::Person => unit.sentences.iter().any(|said| {
+            Self::Person => flag(unit.sentences.iter().any(|said| {
                 let words = || share(weights, &splitter.stems(&said.plain), &HashSet::new());
                 names_person(&said.plain) && has_word(&said.plain.to_lowercase(), MAY) && words() >= LEAST_MEANT
-            }),
-            Self::Overview | Self::Number | Self::Length | Self::Time | Self::Pace | Self::Other => false,
+            })),
+            Self::Overview | Self::Number | Self::Length | Self::Time | Self::Pace | Self::Other => 0.0,
         }
     }
 
@@ -305,7 +360,7 @@ impl AnswerKind {
         match self {
             Self::Number => Wanted::Number.is_in(own),
             Self::Length => names_length(own),
-            Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own),
+            Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own) || names_moment(own),
             Self::Pace => has_word(&own.to_lowercase(), PACE),
             Self::Person => names_person(own),
             // The paragraph that begins with the term being defined.

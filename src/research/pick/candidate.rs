@@ -16,12 +16,14 @@ use crate::base::word::WordSplitter;
 use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::research::question::Question;
 use crate::research::sentence::Sentence;
-use crate::research::unit::{Unit, UnitKind, ends_open, units, units_of_page};
+use crate::research::unit::{Unit, UnitKind, ends_open, items, units, units_of_page};
 use crate::source::{Passage, Place, ProperName};
 
 /// Openings of an example.
-const EXAMPLES: [&str; 6] =
-    ["For example", "For instance", "Suppose ", "Imagine ", "Consider ", "The following example"];
+const EXAMPLES: [&str; 8] = [
+    "For example", "For instance", "Suppose ", "Imagine ", "Consider ", "The following example", "An example of ",
+    "A typical ",
+];
 
 /// Score of a unit next to a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
@@ -113,6 +115,12 @@ impl UnitCandidate<'_> {
         let own = self.unit.headings.iter().map(String::as_str);
         names.extend(own.filter(|heading| *heading != title));
         names.join(". ")
+    }
+
+    /// Returns the item or row with a sentence of the unit, given its text.
+    pub(super) fn item_of(&self, sentence: &str) -> Option<&Range<usize>> {
+        let own = self.unit.sentences.iter().find(|own| own.plain == sentence)?;
+        self.unit.pieces.iter().find(|piece| overlap(piece, &own.range))
     }
 
     /// Returns whether another unit is directly before or after this one.
@@ -251,14 +259,19 @@ pub(super) fn candidates<'a>(
         let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let is_defined = opens || candidate.defining.is_some();
         let opposes = opposes(candidate, sought, &weights);
-        let says_no = unit.sentences.iter().any(|said| sought.says_no(said, &candidate.about, &weights));
+        let says_no =
+            (0..unit.sentences.len()).any(|at| sought.says_no(&unit.sentences, at, &candidate.about, &weights));
         let is_limit = suits
             && words >= LEAST_LIMITED
             && sought.asks_for_limit()
-            && names_limits(candidate.reading.document.place.title());
-        let is_form = is_spelled_out || is_defined || says_no || is_limit;
-        let has_form = asked.has_form(unit, text, sought.listed.as_deref(), &weights, splitter) || is_form;
-        candidate.features = Features::of(unit, own, words, (suits, has_form && !opposes), candidate.hit);
+            && (names_limits(candidate.reading.document.place.title())
+                || unit.headings.last().is_some_and(|heading| names_limits(heading)));
+        let form = match () {
+            () if opposes => 0.0,
+            () if is_spelled_out || is_defined || says_no || is_limit => 1.0,
+            () => asked.form(unit, text, sought.listed.as_deref(), &weights, splitter),
+        };
+        candidate.features = Features::of(unit, own, words, (suits, form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.opposes = f32::from(u8::from(opposes));
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
@@ -497,9 +510,9 @@ pub(super) fn parts<'a>(headings: &'a str, candidate: &'a UnitCandidate<'_>) -> 
     std::iter::once(headings).chain(sentences).chain(is_empty.then_some(whole)).collect()
 }
 
-/// Returns the parts of a unit that are read together, given their number and that the first are the headings: all of
-/// them, or those of each piece of a long list with its lead-in. The words of a question for one thing that are spread
-/// over many steps say nothing.
+/// Returns the parts of a unit that are read together, given their number; the first are the headings: all of them, or
+/// those of each item of a long list with its lead-in. The words of a question for one thing that are spread over many
+/// items say nothing.
 fn read_together(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, parts: usize) -> Vec<Vec<usize>> {
     let (unit, head) = (&candidate.unit, candidate.unit.head());
     let of = |ranges: [&Range<usize>; 2]| {
@@ -507,28 +520,39 @@ fn read_together(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, parts: usiz
         let sentences: Vec<_> = (1..parts).zip(&unit.sentences).collect();
         std::iter::once(0).chain(sentences.iter().filter(is_of).map(|own| own.0)).collect()
     };
-    match is_read_by_piece(unit, sought) {
-        true => unit.pieces.iter().map(|piece| of([&head, piece])).collect(),
-        false => vec![(0..parts).collect()],
+    match read_by_piece(candidate, sought) {
+        Some(pieces) => pieces.iter().map(|piece| of([&head, piece])).collect(),
+        None => vec![(0..parts).collect()],
     }
 }
 
-/// Returns whether a question asks for one of the pieces of a unit.
-fn is_read_by_piece(unit: &Unit, sought: &Sought<'_>) -> bool {
-    unit.pieces.len() >= MANY_PIECES && sought.asks_for_one() && sought.asked != AnswerKind::Overview
+/// Returns the pieces of a unit if a question asks for one of them. Those of a long list are its items at any depth. Steps
+/// are numbered.
+fn read_by_piece(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> Option<Vec<Range<usize>>> {
+    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+    let is_list = matches!(unit.kind, UnitKind::List { .. });
+    let is_long = is_list && lines_in(candidate.text()) > MAX_LINES;
+    let pieces =
+        if is_long { items(text, unit).into_iter().map(|(_, item)| item).collect() } else { unit.pieces.clone() };
+    let is_asked = match sought.asked {
+        AnswerKind::Overview => false,
+        AnswerKind::Steps => is_long && unit.kind == UnitKind::List { is_ordered: false },
+        _ => sought.asks_for_one(),
+    };
+    Some(pieces).filter(|pieces| is_asked && pieces.len() >= MANY_PIECES)
 }
 
 /// Returns the share of the question's words in a unit, or in the best piece of a long list with its lead-in.
 fn said(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> f32 {
-    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
-    if !is_read_by_piece(unit, sought) {
+    let text = &candidate.reading.document.text;
+    let Some(pieces) = read_by_piece(candidate, sought) else {
         return share(weights, &candidate.words, &candidate.about);
-    }
-    let head = &text[unit.head()];
+    };
+    let head = &text[candidate.unit.head()];
     let of = |piece: &Range<usize>| {
         share(weights, &sought.words_in(&format!("{head}\n{}", &text[piece.clone()])), &candidate.about)
     };
-    unit.pieces.iter().map(of).fold(0.0, f32::max)
+    pieces.iter().map(of).fold(0.0, f32::max)
 }
 
 /// Returns the sentences of a unit to compare token by token.

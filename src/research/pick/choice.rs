@@ -20,7 +20,8 @@ pub(super) const MARGIN: f32 = 0.8;
 pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> bool {
     let has_all = |sentence: &Sentence| {
         let words = sought.words_in(&sentence.plain);
-        !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
+        let has_value = sought.wanted.is_none_or(|wanted| wanted.is_in(&sentence.plain));
+        has_value && !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
     };
     let says = |best: &UnitCandidate<'_>| {
         (sought.asks_for_one() && weights.len() > 1 && best.unit.sentences.iter().any(has_all))
@@ -48,8 +49,14 @@ pub(super) fn best(candidates: Vec<UnitCandidate<'_>>, is_said: bool) -> Vec<Uni
             let is_one =
                 std::ptr::eq(better.reading, candidate.reading) && overlap(&better.unit.range, &candidate.unit.range);
             // The same list below two headings of a document describes two things.
-            let is_about_same =
-                !std::ptr::eq(better.reading, candidate.reading) || candidate.about.is_subset(&better.about);
+            let is_of_one = std::ptr::eq(better.reading, candidate.reading);
+            let is_about_same = if is_of_one {
+                candidate.about.is_subset(&better.about)
+            } else {
+                // A long text has most words of any short one.
+                let sizes = [better.words.len(), candidate.words.len()];
+                sizes[0].max(sizes[1]) <= 2 * sizes[0].min(sizes[1])
+            };
             is_one || (is_about_same && common(&better.words, &candidate.words) > SAME_WORDS)
         };
         let own = lines_of(&candidate, LONG_PARAGRAPH);

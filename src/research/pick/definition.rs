@@ -34,7 +34,7 @@ const BEHIND: [&str; 8] = [" mean", " stand for", " in ", " on ", " for ", " use
 const STATING: &str = "a|an|the|any|one|another";
 const NOT_STATING: &str = "not|also|always|only|now|then|both|all|still|no|never|usually|often|typically|generally|more|less|the|\
     on|in|at|by|to|available|useful|similar|best|good|great|important|necessary|ideal|possible|different|subject|free|able|\
-    unable|easy|hard|likely|due|ready|identical|unique|visible|safe|optional|common|rare";
+    unable|easy|hard|likely|due|ready|identical|unique|distinct|visible|safe|optional|common|rare";
 
 /// Words before a term that they introduce: "… is known as scanning".
 const NAMING: [&str; 6] = ["called", "known as", "termed", "referred to as", "we call", "named"];
@@ -72,7 +72,11 @@ impl Term {
         let tokens: Vec<_> = sentence.split_whitespace().collect();
         let is_article = |at: &usize| tokens.get(*at).is_some_and(|word| has_word(&word.to_lowercase(), ARTICLES));
         let from = usize::from(is_article(&0));
-        let opens = self.end_at(&tokens, from, splitter).is_some_and(|end| says_what(&tokens, end));
+        // "An I/O scan is …", "The Acme scan is …".
+        let is_maker = |word: &&&str| word.starts_with(char::is_uppercase) && from > 0;
+        let makers = tokens[from..].iter().take(MAX_MAKER_WORDS).take_while(is_maker).count();
+        let is_opening = |from| self.end_at(&tokens, from, splitter).is_some_and(|end| says_what(&tokens, end));
+        let opens = (from..=from + makers).any(is_opening);
         let lower = sentence.to_lowercase();
         let is_named = |naming: &&str| {
             // "… a program called: `scan`."

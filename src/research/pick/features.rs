@@ -18,10 +18,11 @@ const ABOUT: f32 = 0.7;
 const FULL_WORDS: f32 = 60.0;
 
 /// Phrases of a sentence that points to a text instead of stating its content.
-const POINTING: [&str; 22] = [
-    "you can find", "can be found", "more information", "further information", "read more", "learn more", "more about",
-    "please see", "see our ", "see the ", "this page", "handbook page", "refer to ", "see also", "listed there",
-    "listed here", "listed in ", "described in ", "explained in ", "documented in ", "covered in ", " here.",
+const POINTING: [&str; 24] = [
+    "following topics", "following articles", "you can find", "can be found", "more information",
+    "further information", "read more", "learn more", "more about", "please see", "see our ", "see the ", "this page",
+    "handbook page", "refer to ", "see also", "listed there", "listed here", "listed in ", "described in ",
+    "explained in ", "documented in ", "covered in ", " here.",
 ];
 
 /// Share of the characters of a paragraph from which it is code without its fence, and these characters.
@@ -82,7 +83,7 @@ pub(super) struct Features {
     fullness: f32,
     /// Whether it contains the requested kind of answer.
     suits: f32,
-    /// Whether it has the requested form.
+    /// How well it has the requested form.
     form: f32,
     /// Whether it is a paragraph of a few words, or of one sentence that ends with a colon or is a question.
     open: f32,
@@ -104,10 +105,10 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Measures a unit by its words, given their share in it, whether it has the requested kind of answer and form,
-    /// and the score of its hit.
+    /// Measures a unit by its words, given their share in it, whether it has the requested kind of answer, how well it
+    /// has the requested form, and the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
-    pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, has_form): (bool, bool), hit: f32) -> Self {
+    pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, form): (bool, f32), hit: f32) -> Self {
         let count = count_words(text);
         let (is_code, is_prose) = (unit.kind == UnitKind::Code, unit.kind == UnitKind::Paragraph);
         // Of several sentences, the first may answer, whatever the last announces.
@@ -116,16 +117,20 @@ impl Features {
         let is_bare = unit.sentences.is_empty() || text.lines().count() > MAX_LINES;
         let pointing = unit.sentences.iter().filter(|sentence| points(&sentence.plain)).count();
         let flag = |is: bool| f32::from(u8::from(is));
+        // "It must export the following functions:" is no table of contents.
+        let head = text.get(..unit.head().len()).unwrap_or_default();
+        let is_requested = form >= 1.0 && !head.trim().is_empty() && !points(head);
+        let is_contents = !is_requested && (text.matches("](").count() * 4 > count || lists_links(text));
         Self {
             hit,
             words,
             fullness: (count as f32 / FULL_WORDS).min(1.0),
             suits: flag(suits),
-            form: flag(has_form),
+            form,
             open: flag(is_open),
-            short: flag(is_prose && count < 12 && !is_open && !has_form),
+            short: flag(is_prose && count < 12 && !is_open && form == 0.0),
             code: flag(is_code && is_bare || is_prose && reads_as_code(text)),
-            links: flag(text.matches("](").count() * 4 > count || lists_links(text)),
+            links: flag(is_contents),
             points: pointing as f32 / unit.sentences.len().max(1) as f32,
             ..Self::default()
         }

@@ -10,7 +10,7 @@ use super::value::{
     LIMITS, Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
     has_number, has_only_years, names_dimension, names_length, numbers,
 };
-use super::wording::{has_phrase, has_word};
+use super::wording::{has_phrase, has_word, words};
 use super::{Picked, is_of};
 use crate::base::word::WordSplitter;
 use crate::research::question::Question;
@@ -24,6 +24,10 @@ const ASKS_FOR_PATH: [&str; 8] = [
     "what's the path",
 ];
 const ASKS_FOR_LIMIT: [&str; 2] = ["what is the ", "what's the "];
+
+/// Words after a release that include all later ones.
+const OPEN_ENDED: [&str; 8] =
+    ["and later", "or later", "and newer", "or newer", "and higher", "or higher", "and above", "or above"];
 
 /// Returns whether the units lack what a question requests, or the best one only links elsewhere.
 pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
@@ -109,7 +113,14 @@ impl<'a> Answer<'a> {
 
     /// Returns whether a number of the question, such as a release, occurs nowhere.
     fn lacks_number(&self) -> bool {
-        numbers(self.sought.question).any(|number| !has_number(&self.said, number))
+        let deciding = self.deciding().to_lowercase();
+        // "Windows Vista and later" includes Windows 10.
+        let is_open = |number: &str| {
+            let name = self.sought.question.split(number).next().and_then(|before| words(before).last());
+            let is_of = name.is_some_and(|name| has_word(&deciding, &name.to_lowercase()));
+            is_of && has_phrase(&deciding, &OPEN_ENDED)
+        };
+        numbers(self.sought.question).any(|number| !has_number(&self.said, number) && !is_open(number))
     }
 
     /// Returns whether the best steps are of a task on something else.

@@ -27,8 +27,12 @@ pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     let asks = matches!(words.first(), Some(&"which" | &"what"));
     // "What is a pump not good for?", "What kinds of work is a pump not good for?"
     let is_clause = |word: &&&str| has_word(word, CLAUSES) || **word == "happens";
-    let mut rest = all.iter().skip(1).take_while(|word| !is_clause(word));
-    let is_apart = asks && rest.any(|word| matches!(*word, "is" | "are")) && rest.any(|word| *word == "not");
+    let rest: Vec<_> = all.iter().skip(1).take_while(|word| !is_clause(word)).collect();
+    // "What is a pump not good for?", "Which countries am I not allowed to enter?"
+    let is_be = |word: &&&str| matches!(**word, "is" | "are");
+    let after_be = rest.iter().skip_while(|word| !is_be(word)).any(|word| **word == "not");
+    let is_denied = |three: &[&&str]| has_word(three[0], AUXILIARIES) && *three[2] == "not";
+    let is_apart = asks && (after_be || rest.windows(3).any(is_denied));
     let has_noun = words.get(1).is_some_and(|word| !has_word(word, AUXILIARIES) && *word != "happens");
     let pairs = words.get(1..).unwrap_or_default().windows(2);
     is_apart || asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)

@@ -4,8 +4,10 @@ use super::negation::negates;
 use super::wording::has_word;
 
 /// Openings of a question for what is allowed, and words of a text that allows it. Not "can", which any manual has.
-const ASKS_FOR_PERMISSION: [&str; 7] =
-    ["can i ", "can we ", "may i ", "may we ", "am i allowed ", "are we allowed ", "is it ok "];
+const ASKS_FOR_PERMISSION: [&str; 11] = [
+    "can i ", "can we ", "can my ", "can our ", "may i ", "may we ", "may my ", "may our ", "am i allowed ",
+    "are we allowed ", "is it ok ",
+];
 const PERMISSIONS: &str = "may|allow|allows|allowed|permit|permits|permitted";
 
 /// Returns whether a question asks whether something is allowed.

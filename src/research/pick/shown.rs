@@ -7,9 +7,9 @@ use super::asked::AnswerKind;
 use super::candidate::{UnitCandidate, lines_in, opens_example, overlap, unescaped};
 use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
-use super::{MAX_LINES, MAX_PIECES};
+use super::{LEAST_WORDS, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::research::sentence::{Sentence, is_label};
-use crate::research::unit::{UnitKind, is_code, items};
+use crate::research::unit::{UnitKind, ends_open, is_code, items};
 
 /// Number of lines or rows above which a list or table is cut to the items relevant to a question for a single value.
 const VALUE_LINES: usize = 10;
@@ -77,7 +77,7 @@ impl Deciding {
         weights: &Weights,
     ) -> Self {
         let head = candidate.unit.head();
-        if answers_whole(candidate, sought)
+        if answers_whole(candidate, sought, weights)
             && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
         {
             return Self { text: lead.plain.clone(), is_clear: false };
@@ -114,9 +114,10 @@ fn best_sentence(
     let score = |(part, sentence): (usize, &Sentence)| {
         let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
         let own: HashSet<_> = words[part - 1].union(&candidate.about).cloned().collect();
+        let said = &candidate.unit.sentences;
         let has_it = sought.measures(sentence)
-            || sought.says_no(sentence, &candidate.about, asked)
-            || sought.permits(sentence, &candidate.about, asked);
+            || sought.says_no(said, part - 1, &candidate.about, asked)
+            || sought.permits(said, part - 1, &candidate.about, asked);
         let measure = if has_it { MEASURE } else { 0.0 };
         let later = (part - 1) as f32 / words.len() as f32;
         let example = if opens_example(&sentence.plain) { EXAMPLE } else { 0.0 };
@@ -172,7 +173,7 @@ fn best_sentence(
 
 /// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a
 /// list longer than a screen have further words of the question, only those are requested.
-fn answers_whole(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> bool {
+fn answers_whole(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> bool {
     let UnitKind::List { is_ordered } = candidate.unit.kind else { return false };
     let tells_apart = || {
         let mut known = sought.words_in(&candidate.reading.document.text[candidate.unit.head()]);
@@ -181,9 +182,20 @@ fn answers_whole(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> bool {
     };
     match sought.asked {
         AnswerKind::Steps => is_ordered,
+        AnswerKind::List if item_answers(candidate, sought, weights) => false,
         AnswerKind::List => lines_in(candidate.text()) <= MAX_LIST_LINES || !tells_apart(),
         _ => false,
     }
+}
+
+/// Returns whether one item of a list has most words of the question, no other has half of them, and the lead-in has few.
+fn item_answers(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> bool {
+    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+    let says = |range: &Range<usize>| share(weights, &sought.words_in(&text[range.clone()]), &HashSet::new());
+    let mut said: Vec<_> = unit.pieces.iter().map(says).collect();
+    said.sort_by(|a, b| b.total_cmp(a));
+    let is_only = matches!(said[..], [first, second, ..] if first >= SAYS_MOST && second < SAYS_HALF);
+    weights.len() >= LEAST_WORDS && is_only && says(&unit.head()) < SAYS_HALF
 }
 
 /// Returns the lead-in of a list and as many of its items as fit on a screen; the whole list if all do.
@@ -244,7 +256,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
     let (most_lines, most_rows) =
         if sought.asks_for_value() { (VALUE_LINES, VALUE_ROWS) } else { (MAX_LINES, MAX_PIECES) };
-    let is_whole = answers_whole(candidate, sought);
+    let is_whole = answers_whole(candidate, sought, weights);
     let is_nested = is_list && !is_whole && lines_in(candidate.text()) > most_lines;
     let is_table = unit.kind == UnitKind::Table;
     // Of rows with long cells, few fit on a screen.
@@ -286,12 +298,17 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         let own = unit.sentences[first..].iter().take_while(|own| own.range.start < piece.end);
         own.zip(first + 1..).map(|(_, part)| matches.max_sim(part..=part)).fold(0.0, f32::max)
     };
-    let leads_on = |piece: &Range<usize>| is_nested && text[piece.clone()].trim_end().ends_with(':');
+    let leads_on = |piece: &Range<usize>| is_nested && ends_open(text[piece.clone()].trim_end());
     let bears = |piece: &Range<usize>, words: &HashSet<String>| {
         let unescaped = unescaped(&text[piece.clone()]);
         // The row of `db.t2.small` and not those of its family.
         let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, words));
-        share(weights, words, &none) + meant(piece) + f32::from(u8::from(named) + u8::from(is_defining(piece)))
+        // Not the item with the name of the requested value alone.
+        let measure = if sought.has_value(&text[piece.clone()]) { MEASURE } else { 0.0 };
+        share(weights, words, &none)
+            + meant(piece)
+            + measure
+            + f32::from(u8::from(named) + u8::from(is_defining(piece)))
     };
     let scores = pieces.iter().zip(&words).map(|((_, piece), words)| bears(piece, words));
     let mut best: Vec<_> = scores.zip(0..).collect();

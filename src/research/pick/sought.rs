@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::asked::{AnswerKind, gives_reason, listed, names_person};
+use super::asked::{AnswerKind, gives_reason, is_person, listed, names_person};
 use super::asks_whether;
 use super::code_word::CodeWord;
 use super::definition::Term;
@@ -12,13 +12,17 @@ use super::permission::{asks_for_permission, permits};
 use super::remedy::Remedy;
 use super::subject::overview_of;
 use super::value::{Wanted, asks_for_measure, counted, counts, has_measure, names_length};
+use super::wording::words;
 use crate::base::thesaurus::{Directions, Related};
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
 /// Minimum share of the question's words in a sentence that denies or permits what the question asks for.
-const LEAST_DENIED: f32 = 0.5;
+const LEAST_DENIED: f32 = 0.6;
+
+/// Openings of a sentence about what the one before is about.
+const REFERRING: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
 
 /// Words for the events that a history lists.
 const EVENTS: &str = "released|introduced|added|launched|published|announced|available|supported|came|come|out";
@@ -54,6 +58,8 @@ pub(super) struct Sought<'a> {
     counted: Option<String>,
     /// The stem of the noun of which a list is requested: "which errors".
     pub(super) listed: Option<String>,
+    /// The stems of its words for people.
+    people: HashSet<String>,
     /// Abbreviations whose meaning is requested.
     abbreviations: Vec<String>,
     pub(super) code_words: Vec<CodeWord>,
@@ -94,6 +100,10 @@ impl<'a> Sought<'a> {
             is_measured,
             counted,
             listed: listed(&question.to_lowercase()).map(|noun| splitter.stem(noun)),
+            people: words(&question.to_lowercase())
+                .filter(|word| is_person(word))
+                .map(|word| splitter.stem(word))
+                .collect(),
             abbreviations,
             code_words,
             term: Some(asked).filter(|asked| *asked == AnswerKind::Definition).and(Term::of(question, splitter)),
@@ -114,6 +124,11 @@ impl<'a> Sought<'a> {
     /// Returns whether a number, a date or the like is requested.
     pub(super) fn asks_for_value(&self) -> bool {
         self.wanted.is_some() || self.is_measured
+    }
+
+    /// Returns whether a text has a value of the requested kind.
+    pub(super) fn has_value(&self, text: &str) -> bool {
+        self.wanted.map_or(self.is_measured && has_measure(text), |wanted| wanted.is_in(text))
     }
 
     /// Returns whether a limit may answer: how many, how long, the maximum.
@@ -180,15 +195,25 @@ impl<'a> Sought<'a> {
 
     /// Returns whether a sentence denies what a yes-or-no question asks about. Most such questions are about a limit: of 36 on
     /// twelve folders, 26 are answered by a sentence with a negation. `about` are the words of the question in its headings.
-    pub(super) fn says_no(&self, sentence: &Sentence, about: &HashSet<String>, weights: &Weights) -> bool {
-        let share = || share(weights, &self.words_in(&sentence.plain), about);
-        self.asks_whether && negates(&sentence.plain) && share() >= LEAST_DENIED
+    pub(super) fn says_no(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
+        self.asks_whether && negates(&said[at].plain) && self.is_on_subject(said, at, about, weights)
     }
 
     /// Returns whether a sentence says that something is allowed, if that is asked.
-    pub(super) fn permits(&self, sentence: &Sentence, about: &HashSet<String>, weights: &Weights) -> bool {
-        let share = || share(weights, &self.words_in(&sentence.plain), about);
-        asks_for_permission(self.question) && permits(&sentence.plain) && share() >= LEAST_DENIED
+    pub(super) fn permits(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
+        asks_for_permission(self.question) && permits(&said[at].plain) && self.is_on_subject(said, at, about, weights)
+    }
+
+    /// Returns whether a sentence is about what a question asks whether it is so. "However, it must not" is about what
+    /// the sentence before is about. Who does it rarely matters: "Can people connect?", "You can't connect".
+    fn is_on_subject(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
+        let mut words = self.words_in(&said[at].plain);
+        if REFERRING.iter().any(|opening| said[at].plain.starts_with(opening)) {
+            words.extend(said[..at].last().map(|before| self.words_in(&before.plain)).unwrap_or_default());
+        }
+        let is_thing = |stem: &&String| !self.people.contains(*stem);
+        let things: Weights = weights.keys().filter(is_thing).map(|stem| (stem.clone(), weights[stem])).collect();
+        share(if things.len() > 1 { &things } else { weights }, &words, about) >= LEAST_DENIED
     }
 
     /// Returns whether a sentence has the requested measure, person or reason.

@@ -27,7 +27,8 @@ const MAX_COUNTED_WORDS: usize = 4;
 const ASKS_FOR_DIMENSION: [&str; 7] =
     ["how big ", "how large ", "how high ", "how deep ", "how fast ", "how wide ", "how heavy "];
 const ASKS_FOR_MEASURE: [&str; 4] = ["how long ", "how far ", "how soon ", "how often "];
-pub(super) const LIMITS: &str = "longest|shortest|largest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
+pub(super) const LIMITS: &str =
+    "longest|shortest|biggest|largest|greatest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
 /// Phrases that ask for a length, mostly of time; units of length; and words for an unlimited one.
 const ASKS_FOR_LENGTH: [&str; 3] = ["how long ", "longest time", "longest a "];
@@ -237,11 +238,18 @@ fn names_version(text: &str) -> bool {
         || (1..words.len()).any(|at| is_number(words[at]) && is_name(at - 1))
 }
 
+/// Nouns for which the answer is a code or a number, after "what" or "which": "which event ID".
+const CODES: &str = "id|code|number";
+
+/// Openings of questions that ask for one thing and mention another: "How do I find out which version …".
+const ASKS_OTHERWISE: [&str; 2] = ["how ", "why "];
+
 /// Returns whether a question asks for a measure or a limit, which words may answer as well: "as long as you like".
 pub(super) fn asks_for_measure(question: &str) -> bool {
     has_phrase(question, &ASKS_FOR_MEASURE)
         || asks_for_dimension(question)
         || has_word(&question.to_lowercase(), LIMITS)
+        || asks_for(&question.to_lowercase(), CODES)
 }
 
 /// Returns whether a text has a number that is no year.
@@ -266,6 +274,7 @@ pub(super) fn has_only_years(text: &str) -> bool {
 /// Returns whether a question in lower case asks for one of some nouns, which are divided by `|`.
 fn asks_for(question: &str, nouns: &str) -> bool {
     let words: Vec<_> = words(question).collect();
+    let asks_otherwise = ASKS_OTHERWISE.iter().any(|opening| question.trim_start().starts_with(opening));
     let asks = |at: usize| {
         matches!(words[at], "what" | "which")
             && words[at + 1..]
@@ -274,7 +283,7 @@ fn asks_for(question: &str, nouns: &str) -> bool {
                 .take_while(|word| !has_word(word, AUXILIARIES))
                 .any(|word| has_word(word, nouns))
     };
-    (0..words.len()).any(asks)
+    !asks_otherwise && (0..words.len()).any(asks)
 }
 
 /// Returns the noun counted by "how many": the word after it.
@@ -346,7 +355,13 @@ pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
         (has_digit(word) && is_joined(word))
             || is_unit(word) && words[at.saturating_sub(2)..at].iter().any(|before| is_number(before))
     };
-    words.iter().enumerate().any(is_counted)
+    // "Number of valves: 4", and a row of a table.
+    let is_after = |(before, after): (&str, &str)| {
+        let number = after.trim_matches([' ', '*', '_', '`']).split_whitespace().next();
+        self::words(before).last().is_some_and(is_unit) && number.is_some_and(has_digit)
+    };
+    let parts: Vec<_> = text.split([':', '—', '|', '\n']).collect();
+    words.iter().enumerate().any(is_counted) || parts.windows(2).any(|pair| is_after((pair[0], pair[1])))
 }
 
 /// Returns a text without the numbers of its list items, which count nothing.
