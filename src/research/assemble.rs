@@ -15,6 +15,7 @@ use super::sentence::{every_sentence, place_of};
 use super::unit::{compared_by, sentences_of};
 use super::verdict::by_coverage;
 use crate::base::html::without_html;
+use crate::base::html_table::html_tables;
 use crate::base::line::{CodeFence, below_title, bulleted_item, numbered_item, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
 use crate::base::word::WordSplitter;
@@ -269,11 +270,13 @@ impl<'a> FindingsWriter<'a> {
     }
 }
 
-/// Splits a text at empty lines outside of code blocks.
+/// Splits a text at empty lines outside of code blocks and of tables in HTML.
 fn blocks(text: &str) -> Vec<&str> {
     let (mut blocks, mut start, mut at, mut fence) = (Vec::new(), 0, 0, CodeFence::default());
+    let tables = html_tables(text);
     for line in text.split_inclusive('\n') {
-        if !fence.takes(line) && line.trim().is_empty() {
+        let is_in_table = tables.iter().any(|table| table.contains(&at));
+        if !fence.takes(line) && !is_in_table && line.trim().is_empty() {
             blocks.push(&text[start..at]);
             start = at + line.len();
         }
@@ -863,6 +866,12 @@ mod tests {
             ]
         );
         assert_eq!(draft.findings.len(), 2);
+    }
+
+    #[test]
+    fn table_in_html_is_one_block() {
+        let table = "<table>\n<tr><td>Bell</td></tr>\n\n<tr><td>Horn</td></tr>\n</table>";
+        assert_eq!(blocks(&format!("It is.\n\n{table}\n\nSo.")), ["It is.", table, "So."]);
     }
 
     #[test]

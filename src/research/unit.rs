@@ -85,7 +85,7 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
         | Options::ENABLE_TASKLISTS
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
         | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let mut collector = BlockCollector { document, ..BlockCollector::default() };
+    let mut collector = BlockCollector { document, html_tables: html_tables(document), ..BlockCollector::default() };
     for (event, range) in Parser::new_ext(document, options).into_offset_iter() {
         collector.take(&event, range);
     }
@@ -203,6 +203,9 @@ fn sentences_in(document: &str, range: &Range<usize>, split: fn(&str) -> Vec<Sen
 #[derive(Default)]
 struct BlockCollector<'a> {
     document: &'a str,
+    html_tables: Vec<Range<usize>>,
+    /// End of the last table in HTML. The blocks before it are inside its cells.
+    table_end: usize,
     units: Vec<Unit>,
     depth: usize,
     headings: Vec<(HeadingLevel, HeadingText)>,
@@ -212,6 +215,19 @@ struct BlockCollector<'a> {
 
 impl BlockCollector<'_> {
     fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
+        // The end of a block has the range of its start, so the depth stays right.
+        if range.start < self.table_end {
+            return;
+        }
+        if self.depth == 0
+            && matches!(event, Event::Start(Tag::HtmlBlock))
+            && let Some(table) = self.html_table_at(&range)
+        {
+            self.table_end = table.end;
+            let unit = self.unit(UnitKind::Table, table);
+            self.units.push(unit);
+            return;
+        }
         if let Some((_, heading)) = self.headings.last_mut().filter(|_| self.is_heading) {
             heading.take(event);
         }
@@ -225,9 +241,7 @@ impl BlockCollector<'_> {
                         self.is_heading = true;
                     }
                     (0, tag) => {
-                        let is_table = *tag == Tag::HtmlBlock && is_html_table(&self.document[range.clone()]);
-                        let kind = if is_table { Some(UnitKind::Table) } else { kind_of(tag) };
-                        let unit = kind.map(|kind| self.unit(kind, range));
+                        let unit = kind_of(tag).map(|kind| self.unit(kind, range));
                         self.units.extend(unit);
                     }
                     // Nested items belong to the piece they stand in.
@@ -246,6 +260,16 @@ impl BlockCollector<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Returns the range of the table in HTML that begins with a block. In Markdown a blank line ends the block, and
+    /// the table goes on.
+    fn html_table_at(&self, block: &Range<usize>) -> Option<Range<usize>> {
+        let begins_here = |table: &&Range<usize>| {
+            table.contains(&block.start) && self.document[table.start..block.start].trim().is_empty()
+        };
+        let end = self.html_tables.iter().find(begins_here).map_or(block.end, |table| table.end);
+        is_html_table(&self.document[block.start..end]).then_some(block.start..end)
     }
 
     fn unit(&mut self, kind: UnitKind, range: Range<usize>) -> Unit {
@@ -510,6 +534,22 @@ mod tests {
         assert!(
             document[unit.range.clone()].starts_with("Points:") && document[unit.range.clone()].ends_with("</table>")
         );
+    }
+
+    #[test]
+    fn table_in_html_with_blank_lines_is_one_unit() {
+        let table = "<table>\n<tr><th>Part</th><th>Use</th></tr>\n\n<tr><td>\n\n# Lamp\n\n- red\n\n</td><td>Light</td></tr>\n\n\
+                     <tr><td>Bell</td><td>\n\nIt rings.\n\n</td></tr>\n</table>";
+        let document = format!("# Parts\n\nIt has parts.\n\n{table}\n\nIt is old.\n\n- a tank\n");
+        let found = units(&document);
+        let kinds: Vec<_> = found.iter().map(|unit| &document[unit.range.clone()]).collect();
+        assert_eq!(kinds, ["It has parts.", table, "It is old.", "- a tank"]);
+        assert_eq!((found[1].kind, found[1].pieces.len()), (UnitKind::Table, 2));
+        assert!(found[1].sentences.iter().any(|row| row.plain == "Bell – It rings."), "{:?}", found[1].sentences);
+        assert!(found.iter().all(|unit| unit.headings == ["Parts"] && unit.section == 1), "no heading is in a cell");
+        assert_eq!(found[3].pieces.len(), 1, "blocks after the table are at the top level again");
+        let open = document.replace("</table>", "");
+        assert!(units(&open).iter().all(|unit| unit.kind != UnitKind::Table), "a table that is not closed is none");
     }
 
     #[test]
