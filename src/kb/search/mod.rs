@@ -58,7 +58,7 @@ use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId, from_word};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
-use crate::base::word::{WordSplitter, language_of};
+use crate::base::word::{WordSplitter, language_of, language_of_paragraph, runs};
 
 /// Minimum number of candidates per leg.
 const MIN_DEPTH: usize = 50;
@@ -237,7 +237,7 @@ impl JudgedHits {
     pub(crate) fn said(&self, support: Support) -> Vec<String> {
         let mut said = spelling::said(&self.unknown, support == Support::Strong);
         if let Some(asked) = self.asked.filter(|_| support != Support::Strong)
-            && let Some(notes) = language_of_hits(&self.found.hits, asked)
+            && let Some(notes) = language_of_texts(self.found.hits.iter().map(|hit| hit.text.as_str()), asked)
         {
             let (asked, notes) = (asked.name, notes.name);
             said.push(format!("the question seems to be in {asked}, and what was found in {notes}"));
@@ -249,11 +249,18 @@ impl JudgedHits {
 /// Number of hits from whose texts the language of a folder is detected.
 const READ_FOR_LANGUAGE: usize = 3;
 
-/// Returns the language of the hits if it differs from `asked` and all hits with a known language agree on it.
-fn language_of_hits(hits: &[Hit], asked: &Language) -> Option<&'static Language> {
-    let mut known = hits.iter().take(READ_FOR_LANGUAGE).filter_map(|hit| language_of(&hit.text));
+/// Returns the language of the texts of hits if it differs from `asked`, all texts with a known language agree on it,
+/// and together they have enough of its words. A table alone may have two words of any language: "for" and "OS" are
+/// Danish.
+fn language_of_texts<'a>(texts: impl Iterator<Item = &'a str>, asked: &'static Language) -> Option<&'static Language> {
+    let texts: Vec<_> = texts.take(READ_FOR_LANGUAGE).collect();
+    let mut known = texts.iter().filter_map(|text| language_of(text));
     let first = known.next().filter(|first| first.code != asked.code)?;
-    known.all(|other| other.code == first.code).then_some(first)
+    let joined = texts.join("\n");
+    // In scripts without spaces, many function words are a single letter, which does not count in a paragraph.
+    let is_clear =
+        || first.script != asked.script || language_of_paragraph(&joined, &runs(&joined), asked).code != asked.code;
+    (known.all(|other| other.code == first.code) && is_clear()).then_some(first)
 }
 
 /// Why vectors cannot be searched.
@@ -664,4 +671,22 @@ fn with_exact(mut candidates: Vec<Candidate>, exact: Vec<LegHit>) -> Vec<Candida
 /// Returns the text of a chunk that the text leg searches, without the repetitions for weight.
 fn searched_text(row: &ChunkRow) -> String {
     format!("{}\n{}\n{}", row.names.join("\n"), row.heading_path.join("\n"), row.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn language_of_notes_is_not_told_by_two_words_of_a_table() {
+        let told = |texts: &[&str]| language_of_texts(texts.iter().copied(), Language::english()).map(|own| own.name);
+        let table = "| Package | OS | Size |\n|---|---|---|\n| for Linux | arm | 25 |";
+        assert!(!language_of(table).unwrap().is_english());
+        assert_eq!(told(&[table, "| Size | 25 |"]), None);
+        assert_eq!(told(&[table, table]), None, "two tables have the same words");
+        let german = "Der Garten wird von uns mit dem Wasser aus der Tonne gegossen, und das ist nicht teuer.";
+        assert_eq!(told(&[german]), Some("German"));
+        assert_eq!(told(&[german, "The garden is watered by us with the water of the butt."]), None);
+        assert_eq!(told(&["резервная копия"]), Some("Russian"));
+    }
 }
