@@ -11,14 +11,14 @@ use super::memory::cited;
 use super::node::{Node, NodeId, Tree};
 use super::question::Brief;
 use super::report::{Draft, Section};
-use super::sentence::{every_sentence, place_of};
-use super::unit::{compared_by, sentences_of};
+use super::sentence::{every_sentence, is_end, place_of};
+use super::unit::{MAX_LABEL_WORDS, compared_by, sentences_of};
 use super::verdict::by_coverage;
 use crate::base::html::without_html;
 use crate::base::html_table::html_tables;
 use crate::base::line::{CodeFence, below_title, bulleted_item, numbered_item, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, count_words};
 use crate::source::{Place, Support};
 
 /// Maximum number of units for one part of a comparison or of a question with several parts, so that the answer fits
@@ -408,13 +408,14 @@ fn with_emphasis(unit: &str, sentence: &str) -> Option<String> {
     bold(&text).filter(|_| !is_inside).map(|bold| format!("{before}{bold}{after}"))
 }
 
-/// Removes the author's bold marks from a unit, except around whole lines, which are headings: a reader would take them
+/// Removes the author's bold marks from a unit, except around labels in lines of their own: a reader would take them
 /// for the emphasis of the answer. Returns what is left of the text before and after a sentence, and of the sentence.
 fn without_bold(unit: &str, sentence: Range<usize>) -> [String; 3] {
     let is_heading = |bold: &Range<usize>| {
         let before = unit[..bold.start].rsplit('\n').next().unwrap_or_default();
-        let after = unit[bold.end..].split('\n').next().unwrap_or_default();
-        before.trim().is_empty() && without_html(after).trim_matches([':', ' ', '\r']).is_empty()
+        let after = without_html(unit[bold.end..].split('\n').next().unwrap_or_default());
+        let is_line = before.trim().is_empty() && after.trim_matches([':', ' ', '\r']).is_empty();
+        is_line && (after.contains(':') || is_label(&unit[bold.clone()]))
     };
     let strong = Parser::new_ext(unit, Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS).into_offset_iter();
     let strong = strong.filter_map(|(event, range)| matches!(event, Event::Start(Tag::Strong)).then_some(range));
@@ -426,6 +427,12 @@ fn without_bold(unit: &str, sentence: Range<usize>) -> [String; 3] {
         own.map(|(_, letter)| letter).collect()
     };
     [kept(0..sentence.start), kept(sentence.clone()), kept(sentence.end..unit.len())]
+}
+
+/// Returns whether a line in bold is a label of the text after it, and not a sentence that its author stressed.
+fn is_label(line: &str) -> bool {
+    let own = line.trim_matches(['*', '_', ' ']);
+    own.ends_with([':', '：', '?', '？']) || (count_words(own) <= MAX_LABEL_WORDS && !own.ends_with(is_end))
 }
 
 /// Longest mark of a footnote, as in `[nb 3]`, in bytes.
@@ -822,6 +829,21 @@ mod tests {
         assert_eq!(emphasised("**Close**<a name=\"c\"></a>  \nIt.", None), "**Close**<a name=\"c\"></a>  \nIt.");
         let steps = "**To close it**\n\n1. Choose **Close**. It is **not** lost.";
         assert_eq!(emphasised(steps, None), "**To close it**\n\n1. Choose Close. It is not lost.");
+    }
+
+    #[test]
+    fn line_that_its_author_wrote_in_bold_stays_bold_only_if_it_is_a_label() {
+        for label in ["**Metals**", "**All of the metals that this mill can take:**", "**Which metals?**", "__Note__:"]
+        {
+            let unit = format!("{label}\n\nZinc rusts. Brass lasts.");
+            let shown = format!("{label}\n\nZinc rusts. **Brass lasts.**");
+            assert_eq!(emphasised(&unit, Some("Brass lasts.")), shown);
+        }
+        for stressed in ["Zinc rusts.", "Never take any metal that has been\nin the rain before noon", "Stop!"] {
+            let unit = format!("**{stressed}**\n\nBrass lasts. It is old.");
+            let shown = format!("{stressed}\n\n**Brass lasts.** It is old.");
+            assert_eq!(emphasised(&unit, Some("Brass lasts.")), shown);
+        }
     }
 
     #[test]

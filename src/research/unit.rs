@@ -19,8 +19,9 @@ use crate::kb::document::HeadingText;
 /// sentence.
 const MAX_LEAD_IN: usize = 400;
 
-/// Maximum number of words of a paragraph that serves as the heading of a list, without a colon: `**Requirements**`.
-const MAX_LABEL_WORDS: usize = 8;
+/// Maximum number of words of a paragraph that serves as the heading of what follows, without a colon:
+/// `**Requirements**`.
+pub(super) const MAX_LABEL_WORDS: usize = 8;
 
 /// Maximum length of an enumeration in paragraphs, in bytes: about a screen.
 const MAX_COUNTED: usize = 2_000;
