@@ -17,6 +17,16 @@ const MAX_NAME_WORDS: usize = 6;
 const QUESTION_WORDS: &str = "how what why when where who which whose whom";
 const PREPOSITIONS: &str = "by on in at to for from with within until till since after before during";
 const ORDER_WORDS: &str = "compare explain describe list summarise summarize outline discuss recommend evaluate";
+
+/// Verbs that open a question for yes or no. Those of the first list may instead continue the clause before them: "what
+/// has a lid and is the largest".
+const AUXILIARIES: &str = "do does did is are was were has have";
+const MODALS: &str = "can could may might must shall should will would";
+
+/// Words that are the subject of a question, and words that begin one.
+const SUBJECTS: &str = "i we you he she it they there";
+const ARTICLES: &str = "a an the this that these those my our your his her its their any";
+
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
 
 /// Words that ask for a value and name no topic.
@@ -135,7 +145,8 @@ impl<'a> MaskedText<'a> {
     }
 
     fn starts_with(self, words: &str) -> bool {
-        self.words().next().is_some_and(|word| is_in(word, words))
+        // Without a verb that is joined to it: "what's".
+        self.words().next().and_then(|word| word.split('\'').next()).is_some_and(|word| is_in(word, words))
     }
 
     fn asks(self) -> bool {
@@ -145,6 +156,15 @@ impl<'a> MaskedText<'a> {
         opening.is_some_and(|word| is_in(word, QUESTION_WORDS))
             || self.starts_with(QUESTION_WORDS)
             || self.starts_with(ORDER_WORDS)
+    }
+
+    /// Returns whether a clause after `joint` asks for yes or no: "do I need it", "can the lamp be lit".
+    fn asks_yes_or_no(self, joint: &str) -> bool {
+        let mut words = self.words();
+        let (verb, subject) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let is_clear = joint.starts_with(',') || is_in(verb, MODALS);
+        (is_in(verb, AUXILIARIES) || is_in(verb, MODALS))
+            && (is_in(subject, SUBJECTS) || (is_clear && is_in(subject, ARTICLES)))
     }
 }
 
@@ -192,11 +212,15 @@ fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
         // Two words, as in "when async", share the verb of the other half.
         part.words().count() > 2 && !is_in(last, QUESTION_WORDS) && has_key_word(part.text)
     };
+    let asks = |part: MaskedText<'_>, joint: &str| part.asks() || (joint == ", and " && part.asks_yes_or_no(joint));
     let halves = |(at, joint): (usize, &'static str)| {
         let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));
         // After a comma alone, “which” and “where” mostly start a relative clause.
         let is_new = joint != ", " || right.starts_with("how what why");
-        (is_new && left.asks() && right.asks() && is_whole(left) && is_whole(right)).then_some((at, left, right))
+        // In "how do I check whether X is on and is it red", both clauses are checked.
+        let is_open = joint != ", " && !left.words().any(|word| word == "whether");
+        let is_question = right.asks() || (is_open && right.asks_yes_or_no(joint));
+        (is_new && asks(left, joint) && is_question && is_whole(left) && is_whole(right)).then_some((at, left, right))
     };
     // At the same place the first one wins, so the longer one comes first.
     let joints = [", and ", " and ", ", "];
@@ -238,7 +262,10 @@ fn refers_back(part: MaskedText<'_>, known: &HashSet<String>, splitter: &WordSpl
     let count = own.len();
     let is_known = matches!(own.as_slice(), [word] if known.contains(&splitter.stem(word)));
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
-    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal || is_known;
+    // "Do I need a licence?"
+    let is_bare = part.asks_yes_or_no(",") && splitter.subject_stems(part.text).len() <= 1;
+    let is_general =
+        words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal || is_known || is_bare;
     // "How many when I use the other one" omits the counted noun.
     let leaves_out = |rest: &[&str]| rest.first().is_some_and(|word| is_in(word, "when if in on by at from"));
     let is_elliptical = matches!(words.as_slice(), ["how", "many" | "much", rest @ ..] if leaves_out(rest));

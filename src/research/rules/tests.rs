@@ -119,6 +119,31 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
 }
 
 #[test]
+fn question_is_split_after_a_contraction_and_before_a_question_for_yes_or_no() {
+    for (question, aspects) in [
+        (
+            "What's the budget for my desk setup, and what approval do I need?",
+            "What's the budget for my desk setup|What approval do I need",
+        ),
+        ("Who's the smith, and when's the fair in York?", "Who's the smith|When's the fair in York"),
+        ("What is a badge, and do I need a permit?", "What is a badge|Do I need a permit (badge)"),
+        (
+            "How much does the pass cost and is it sold in York?",
+            "How much does the pass cost|Is it sold in York (pass cost)",
+        ),
+        (
+            "What is a lamp, and can the lid be closed, and how is it cleaned?",
+            "What is a lamp|Can the lid be closed|How is it cleaned (lamp)",
+        ),
+        ("How do I check whether a lamp is lit and is it red?", ""),
+        ("Check whether the mill is open and is it free?", ""),
+        ("What has a lid and is the largest of them?", ""),
+    ] {
+        assert_eq!(parts(question, false).join("|"), aspects, "{question}");
+    }
+}
+
+#[test]
 fn part_is_shown_in_the_words_of_the_user() {
     let shape = Shape::of("How does Lance work, and what are its limits?", &WordSplitter::default());
     assert_eq!(
