@@ -263,8 +263,8 @@ fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<Question
     parts.iter().enumerate().map(whole).collect()
 }
 
-/// Returns the thing whose attribute a question asks for, with the words after it: “an I2C device need” of “Which ID does an
-/// I2C device need”.
+/// Returns the thing whose attribute a question asks for, with the words after it: “an I2C device need” of “Which ID
+/// does an I2C device need”.
 fn owner(part: MaskedText<'_>) -> Option<MaskedText<'_>> {
     /// Maximum number of words of the attribute.
     const MOST: usize = 4;
@@ -377,30 +377,35 @@ fn listed(list: MaskedText<'_>, criterion: &str, condition: &str) -> Option<Vec<
     let own_condition = if own_criterion.is_empty() { own.text } else { "" };
     let mut names = entities.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
     names = paired(&names, entities).unwrap_or(names);
+    let typed = format!(" {}", list.text);
     let whole = with_shared_noun(&names);
     if let Some(whole) = &whole {
         names[0] = whole;
     }
-    let shared = shared_ending(&mut names).unwrap_or_default();
+    let variant = variant(&names, &typed);
+    let shared = if variant.is_none() { shared_ending(&mut names).unwrap_or_default() } else { "" };
     let said = |texts: &[&str], between| {
         texts.iter().copied().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(between)
     };
     let criteria = said(&[criterion, own_criterion], ", ");
     let conditions = said(&[condition, own_condition], " ");
     let is_place = conditions.starts_with("in ") && !conditions.starts_with("in terms ");
-    let typed = format!(" {}", list.text);
     let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
     let part = |name: &&str| {
         let aspect = said(&[&said(&[&said(&[name, shared], " "), &criteria], ": "), &conditions], " ");
-        // Without a criterion, entities are told apart by their definitions.
-        let is_plain = criteria.is_empty() && (conditions.is_empty() || is_place);
+        // Without a criterion, entities are told apart by their definitions. A variant is seldom defined.
+        let is_plain = criteria.is_empty() && (conditions.is_empty() || is_place) && variant.is_none();
         let verb = if name.ends_with('s') && !name.ends_with("ss") { "are" } else { "is" };
         // As typed: the notes define "a query", not "query". Of two with one noun, "a shared and an exclusive lock", the
         // first has its article before the adjective.
         let first = name.split(' ').next().unwrap_or_default();
         let article = ["a ", "an "].into_iter().find(|article| typed.contains(&format!(" {article}{first}")));
         let article = article.unwrap_or_default();
-        let question = if is_plain { format!("What {verb} {article}{aspect}?") } else { aspect.clone() };
+        let question = match variant {
+            _ if is_plain => format!("What {verb} {article}{aspect}?"),
+            Some((own, other)) if own == *name => format!("{aspect} ({other})"),
+            _ => aspect.clone(),
+        };
         QuestionPart { aspect, question }
     };
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
@@ -415,6 +420,25 @@ fn paired<'a>(names: &[&str], entities: MaskedText<'a>) -> Option<Vec<&'a str>> 
     let halves = [entities.slice(0, *middle), entities.slice(middle + JOINT.len(), entities.text.len())];
     let is_twice = first.eq_ignore_ascii_case(third) || second.eq_ignore_ascii_case(fourth);
     halves.into_iter().filter(|_| is_twice).map(name).collect::<Option<Vec<_>>>().filter(|names| !names.is_empty())
+}
+
+/// Returns the one of two names that stands for a variant of the other, and the other: "the EX version" after "Eval".
+fn variant<'a>(names: &[&'a str], typed: &str) -> Option<(&'a str, &'a str)> {
+    const KINDS: &str = "version variant form mode";
+    let [first, second] = *names else { return None };
+    let has = |article: &str, name: &str| typed.contains(&format!(" {article} {name}"));
+    let last = |name: &str| name.rsplit(' ').next().map(str::to_lowercase).unwrap_or_default();
+    let is_variant = |&(own, other): &(&str, &str)| {
+        let kind = last(own);
+        let is_own = match kind.as_str() {
+            // Not "phase one".
+            "one" => ["the", "a", "an"].into_iter().any(|article| has(article, own)),
+            // In "the Windows and the Linux version" and "Windows and Linux version", both have the noun.
+            _ => is_in(&kind, KINDS) && has("the", own) && !has("the", other),
+        };
+        is_own && own.contains(' ') && last(other) != kind
+    };
+    [(second, first), (first, second)].into_iter().find(is_variant)
 }
 
 /// Removes the ending shared by all names from the last one: “Rust and Go performance”.

@@ -184,6 +184,25 @@ fn entity_without_a_criterion_is_searched_by_what_it_is() {
 }
 
 #[test]
+fn variant_of_the_other_entity_is_searched_with_its_name_and_neither_by_what_it_is() {
+    let parts = |question: &str| Shape::of(question, &WordSplitter::default()).parts;
+    let of_variant = parts("What is the difference between IOCTL_EVAL and the EX version?");
+    let searched: Vec<_> = of_variant.iter().map(|part| part.question.as_str()).collect();
+    assert_eq!(searched, ["IOCTL_EVAL", "EX version (IOCTL_EVAL)"]);
+    assert_eq!(of_variant[1].aspect, "EX version", "in the words of the user");
+    let plans = parts("What is the difference between the free plan and the paid one?");
+    assert_eq!(plans[1].question, "paid one (free plan)");
+    for shared in ["Kobo and Kindle version", "the Kobo and the Kindle version"] {
+        let searched = parts(&format!("What is the difference between {shared}?"));
+        assert_eq!(searched[0].question, "What is Kobo version?", "{shared}");
+    }
+    for own in ["user mode and the kernel mode", "phase one and phase two"] {
+        let searched = parts(&format!("What is the difference between {own}?"));
+        assert!(searched[0].question.starts_with("What is "), "{searched:?}");
+    }
+}
+
+#[test]
 fn plain_question_stays_whole() {
     let many: Vec<_> = (0..30).map(|number| format!("thing {number}")).collect();
     for question in [
