@@ -1,5 +1,6 @@
 //! The units of the documents found, with their features, best first.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -220,7 +221,7 @@ pub(super) fn candidates<'a>(
             let Some(of_section) = of_section else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
-            let words = sought.words_in(&text[unit.range.clone()]);
+            let words = sought.words_in(&plain(&unit, text));
             candidates.push(UnitCandidate {
                 reading,
                 rank,
@@ -508,6 +509,14 @@ pub(super) fn parts<'a>(headings: &'a str, candidate: &'a UnitCandidate<'_>) -> 
     let sentences = compared(&candidate.unit).iter().map(|sentence| sentence.plain.as_str());
     let is_empty = candidate.unit.sentences.is_empty();
     std::iter::once(headings).chain(sentences).chain(is_empty.then_some(whole)).collect()
+}
+
+/// Returns the sentences of a unit, without the targets of links; code as it is written.
+fn plain<'a>(unit: &Unit, text: &'a str) -> Cow<'a, str> {
+    if unit.sentences.is_empty() || unit.kind == UnitKind::Code {
+        return text[unit.range.clone()].into();
+    }
+    unit.sentences.iter().map(|own| own.plain.as_str()).collect::<Vec<_>>().join("\n").into()
 }
 
 /// Returns the parts of a unit that are read together, given their number; the first are the headings: all of them, or
