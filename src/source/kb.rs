@@ -509,6 +509,12 @@ mod tests {
         passage.snippet.strip_prefix(&passage.text).unwrap().trim_start()
     }
 
+    #[test]
+    fn target_of_a_task_is_what_stands_after_a_preposition() {
+        assert!(is_target("How do I forward errors to syslog?", "syslog"));
+        assert!(!is_target("How do I wipe the list?", "wipe") && !is_target("What goes to syslog?", "syslog"));
+    }
+
     #[tokio::test]
     async fn opened_note_has_its_outline_and_links_below_which_open_in_turn() {
         let files =

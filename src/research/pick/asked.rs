@@ -226,15 +226,19 @@ fn asks_for_extreme(question: &str) -> bool {
 
 /// Units of time, words for a part of one, and words for a time without a figure.
 const PERIODS: &str = "day|week|month|quarter|year";
-const PARTS: &str = "end|beginning|start|first|last|middle";
+const PARTS: &str = "end|beginning|start|middle";
 const SOON: &str = "immediately|upon|instantly";
 
 /// Returns whether a text names a time without a figure: "at the end of the month", "your last day", "immediately".
 fn names_moment(text: &str) -> bool {
     let lower = text.to_lowercase();
     let words: Vec<_> = words(&lower).collect();
-    let is_part =
-        |at: usize| has_word(words[at], PARTS) && words[at + 1..].iter().take(3).any(|word| has_word(word, PERIODS));
+    let reach = |at: usize| match words.get(at + 1) {
+        Some(&"of") if has_word(words[at], PARTS) => 4,
+        _ if has_word(words[at], "first|last") => 3,
+        _ => 0,
+    };
+    let is_part = |at: usize| words[at + 1..].iter().take(reach(at)).any(|word| has_word(word, PERIODS));
     has_word(&lower, SOON) || (0..words.len()).any(is_part)
 }
 
@@ -377,6 +381,12 @@ impl AnswerKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_may_be_named_without_a_figure() {
+        assert!(names_moment("It ends at the end of the month.") && names_moment("On your last working day."));
+        assert!(names_moment("It ends immediately.") && !names_moment("In the end, the day was long."));
+    }
 
     #[test]
     fn kind_of_answer_is_told_by_the_wording() {

@@ -511,12 +511,14 @@ pub(super) fn parts<'a>(headings: &'a str, candidate: &'a UnitCandidate<'_>) -> 
     std::iter::once(headings).chain(sentences).chain(is_empty.then_some(whole)).collect()
 }
 
-/// Returns the sentences of a unit, without the targets of links; code as it is written.
+/// Returns the sentences of a unit, without the targets of links, and the header of a table; code as it is written.
 fn plain<'a>(unit: &Unit, text: &'a str) -> Cow<'a, str> {
     if unit.sentences.is_empty() || unit.kind == UnitKind::Code {
         return text[unit.range.clone()].into();
     }
-    unit.sentences.iter().map(|own| own.plain.as_str()).collect::<Vec<_>>().join("\n").into()
+    let head = if unit.kind == UnitKind::Table { &text[unit.head()] } else { "" };
+    let said = unit.sentences.iter().map(|own| own.plain.as_str());
+    std::iter::once(head).chain(said).collect::<Vec<_>>().join("\n").into()
 }
 
 /// Returns the parts of a unit that are read together, given their number; the first are the headings: all of them, or

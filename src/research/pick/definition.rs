@@ -253,6 +253,7 @@ mod tests {
         };
         for (question, sentence) in [
             ("What is a pump?", "A pump is a machine that moves water."),
+            ("What is a pump?", "An I/O pump is a machine that moves water."),
             ("What is a hand pump in a mill?", "Hand pumps are small machines."),
             ("What does scanning mean?", "Reading all rows is called *scanning*."),
             ("what is a shadow", "A shadow (SHD) is the last state of a lamp."),

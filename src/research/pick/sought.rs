@@ -18,8 +18,10 @@ use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
-/// Minimum share of the question's words in a sentence that denies or permits what the question asks for.
-const LEAST_DENIED: f32 = 0.6;
+/// Minimum share of the question's words in a sentence that denies what the question asks for, and in one that answers
+/// yes or no.
+const LEAST_DENIED: f32 = 0.5;
+const LEAST_SAID: f32 = 0.6;
 
 /// Openings of a sentence about what the one before is about.
 const REFERRING: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
@@ -213,7 +215,7 @@ impl<'a> Sought<'a> {
         }
         let is_thing = |stem: &&String| !self.people.contains(*stem);
         let things: Weights = weights.keys().filter(is_thing).map(|stem| (stem.clone(), weights[stem])).collect();
-        share(if things.len() > 1 { &things } else { weights }, &words, about) >= LEAST_DENIED
+        share(if things.len() > 1 { &things } else { weights }, &words, about) >= LEAST_SAID
     }
 
     /// Returns whether a sentence has the requested measure, person or reason.

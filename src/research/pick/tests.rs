@@ -707,6 +707,7 @@ fn only_a_question_for_what_is_not_so_asks_for_it() {
     for (question, is_so) in [
         ("Which services can't be logged?", true),
         ("Which breeds are not allowed in the park?", true),
+        ("Which parks am I not allowed to enter?", true),
         ("What file formats don't work?", true),
         ("What happens if I don't pay an invoice?", false),
         ("Which error means there is no paper?", false),
@@ -981,4 +982,119 @@ fn short_unit_does_not_lead_longer_ones_that_have_its_words_but_a_copy_does_not_
     };
     assert!(leads([short, long]) < 1.0);
     assert!((leads([long, long]) - 1.0).abs() < f32::EPSILON);
+}
+
+#[test]
+fn question_for_one_thing_is_not_answered_by_steps_that_share_its_words() {
+    let steps = "1. Open the valve of the pump.\n2. Call the smith.\n3. Wait for the frost to go.\n4. Paint the wheel.\n\
+        5. Oil the chain of the gate.\n6. Ring the bell of the mill.\n";
+    let document = format!(
+        "# Mill\n\n## Care\n\n{steps}\n## Frost\n\nIn the cold months, the smith of the village protects the valve from frost with a blanket of wool.\n"
+    );
+    let found = picked(&document, "What protects the valve of the pump from frost in the mill?");
+    assert!(found[0].text.contains("protects"), "{found:#?}");
+    let found = picked(&document, "How do I care for the mill?");
+    assert!(quotes(&found[0])[0].starts_with("1. Open"), "{found:#?}");
+}
+
+#[test]
+fn steps_are_no_list_of_what_is_asked_for() {
+    let document = "# Pump driver\n\n## Install the pump driver\n\n1. Open the box.\n2. Turn the key.\n\n## Reference\n\n\
+        The pump driver reports these errors:\n\n- no water\n- no oil\n";
+    let found = picked(document, "Which errors can the pump driver report?");
+    assert!(quotes(&found[0])[0].contains("no oil"), "{found:#?}");
+}
+
+#[test]
+fn list_that_is_announced_comes_before_one_that_only_the_title_is_about() {
+    let document = "# Pump sensors\n\nHere are the supported sensors:\n\n- heat\n- rain\n\n## Overview\n\n- A guard reads \
+        the sensors of the pump and reports what they show to the miller, who understands it.\n- The pump sends it on.\n";
+    let found = picked(document, "Which sensors does the pump understand?");
+    assert!(quotes(&found[0])[0].contains("- rain"), "{found:#?}");
+}
+
+#[test]
+fn item_with_the_requested_value_is_shown_of_a_long_list() {
+    let item = |name: &str, said: &str| format!("- {name} length\n\n    {said}\n\n");
+    let items = [
+        item("Pump report", "The mill does not limit it, but the smith may do so for the pump, the largest of all."),
+        item("Bell", "The bell is not long, and it rings when the gate is open to the people of the village."),
+        item("Wheel", "The wheel is older than the mill, and turns in the rain until the miller stops it for good."),
+        item("Input report", "The largest report of a pump is 8 KB."),
+    ];
+    let document = format!("# Limits\n\n{}", items.concat());
+    let found = picked(&document, "What is the largest report of a pump?");
+    assert!(quotes(&found[0]).concat().contains("8 KB"), "{found:#?}");
+    assert_eq!(AnswerKind::of("What is the largest report of a pump?"), AnswerKind::Number);
+}
+
+#[test]
+fn unit_with_the_requested_value_comes_before_one_that_matches_as_well() {
+    let document = "# Pump\n\n## Arguments\n\nThe guard passes the arguments to a method of the pump, as the miller of the mill has told \
+        him.\n\n## Counts\n\nA method of the pump of the mill takes up to seven arguments, says the miller, and not one \
+        more.\n\n## Gate\n\nThe people of the village pass the gate of the garden by day, and the guard sees them.\n";
+    let found = picked(document, "How many arguments can one pass to a method of the pump in the mill?");
+    assert!(found[0].text.contains("seven"), "{found:#?}");
+}
+
+#[test]
+fn item_that_alone_has_the_question_answers_a_question_for_values() {
+    let document = "# Handler\n\nSupply the following:\n\n- The object of the guard.\n\n- The type of region space.\n\n    \
+        The value is one from 128 to 255.\n\n- A pointer to the bell.\n";
+    let found = picked(document, "Which values may the region space type have?");
+    assert!(found[0].is_decisive && found[0].text.contains("region space"), "{found:#?}");
+}
+
+#[test]
+fn steps_that_are_numbered_in_words_are_steps() {
+    let document = "# Letters\n\n## When do you need a letter?\n\n- For a loan of the bank\n- For a visa\n\n## How do I \
+        request a letter?\n\n- **Step 1**: Write to the miller.\n- **Step 2**: Wait.\n";
+    let found = picked(document, "How do I get a letter for a loan?");
+    let text: String = found.iter().flat_map(quotes).collect();
+    assert!(text.contains("Write to the miller"), "{found:#?}");
+}
+
+#[test]
+fn requested_list_of_links_is_no_table_of_contents() {
+    let links = "- [PumpInit](pump-init.md)\n- [PumpStop](pump-stop.md)\n- [PumpWait](pump-wait.md)\n";
+    let document = |lead_in: &str| format!("# Pumps\n\n{lead_in}\n\n{links}\n");
+    let links = |lead_in: &str| {
+        let readings = [reading("Pumps", &document(lead_in))];
+        let splitter = WordSplitter::default();
+        let sought = Sought::of("Which functions must a pump export?", &splitter);
+        let (candidates, _) = candidates(&readings, &[], &sought);
+        candidates[0].features.values().iter().any(|(name, value)| *name == "links" && *value > 0.0)
+    };
+    assert!(!links("A pump must export these functions:"));
+    assert!(links("For the functions of a pump, see the following topics:"));
+}
+
+#[test]
+fn who_does_something_does_not_decide_what_denies_it() {
+    let document = "# Bell\n\nThe pump connects to the wheel.\n\n## Rope\n\nThe bell doesn't work over a rope.\n\n## Gate\n\n\
+        The people of the mill, who are many, do not connect it to the gate of the garden.\n";
+    let found = picked(document, "Can the bell be used when users and guests connect over a rope?");
+    assert!(found[0].text.contains("over a rope"), "{found:#?}");
+    let readings = [reading("Data", "Only the smith writes the log of the pump. However, he must not burn it.\n")];
+    let splitter = WordSplitter::default();
+    let sought = Sought::of("May the smith burn the log of the pump?", &splitter);
+    let (candidates, weights) = candidates(&readings, &[], &sought);
+    assert!(sought.says_no(&candidates[0].unit.sentences, 1, &HashSet::new(), &weights));
+}
+
+#[test]
+fn text_of_another_note_that_a_long_one_has_most_words_of_is_shown_beside_it() {
+    let words = |from: usize, to: usize| (from..to).map(|at| format!("word{at}")).collect::<Vec<_>>().join(" ");
+    let short = format!("The pump stops at noon {}.\n", words(0, 10));
+    let long = format!("The pump stops at noon, says the long note, {}.\n", words(0, 90));
+    let found = picks(&[("Long", &long), ("Short", &short)], "When does the pump stop at noon for lunch?", &[]).units;
+    assert_eq!(found.len(), 2, "{found:#?}");
+}
+
+#[test]
+fn release_includes_the_later_ones_if_the_text_says_so() {
+    let note = "# Pump\n\nThe driver works on Linen 4 and later.\n";
+    assert!(!lacks(note, "Does the driver work on Linen 10?"));
+    assert!(lacks(note, "Does the driver work on Wool 10?"));
+    assert!(lacks("# Pump\n\nThe driver works on Linen 4.\n", "Does the driver work on Linen 10?"));
 }

@@ -405,6 +405,8 @@ mod tests {
         assert_eq!(of("What's the phone number of the smith?"), Some(Wanted::Number));
         assert_eq!(of("What number formatting library do we use?"), None);
         assert_eq!(of("What is the port mapping?"), None);
+        assert_eq!(of("How do I find out which version of the pump runs?"), None);
+        assert!(asks_for_measure("Which event ID has it?") && !asks_for_measure("Which event IDs are there?"));
         assert_eq!(of("What is the default timeout for a pump?"), Some(Wanted::Number));
     }
 
@@ -463,6 +465,7 @@ mod tests {
         let is_counted = |text: &str| counts(text, &noun, &splitter);
         assert!(is_counted("It is 4 bytes in size.") && is_counted("It has four whole bytes."));
         assert!(is_counted("It has at most 400 KB.") && is_counted("It has 4KB."));
+        assert!(is_counted("Number of bytes: **4**") && is_counted("bytes — 4") && !is_counted("bytes: see page 4"));
         assert!(
             !is_counted("It takes 4 days.")
                 && !is_counted("Of bytes there are 4.")
