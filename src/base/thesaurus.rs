@@ -10,7 +10,7 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 139] = [
+const GROUPS: [&str; 138] = [
     "delete remove erase terminate destroy discard",
     "wipe clear erase delete",
     "disable deactivate suspend",
@@ -110,7 +110,6 @@ const GROUPS: [&str; 139] = [
     "acquire obtain",
     "talk communicate speak",
     "expose export",
-    "two multiple several",
     "furnish furniture",
     "undo undone revert rollback reverse reversible irreversible",
     "parallel simultaneous simultaneously concurrent concurrently",
