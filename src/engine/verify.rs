@@ -180,7 +180,10 @@ impl Engine {
         let checked = within_async(MAX_TIME, move || shelf.check(&quoted)).await.map_err(VerifyError::TooSlow)?;
         let mut citations: Vec<_> = citations.into_iter().zip(checked).map(verified).collect();
         let pages = match web {
-            Some(web) => Some(CitedPages { web, record: self.record_of(run_id.as_deref()).await? }),
+            Some(web) => {
+                let record = self.record_of(run_id.as_deref()).await;
+                Some(CitedPages { web, record: record.map_err(|error| with_causes(&error)) })
+            }
             None => None,
         };
         check_pages(&mut citations, pages.as_ref()).await;
@@ -353,16 +356,18 @@ impl CitedPage {
 /// Access to the pages that a report cites.
 struct CitedPages {
     web: WebAccess,
-    record: Option<Egress>,
+    /// Why a page cannot be recorded, and is not fetched: the run is in use, for example.
+    record: Result<Option<Egress>, String>,
 }
 
 impl CitedPages {
     /// Returns the text of a page as it is now, or the state of its citations without it.
     async fn text(&self, page: CitedPage, node: &NodeId) -> Result<FoldedText, CitationState> {
         let address = Outbound::of(page);
-        if let Some(record) = &self.record {
+        let not_checked = |why| CitationState::NotChecked { why };
+        if let Some(record) = self.record.as_ref().map_err(|why| not_checked(why.clone()))? {
             let recorded = record.release(node, OWN_SITE, Leaving::all(EgressKind::Check, &address)).await;
-            recorded.map_err(|error| CitationState::NotChecked { why: with_causes(&error) })?;
+            recorded.map_err(|error| not_checked(with_causes(&error)))?;
         }
         match self.web.source.text_now(&address).await {
             Ok(text) => Ok(FoldedText::new(&text)),

@@ -137,7 +137,9 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                     Support::Weak
                 }
                 // Notes that lack a word of a yes-or-no question would answer a different question.
-                _ if lacks(Lack::Word) && asks_whether(question.as_str()) => Support::Weak,
+                _ if lacks(Lack::Word) && asks_whether(question.as_str()) && !is_clear(&picked, &found) => {
+                    Support::Weak
+                }
                 // Support was judged by the first passages; the unit may be in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,
@@ -187,6 +189,12 @@ fn is_said(picked: &[Picked], question: &Question, found: &Found) -> Option<bool
         return Some(true);
     }
     judged(best).or_else(|| says_most(best))
+}
+
+/// Returns whether the best unit answers clearly, as far as an embedder tells.
+fn is_clear(picked: &[Picked], found: &Found) -> bool {
+    let matches = picked.first().and_then(|best| best.matches);
+    found.odds.zip(matches).is_some_and(|(odds, matches)| odds.is_clear(matches))
 }
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it

@@ -101,7 +101,8 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
         UnitKind::Paragraph => !document[unit.range.clone()].lines().all(|line| is_directive(line.trim())),
         _ => true,
     });
-    with_counted(document, &with_lead_ins(document, collector.units))
+    let units = below_bold_questions(document, collector.units);
+    with_counted(document, &with_lead_ins(document, units))
         .into_iter()
         .map(|unit| Unit { sentences: sentences_in(document, &unit.range, sentences_of), ..unit })
         .collect()
@@ -323,6 +324,34 @@ pub(crate) fn items(document: &str, list: &Unit) -> Vec<(Option<usize>, Range<us
         own.end = own.start + document[own.clone()].trim_end().len();
     }
     items
+}
+
+/// Turns the paragraphs that are a question in bold into headings of the units below them: "**Q: May I ask?**".
+fn below_bold_questions(document: &str, units: Vec<Unit>) -> Vec<Unit> {
+    let (mut asked, mut last, mut section) = (None, None, 0);
+    let mut answers = Vec::with_capacity(units.len());
+    for mut unit in units {
+        if last.replace(unit.section) != Some(unit.section) {
+            (asked, section) = (None, section + 1);
+        }
+        if let Some(question) =
+            bold_question(&document[unit.range.clone()]).filter(|_| unit.kind == UnitKind::Paragraph)
+        {
+            (asked, section) = (Some(question.to_owned()), section + 1);
+            continue;
+        }
+        unit.headings.extend(asked.clone());
+        unit.section = section;
+        answers.push(unit);
+    }
+    answers
+}
+
+/// Returns the question that a text in bold consists of.
+fn bold_question(text: &str) -> Option<&str> {
+    let question = text.trim().strip_prefix("**")?.strip_suffix("**")?.trim();
+    let question = question.strip_prefix("Q:").unwrap_or(question).trim();
+    Some(question).filter(|question| question.ends_with('?') && !question.contains("**"))
 }
 
 /// Extends lists, tables, callouts and code to the paragraph that introduces them, which is then not a separate unit

@@ -75,9 +75,18 @@ impl Odds {
 
     /// Judges hits that are on topic by the unit that answers best.
     pub(crate) fn judge(self, unit: UnitMatch) -> Support {
-        let odds = self.0 + WHOLE * unit.whole + HEADINGS * unit.headings;
+        let odds = self.with(unit);
         tracing::debug!(odds, "support judged by the best unit");
         if odds >= 0.0 { Support::Strong } else { Support::Weak }
+    }
+
+    /// Returns whether the unit that answers best answers clearly, whatever word the folder lacks.
+    pub(crate) fn is_clear(self, unit: UnitMatch) -> bool {
+        self.with(unit) >= CLEARLY
+    }
+
+    fn with(self, unit: UnitMatch) -> f32 {
+        self.0 + WHOLE * unit.whole + HEADINGS * unit.headings
     }
 }
 
@@ -103,6 +112,10 @@ const SAYS: LogisticModel =
 /// clapnq-dev are answered.
 const SAYS_BY_UNIT: LogisticModel =
     LogisticModel { bias: 9.842, weights: [0.0, 0.0, 0.0, 0.0, 0.0, -3.27, 5.94, 0.0, 0.0, -3.87, 1.01] };
+
+/// Log odds from which the best unit answers a yes-or-no question although a word of it occurs nowhere. Of 16 near
+/// misses of that kind on three folders, none reaches 0.3; of six that are answered in other words, five pass 0.4.
+const CLEARLY: f32 = 0.4;
 
 /// Weights of [`UnitMatch`] beside [`SAYS_BY_UNIT`]. Words that match only the headings are evidence against an
 /// answer.

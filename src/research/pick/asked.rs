@@ -7,7 +7,7 @@ use super::definition::{OPENING, defines};
 use super::features::{Weights, lists_anchors, share};
 use super::subject::overview_of;
 use super::value::{ASKS_FOR_DAY, LIMITS, Wanted, asks_for_figure, asks_for_length, asks_for_version, names_length};
-use super::wording::{AUXILIARIES, TELLS_APART, has_phrase, has_word, words};
+use super::wording::{AUXILIARIES, CLAUSES, TELLS_APART, has_phrase, has_word, words};
 use crate::base::word::WordSplitter;
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind, compared_by};
@@ -36,15 +36,18 @@ const AFTER_VERBS: &str = "the|a|an|it|its|my|our|your|their|this|that|to|from|w
 const CONTRASTS: &str = "whereas|while|whilst|unlike|but|however|rather|than|versus|vs|differ|differs|contrast";
 
 /// Returns whether a sentence contrasts things.
-fn contrasts(sentence: &str) -> bool {
-    !sentence.ends_with('?') && (sentence.contains(';') || has_word(&sentence.to_lowercase(), CONTRASTS))
+pub(super) fn contrasts(sentence: &str) -> bool {
+    // A semicolon in brackets contrasts nothing.
+    let mut outside = sentence.split('(').map(|part| part.rsplit(')').next().unwrap_or(part));
+    !sentence.ends_with('?')
+        && (outside.any(|part| part.contains(';')) || has_word(&sentence.to_lowercase(), CONTRASTS))
 }
 
 /// Minimum share of the question's words in the opening of a paragraph that defines its subject.
 const LEAST_DEFINED: f32 = 0.7;
 
 /// Minimum share of the question's words above a list, table or code block for it to be the requested one.
-const LEAST_MEANT: f32 = 0.34;
+pub(super) const LEAST_MEANT: f32 = 0.34;
 
 /// How well a list has the requested form if only the title or a heading further up has words of the question.
 const UNANNOUNCED: f32 = 0.5;
@@ -62,11 +65,14 @@ fn is_ordered(unit: &Unit, text: &str) -> bool {
     }
 }
 
-/// Returns whether a list is below a heading that asks for steps with a word of the question: "How do I get a letter?"
-fn answers_how(unit: &Unit, weights: &Weights, splitter: &WordSplitter) -> bool {
-    let is_list = matches!(unit.kind, UnitKind::List { .. });
-    unit.headings.last().filter(|_| is_list).is_some_and(|heading| {
-        AnswerKind::of(heading) == AnswerKind::Steps && share(weights, &splitter.stems(heading), &HashSet::new()) > 0.0
+/// Returns whether a unit is below a heading that asks for the same kind of answer, with words of the question: "How do I
+/// get a letter?"
+fn is_asked_above(asked: AnswerKind, unit: &Unit, weights: &Weights, splitter: &WordSplitter) -> bool {
+    let is_told = matches!(unit.kind, UnitKind::List { .. } | UnitKind::Paragraph);
+    let heading = unit.headings.last().filter(|heading| is_told && heading.ends_with('?'));
+    let least = if unit.kind == UnitKind::Paragraph { LEAST_MEANT } else { f32::EPSILON };
+    heading.is_some_and(|heading| {
+        AnswerKind::of(heading) == asked && share(weights, &splitter.stems(heading), &HashSet::new()) >= least
     })
 }
 
@@ -141,9 +147,9 @@ fn is_contrast(question: &str) -> bool {
     asked.and_then(|(_, rest)| rest.split_once(" that ")).is_some_and(|(_, other)| has_phrase(other, &negations))
 }
 
-/// Returns the plural noun after "what" or "which" at the beginning of a question in lower case: "statuses" of "what
-/// statuses can …", "supplies" of "which office supplies …".
-pub(super) fn listed(question: &str) -> Option<&str> {
+/// Returns the plural noun after "what" or "which" at the beginning of a question in lower case, and the word before it:
+/// "statuses" of "what statuses can …", "office supplies" of "which office supplies …".
+pub(super) fn listed(question: &str) -> Option<(Option<&str>, &str)> {
     let mut words = words(question);
     let opening = words.next();
     // "Class", "status" and "analysis" are not plurals.
@@ -165,18 +171,39 @@ pub(super) fn listed(question: &str) -> Option<&str> {
         },
         _ => None,
     };
-    at.map(|at| noun[at])
+    // "What happens if pumps can't start?"
+    let is_clause =
+        |word: &&str| has_word(word, CLAUSES) || has_word(word, CONDITIONS) || matches!(*word, "happens" | "that");
+    let at = at.filter(|at| !noun[..*at].iter().any(is_clause))?;
+    let before =
+        at.checked_sub(1).map(|at| noun[at]).filter(|word| !has_word(word, CHOOSING) && !has_word(word, "of|the"));
+    Some((before, noun[at]))
 }
 
-/// Openings of a question for what follows from a condition: a statement, rather than a list of events.
-const WHAT_HAPPENS_THEN: [&str; 6] = [
-    "what happens if ",
-    "what happens when ",
-    "what happens after ",
-    "what happens once ",
-    "what happens while ",
-    "what happens as soon as ",
-];
+/// Words that open a condition.
+const CONDITIONS: &str = "if|when|whenever|once|after|while|unless|until";
+
+/// Returns whether a question in lower case asks for what follows from a condition: a statement, rather than a list of
+/// events.
+pub(super) fn asks_what_happens_then(question: &str) -> bool {
+    question.trim_start().strip_prefix("what happens ").is_some_and(|rest| has_word(rest, CONDITIONS))
+}
+
+/// Returns whether a sentence states a condition.
+pub(super) fn states_condition(sentence: &str) -> bool {
+    has_word(&sentence.to_lowercase(), CONDITIONS)
+}
+
+/// Returns whether a sentence says how to reach an aim: "To roll it back, set the value".
+pub(super) fn states_task(sentence: &str) -> bool {
+    let Some((_, rest)) = sentence.strip_prefix("To ").and_then(|rest| rest.split_once(", ")) else { return false };
+    let next = rest.split(' ').next().unwrap_or_default();
+    // Not "To save time, the pump stops."
+    next == "you" || next.starts_with(char::is_lowercase) && !has_word(next, SUBJECTS)
+}
+
+/// Words that open the subject of a clause.
+const SUBJECTS: &str = "the|a|an|this|that|these|those|it|they|we|he|she|its|their|each|every|some|all|most";
 
 /// Nouns of a question for a list, in the plural.
 const LISTED: &str = "advantages|alternatives|arguments|attributes|benefits|bugs|categories|causes|characteristics|\
@@ -281,6 +308,9 @@ impl AnswerKind {
             () if has(&TELLS_APART) || has_word(&lower, "differ|differs") || is_contrast(&lower) => Self::Comparison,
             () if has(&ASKS_FOR_PACE) => Self::Pace,
             () if starts("when ") || has(&ASKS_FOR_TIME) || has(&ASKS_FOR_DAY) => Self::Time,
+            () if has(&["what do i do", "what do we do", "what should i do", "what should we do", "what can i do"]) => {
+                Self::Steps
+            }
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
             // "What are the default values of …" does not ask for a list.
             () if has_word(&lower, "default|defaults") => Self::Other,
@@ -290,7 +320,7 @@ impl AnswerKind {
                     "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
                     "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
                     "what happens ",
-                ]) && !WHAT_HAPPENS_THEN.iter().any(|opening| starts(opening)) =>
+                ]) && !asks_what_happens_then(&lower) =>
             {
                 Self::List
             }
@@ -305,12 +335,12 @@ impl AnswerKind {
     }
 
     /// Returns how well a unit has the requested form, from 0 to 1: the list, the steps, or the table of the compared
-    /// entities. `listed` is the stem of the noun that a question for a list names.
+    /// entities. `listed` are the stems of the noun that a question for a list names, with the word before it.
     pub(super) fn form(
         self,
         unit: &Unit,
         text: &str,
-        listed: Option<&str>,
+        listed: &[String],
         weights: &Weights,
         splitter: &WordSplitter,
     ) -> f32 {
@@ -320,18 +350,25 @@ impl AnswerKind {
         // Any page has lists: the requested one has a word of the question above its items.
         let is_meant = || share(weights, &above(), &HashSet::new()) >= LEAST_MEANT;
         // Steps are no list of errors.
-        let is_other =
-            || unit.kind == UnitKind::List { is_ordered: true } && listed.is_some_and(|noun| !above().contains(noun));
+        let is_other = || {
+            unit.kind == UnitKind::List { is_ordered: true }
+                && listed.last().is_some_and(|noun| !above().contains(noun))
+        };
         match self {
             Self::Steps => {
                 let is_procedure = unit.kind == UnitKind::Code || is_ordered(unit, text);
-                flag(is_procedure && (is_meant() || answers_how(unit, weights, splitter)))
+                flag(is_procedure && is_meant() || is_asked_above(self, unit, weights, splitter))
             }
             // A table of contents has the words of the question, but only points to the answer.
             Self::List => {
                 let is_list = matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table);
                 let near = || format!("{} {}", unit.headings.last().map_or("", String::as_str), &text[unit.head()]);
-                let is_announced = || share(weights, &splitter.stems(&near()), &HashSet::new()) >= LEAST_MEANT;
+                let is_announced = || {
+                    let near = splitter.stems(&near());
+                    // "Structure name and type" announces no enclosure types.
+                    let has_name = listed.iter().rev().skip(1).all(|word| near.contains(word));
+                    has_name && share(weights, &near, &HashSet::new()) >= LEAST_MEANT
+                };
                 match is_list && is_meant() && !is_other() && !lists_anchors(own) {
                     true if is_announced() => 1.0,
                     true => UNANNOUNCED,

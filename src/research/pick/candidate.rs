@@ -200,7 +200,7 @@ pub(super) fn candidates<'a>(
     for (rank, reading) in readings.iter().enumerate() {
         let text = &reading.document.text;
         let found = units_in(&reading.document);
-        let mut opened = HashSet::new();
+        let (mut opened, mut last_section) = (HashSet::new(), None);
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
         for unit in with_what_they_refer_to(text, found) {
             // For an overview, the whole note or section; for a definition, its opening. Not only the sections found.
@@ -212,6 +212,12 @@ pub(super) fn candidates<'a>(
             let example = unit.sentences.iter().position(|own| opens_example(&own.plain));
             // What an example says of a thing does not define it.
             let defining = sought.defining(&unit, text).filter(|at| example.is_none_or(|first| *at < first));
+            // The text of an entry rarely repeats its term.
+            let is_first = last_section != Some(unit.section);
+            last_section = Some(unit.section);
+            let is_entry = |heading: &String| sought.is_entry(heading, reading.document.place.title());
+            let is_entry = is_first && unit.headings.last().is_some_and(is_entry) && !unit.sentences.is_empty();
+            let defining = defining.or(is_entry.then_some(0));
             let wanted = match asked {
                 // It defines the subject, whatever its rank in the search.
                 AnswerKind::Definition => is_opening.then_some(best).or(defining.map(|_| least)),
@@ -256,10 +262,13 @@ pub(super) fn candidates<'a>(
         let is_spelled_out = sought.spells_out(own);
         let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
         let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
-        let suits = suits && !opens_example(own);
+        let opposes = opposes(candidate, sought, &weights);
+        // Some item of a long list gives a reason for something.
+        let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
+        let is_of_kind = || is_told && unit.sentences.iter().any(|own| sought.is_of_kind(&own.plain, &weights));
+        let suits = (suits || (sought.wanted.is_none() && !opposes && is_of_kind())) && !opens_example(own);
         let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let is_defined = opens || candidate.defining.is_some();
-        let opposes = opposes(candidate, sought, &weights);
         let says_no =
             (0..unit.sentences.len()).any(|at| sought.says_no(&unit.sentences, at, &candidate.about, &weights));
         let is_limit = suits
@@ -270,7 +279,7 @@ pub(super) fn candidates<'a>(
         let form = match () {
             () if opposes => 0.0,
             () if is_spelled_out || is_defined || says_no || is_limit => 1.0,
-            () => asked.form(unit, text, sought.listed.as_deref(), &weights, splitter),
+            () => asked.form(unit, text, &sought.listed, &weights, splitter),
         };
         candidate.features = Features::of(unit, own, words, (suits, form), candidate.hit);
         candidate.features.named = named(candidate, &weights, splitter);
@@ -280,6 +289,7 @@ pub(super) fn candidates<'a>(
     keep_named(&mut candidates, names, splitter);
     leave_out_histories(&mut candidates, sought);
     leave_out_announcements(&mut candidates, sought);
+    leave_out_contents(&mut candidates, sought, &weights);
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
@@ -363,6 +373,36 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
     if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {
         candidates.retain(|own| !is_announcement(own));
     }
+}
+
+/// Drops the tables and lists of links whose best row repeats a unit of the note that it links to.
+fn leave_out_contents(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>, weights: &Weights) {
+    let repeats = |own: &UnitCandidate<'_>| {
+        let (text, pieces) = (&own.reading.document.text, &own.unit.pieces);
+        let rows: Vec<_> = pieces.iter().map(|piece| &text[piece.clone()]).filter(|row| opens_with_link(row)).collect();
+        let says = |row: &&str| share(weights, &sought.words_in(row), &HashSet::new());
+        let best = rows.iter().copied().max_by(|a, b| says(a).total_cmp(&says(b)));
+        let Some(row) = best.filter(|_| rows.len() * 2 > pieces.len()) else { return false };
+        let words = sought.words_in(row);
+        let is_linked = |other: &UnitCandidate<'_>| match &other.reading.document.place {
+            Place::Kb { path, .. } => path.rsplit('/').next().is_some_and(|file| row.contains(file)),
+            Place::Web { .. } | Place::Mcp { .. } => false,
+        };
+        candidates.iter().any(|other| is_linked(other) && common(&words, &other.words) > SAME_WORDS)
+    };
+    let contents: Vec<_> = candidates.iter().map(repeats).collect();
+    let mut contents = contents.into_iter();
+    candidates.retain(|_| contents.next() != Some(true));
+}
+
+/// Returns whether an item or a row begins with a link.
+fn opens_with_link(piece: &str) -> bool {
+    let cell = piece.trim_start_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '[' | '<'));
+    let cell = ["<tr", "<td", "<p", "<b", "<strong"].iter().fold(cell, |cell, tag| match cell.strip_prefix(tag) {
+        Some(rest) => rest.split_once('>').map_or(rest, |(_, rest)| rest.trim_start()),
+        None => cell,
+    });
+    cell.starts_with('[') || cell.starts_with("<a ")
 }
 
 /// Returns whether a sentence says what a document is about: "This topic describes how to …".

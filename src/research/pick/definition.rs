@@ -75,7 +75,9 @@ impl Term {
         // "An I/O scan is …", "The Acme scan is …".
         let is_maker = |word: &&&str| word.starts_with(char::is_uppercase) && from > 0;
         let makers = tokens[from..].iter().take(MAX_MAKER_WORDS).take_while(is_maker).count();
-        let is_opening = |from| self.end_at(&tokens, from, splitter).is_some_and(|end| says_what(&tokens, end));
+        let is_opening = |from| {
+            self.end_at(&tokens, from, splitter).is_some_and(|end| says_what(&tokens, after_clause(&tokens, end)))
+        };
         let opens = (from..=from + makers).any(is_opening);
         let lower = sentence.to_lowercase();
         let is_named = |naming: &&str| {
@@ -132,6 +134,13 @@ impl Term {
         }
         Some(at)
     }
+}
+
+/// Returns the index after a clause about the term: "D3hot, which is often used, is …".
+fn after_clause(tokens: &[&str], at: usize) -> usize {
+    let opens = at > 0 && tokens[at - 1].ends_with(',') && tokens.get(at) == Some(&"which");
+    let end = tokens.iter().skip(at).position(|word| word.ends_with(',')).filter(|_| opens);
+    end.map_or(at, |end| at + end + 1)
 }
 
 /// Returns whether the words at an index say what the term before them is.
@@ -254,6 +263,7 @@ mod tests {
         for (question, sentence) in [
             ("What is a pump?", "A pump is a machine that moves water."),
             ("What is a pump?", "An I/O pump is a machine that moves water."),
+            ("What is a pump?", "The pump, which stands in the garden, is the machine that moves water."),
             ("What is a hand pump in a mill?", "Hand pumps are small machines."),
             ("What does scanning mean?", "Reading all rows is called *scanning*."),
             ("what is a shadow", "A shadow (SHD) is the last state of a lamp."),

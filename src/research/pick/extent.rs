@@ -8,6 +8,7 @@ use super::remedy::{names_cause, names_remedy};
 use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::base::line::is_field;
+use crate::base::word::count_words;
 use crate::research::sentence::{is_label, place_of};
 use crate::research::unit::{Unit, UnitKind, ends_open};
 
@@ -21,6 +22,12 @@ pub(super) const MAX_STEP_LINES: usize = 32;
 /// their full answer; with 26, 148 do, with 7 % more text. If a unit with all words of the question is not extended, 144
 /// do, with 4 % less.
 pub(super) const READ_ON_TO: usize = 16;
+
+/// Number of words from which a paragraph is shown without the text above it.
+const STANDS_ALONE: usize = 30;
+
+/// Maximum number of words of a paragraph that names what the next one describes.
+const LABEL: usize = 6;
 
 /// Lines of a screen, up to which a report of a failure is extended, since messages are long and the remedy comes last, and
 /// a list by its counterpart.
@@ -282,14 +289,24 @@ fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>) -> u
     let last = section().map(|unit| unit.range.end).fold(end, usize::max);
     let first = before.first().map_or(start, |first| first.range.start);
     let leads_away = |unit: &&Unit| leads_away(unit, text, sought) || is_sibling(best, unit);
-    if screen_lines(&text[first..last]) <= READ_ON_TO {
+    // A paragraph of some length with the words of the question needs only its label.
+    let stands_alone = best.unit.kind == UnitKind::Paragraph
+        && best.features.says() >= SAYS_MOST
+        && count_words(&text[start..end]) >= STANDS_ALONE;
+    let is_label = |unit: &&Unit| count_words(&text[unit.range.clone()]) <= LABEL;
+    if !stands_alone && screen_lines(&text[first..last]) <= READ_ON_TO {
         return if before.iter().any(leads_away) { start } else { first };
     }
     let is_near = |unit: &&Unit| {
         text.get(unit.range.end..start).is_some_and(|between| between.trim().is_empty())
             && screen_lines(&text[unit.range.start..end]) <= READ_ON_TO
     };
-    let near = before.last().copied().filter(is_near).filter(|unit| !leads_away(unit));
+    let near = before
+        .last()
+        .copied()
+        .filter(is_near)
+        .filter(|unit| !stands_alone || is_label(unit))
+        .filter(|unit| !leads_away(unit));
     near.map_or(start, |unit| unit.range.start)
 }
 
@@ -354,7 +371,8 @@ pub(super) fn procedure(candidate: &UnitCandidate<'_>, mut section: Vec<&Unit>) 
     let is_text = |unit: &&&Unit| matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
     let fits = |unit: &&&Unit| screen_lines(&text[unit.range.start..own.start]) <= TEXT_ABOVE_STEPS;
     if is_step(&candidate.unit) && range.start == own.start {
-        let first = above.take_while(is_text).take_while(fits).last();
+        let explains = |unit: &&&Unit| EXPLAINING.iter().any(|opening| text[unit.range.start..].starts_with(opening));
+        let first = above.take_while(is_text).take_while(fits).take_while(|unit| !explains(unit)).last();
         range.start = first.map_or(range.start, |first| first.range.start);
     }
     let mut is_after_step = is_step(&candidate.unit);

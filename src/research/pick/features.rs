@@ -113,7 +113,9 @@ impl Features {
         let (is_code, is_prose) = (unit.kind == UnitKind::Code, unit.kind == UnitKind::Paragraph);
         // Of several sentences, the first may answer, whatever the last announces.
         let leads_on = unit.sentences.len() < 2 && text.trim_end_matches(['*', '_']).ends_with([':', '?']);
-        let is_open = is_prose && (leads_on || count < 6);
+        // "No." below a question is complete.
+        let is_answer = unit.headings.last().is_some_and(|heading| heading.ends_with('?'));
+        let is_open = is_prose && !is_answer && (leads_on || count < 6);
         let is_bare = unit.sentences.is_empty() || text.lines().count() > MAX_LINES;
         let pointing = unit.sentences.iter().filter(|sentence| points(&sentence.plain)).count();
         let flag = |is: bool| f32::from(u8::from(is));
@@ -128,7 +130,7 @@ impl Features {
             suits: flag(suits),
             form,
             open: flag(is_open),
-            short: flag(is_prose && count < 12 && !is_open && form == 0.0),
+            short: flag(is_prose && count < 12 && !is_open && !is_answer && form == 0.0),
             code: flag(is_code && is_bare || is_prose && reads_as_code(text)),
             links: flag(is_contents),
             points: pointing as f32 / unit.sentences.len().max(1) as f32,

@@ -150,7 +150,7 @@ impl<'a> Answer<'a> {
         };
         let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
         let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
-        let lacks_limit = || asks_for_limit() && !names_dimension(&text);
+        let lacks_limit = || asks_for_limit() && !names_dimension(&texts(self.best()));
         lacks_default() || lacks_path() || lacks_limit()
     }
 

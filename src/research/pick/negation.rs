@@ -46,5 +46,5 @@ pub(super) fn is_negative(text: &str) -> bool {
 /// Returns whether a text denies something.
 pub(super) fn negates(text: &str) -> bool {
     let lower = text.to_lowercase();
-    has_word(&lower, NEGATIONS) || lower.contains("n't") || lower.contains("n’t")
+    has_word(&lower, NEGATIONS) || ["n't", "n’t", "is an error"].iter().any(|part| lower.contains(part))
 }

@@ -167,8 +167,9 @@ fn best_sentence(
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let says_half = share(asked, &sought.words_in(&text), &HashSet::new()) >= SAYS_HALF;
     let is_clear = says_half || lead >= if is_list { CLEAR_ITEM } else { CLEAR };
-    // Of a list, one item rarely says why.
-    Deciding { text, is_clear: is_clear && sought.asks_for_one() && !(is_list && sought.asks_why()) }
+    // Of a list, one item rarely says why; a sentence may list everything, or contrast both sides.
+    let says_it = sought.asks_for_one() || (is_prose && sought.says_whole(&text, asked));
+    Deciding { text, is_clear: is_clear && says_it && !(is_list && sought.asks_why()) }
 }
 
 /// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a
@@ -268,6 +269,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let has_one = is_list && unit.pieces.iter().any(is_defining);
     let most = match () {
         () if is_long || has_one => 1,
+        () if is_table && is_requested => MAX_LIST_LINES,
         () if is_table => most_rows,
         () => MAX_PIECES,
     };
@@ -316,8 +318,14 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     // `MaxSim` is high even for unrelated texts.
     let part = if is_nested || has_one { 0.85 } else { 0.6 };
     let least = best.first().map_or(0.0, |(score, _)| score * part);
-    let mut kept: Vec<usize> =
-        best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, at)| at).collect();
+    let near = best.iter().filter(|(score, _)| *score >= least);
+    let mut kept: Vec<usize> = near.take(MAX_PIECES).map(|(_, at)| *at).collect();
+    let ranked: Vec<usize> = best.into_iter().map(|(_, at)| at).collect();
+    // With the requested value, if another item has it.
+    let has_value = |at: &usize| sought.has_value(&text[pieces[*at].1.clone()]);
+    if sought.asks_for_value() && !kept.iter().any(has_value) {
+        kept.extend(ranked.into_iter().find(has_value));
+    }
     // An item that introduces nested items is shown with them.
     let is_led = |at: &usize| pieces[*at].0.is_some_and(|above| kept.contains(&above) && leads_on(&pieces[above].1));
     let led: Vec<_> = (0..pieces.len()).filter(is_led).collect();

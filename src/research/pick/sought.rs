@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::asked::{AnswerKind, gives_reason, is_person, listed, names_person};
+use super::asked::{
+    AnswerKind, LEAST_MEANT, asks_what_happens_then, contrasts, gives_reason, is_person, listed, names_person,
+    states_condition, states_task,
+};
 use super::asks_whether;
 use super::code_word::CodeWord;
 use super::definition::Term;
@@ -12,7 +15,7 @@ use super::permission::{asks_for_permission, permits};
 use super::remedy::Remedy;
 use super::subject::overview_of;
 use super::value::{Wanted, asks_for_measure, counted, counts, has_measure, names_length};
-use super::wording::words;
+use super::wording::{has_phrase, has_word, words};
 use crate::base::thesaurus::{Directions, Related};
 use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
@@ -22,6 +25,7 @@ use crate::research::unit::{Unit, UnitKind};
 /// yes or no.
 const LEAST_DENIED: f32 = 0.5;
 const LEAST_SAID: f32 = 0.6;
+const LEAST_OWN: f32 = 0.25;
 
 /// Openings of a sentence about what the one before is about.
 const REFERRING: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
@@ -58,8 +62,8 @@ pub(super) struct Sought<'a> {
     is_measured: bool,
     /// The stem of the noun after "how many".
     counted: Option<String>,
-    /// The stem of the noun of which a list is requested: "which errors".
-    pub(super) listed: Option<String>,
+    /// The stems of the noun of which a list is requested, and of the word before it: "which pump errors".
+    pub(super) listed: Vec<String>,
     /// The stems of its words for people.
     people: HashSet<String>,
     /// Abbreviations whose meaning is requested.
@@ -101,7 +105,9 @@ impl<'a> Sought<'a> {
             wanted,
             is_measured,
             counted,
-            listed: listed(&question.to_lowercase()).map(|noun| splitter.stem(noun)),
+            listed: listed(&question.to_lowercase())
+                .map(|(before, noun)| before.into_iter().chain([noun]).map(|word| splitter.stem(word)).collect())
+                .unwrap_or_default(),
             people: words(&question.to_lowercase())
                 .filter(|word| is_person(word))
                 .map(|word| splitter.stem(word))
@@ -123,6 +129,12 @@ impl<'a> Sought<'a> {
             .find(|at| is_below_label(*at) || term.is_defined_by(said[*at], self.splitter) || is_introduced(*at))
     }
 
+    /// Returns whether a heading of a glossary, given the title of that, is the term being defined.
+    pub(super) fn is_entry(&self, heading: &str, title: &str) -> bool {
+        let is_glossary = has_word(&title.to_lowercase(), "glossary|terms|terminology|definitions");
+        is_glossary && self.term.as_ref().is_some_and(|term| term.is_named_by(heading, self.splitter))
+    }
+
     /// Returns whether a number, a date or the like is requested.
     pub(super) fn asks_for_value(&self) -> bool {
         self.wanted.is_some() || self.is_measured
@@ -133,6 +145,18 @@ impl<'a> Sought<'a> {
         self.wanted.map_or(self.is_measured && has_measure(text), |wanted| wanted.is_in(text))
     }
 
+    /// Returns whether a sentence is of the requested kind: a reason, what follows from a condition, how to do it.
+    pub(super) fn is_of_kind(&self, sentence: &str, weights: &Weights) -> bool {
+        let lower = self.question.trim_start().to_lowercase();
+        let is_on_subject = || share(weights, &self.words_in(sentence), &HashSet::new()) >= LEAST_MEANT;
+        match self.asked {
+            AnswerKind::Steps => states_task(sentence) && is_on_subject(),
+            AnswerKind::Time => states_condition(sentence) && is_on_subject(),
+            _ if lower.starts_with("why") => gives_reason(sentence),
+            _ => asks_what_happens_then(&lower) && states_condition(sentence) && is_on_subject(),
+        }
+    }
+
     /// Returns whether a limit may answer: how many, how long, the maximum.
     pub(super) fn asks_for_limit(&self) -> bool {
         self.is_measured || matches!(self.asked, AnswerKind::Number | AnswerKind::Length)
@@ -141,6 +165,17 @@ impl<'a> Sought<'a> {
     /// Returns whether one sentence may answer, and not only a list, its steps or both sides of a comparison.
     pub(super) fn asks_for_one(&self) -> bool {
         !matches!(self.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison)
+    }
+
+    /// Returns whether a sentence has the requested list in it, or contrasts what is compared.
+    pub(super) fn says_whole(&self, sentence: &str, weights: &Weights) -> bool {
+        let share = || share(weights, &self.words_in(sentence), &HashSet::new());
+        let lists = || sentence.contains(':') || (sentence.matches(", ").count() > 1 && has_word(sentence, "and|or"));
+        match self.asked {
+            AnswerKind::List => lists() && share() >= LEAST_DENIED,
+            AnswerKind::Comparison => contrasts(sentence) && share() >= 1.0 - f32::EPSILON,
+            _ => false,
+        }
     }
 
     /// Returns whether a remedy or a reason is requested.
@@ -210,6 +245,10 @@ impl<'a> Sought<'a> {
     /// the sentence before is about. Who does it rarely matters: "Can people connect?", "You can't connect".
     fn is_on_subject(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
         let mut words = self.words_in(&said[at].plain);
+        // A heading is about more than one of its sentences.
+        if share(weights, &words, &HashSet::new()) < LEAST_OWN {
+            return false;
+        }
         if REFERRING.iter().any(|opening| said[at].plain.starts_with(opening)) {
             words.extend(said[..at].last().map(|before| self.words_in(&before.plain)).unwrap_or_default());
         }
@@ -223,6 +262,7 @@ impl<'a> Sought<'a> {
         match self.asked {
             AnswerKind::Length => names_length(&sentence.plain),
             AnswerKind::Person => names_person(&sentence.plain),
+            _ if asks_for_default(self.question) => has_word(&sentence.plain.to_lowercase(), "default|defaults"),
             _ if self.asks_why() => gives_reason(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
@@ -256,6 +296,12 @@ impl<'a> Sought<'a> {
             .iter()
             .any(|short| text.contains(&format!("({short})")) || text.contains(&format!("({short}s)")))
     }
+}
+
+/// Returns whether a question asks for a default in other words.
+fn asks_for_default(question: &str) -> bool {
+    let unset = ["don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "leave out"];
+    has_phrase(question, &unset)
 }
 
 /// Returns the abbreviations in a question, in the singular.

@@ -1092,6 +1092,39 @@ fn text_of_another_note_that_a_long_one_has_most_words_of_is_shown_beside_it() {
 }
 
 #[test]
+fn question_in_bold_is_the_heading_of_its_answer() {
+    let document = "# Bells\n\nThe bells of the mill are shipped to all who ring them in the valley of the river.\n\n\
+        **Q: Can we ship bells to someone outside the valley?**\n\nYes. The carter takes them.\n\n**May I ring?**\n\nNo.\n";
+    let found = picked(document, "Can we ship a bell to people outside of the valley?");
+    assert!(found[0].quotes[0].quote.starts_with("Yes."), "{found:#?}");
+}
+
+#[test]
+fn entry_of_a_glossary_defines_its_heading() {
+    let entry = "To start it by a dot. It then runs in the scope of the caller.\n";
+    let glossary = format!("## D\n\n### dot source\n\n{entry}\n### dump\n\nA heap.\n");
+    let chapter = "Dot sourcing is not covered by the chapter on dot sourcing of the pumps in the garden.\n";
+    let documents = [("Chapter", chapter), ("Pump glossary", glossary.as_str())];
+    let found = picks(&documents, "What is dot sourcing?", &[]).units;
+    assert!(found[0].text.starts_with("To start it by a dot."), "{found:#?}");
+}
+
+#[test]
+fn what_happens_is_answered_by_a_condition_and_why_by_a_reason() {
+    let both = |answer: &str, other: &str| format!("# Gate\n\n## Use\n\n{other}\n\n## Rules\n\n{answer}\n");
+    let condition = "If the gate is pushed at night, the bell of the mill rings until the miller comes to look.";
+    let other = "The gate is pushed by the carter, and the bell of the mill is rung by him, night and day.";
+    let found = picked(&both(condition, other), "What happens when the gate is pushed at night?");
+    assert!(found[0].text.starts_with("If the gate"), "{found:#?}");
+    let reason = "Close the gate of the mill in the evening, because the hens of the miller would leave by it.";
+    let other = "Close the gate of the mill in the evening with the chain that the smith of the village has made.";
+    let found = picked(&both(reason, other), "Why do I close the gate of the mill in the evening?");
+    assert!(found[0].text.contains("because"), "{found:#?}");
+    assert_eq!(AnswerKind::of("What happens to pumps when I stop them?"), AnswerKind::Other);
+    assert_eq!(AnswerKind::of("It broke, what do I do?"), AnswerKind::Steps);
+}
+
+#[test]
 fn release_includes_the_later_ones_if_the_text_says_so() {
     let note = "# Pump\n\nThe driver works on Linen 4 and later.\n";
     assert!(!lacks(note, "Does the driver work on Linen 10?"));

@@ -83,6 +83,9 @@ const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|t
 /// Words that count without a number, before a unit: "a few hours".
 const VAGUE: &str = "few|several|couple";
 
+/// Words that end the noun phrase after "how many".
+const LINKS: &str = "of|in|on|at|to|for|with|from|by|per|or|and|that|which|when|if|more|other";
+
 /// Units of data.
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
 
@@ -286,12 +289,16 @@ fn asks_for(question: &str, nouns: &str) -> bool {
     !asks_otherwise && (0..words.len()).any(asks)
 }
 
-/// Returns the noun counted by "how many": the word after it.
+/// Returns the noun counted by "how many": "sets" of "how many parameter sets can …", otherwise the word after it.
 pub(super) fn counted(question: &str) -> Option<String> {
     let lower = question.to_lowercase();
     let (_, after) = lower.split_once("how many ")?;
     // A mark after "how many" begins a quotation, which is no noun.
-    pieces(after).next().filter(|word| !word.is_empty()).map(str::to_owned)
+    let first = pieces(after).next().filter(|word| !word.is_empty())?;
+    let phrase: Vec<_> = words(after).take(MAX_COUNTED_WORDS).collect();
+    let end = phrase.iter().position(|word| has_word(word, AUXILIARIES));
+    let noun = end.and_then(|end| phrase[..end].last()).filter(|_| !phrase.iter().any(|word| has_word(word, LINKS)));
+    Some((*noun.unwrap_or(&first)).to_owned())
 }
 
 /// Returns the words of the noun phrase counted by "how many", if there are several: "story points".
@@ -463,6 +470,8 @@ mod tests {
         let splitter = WordSplitter::default();
         let noun = splitter.stem(&counted("How many bytes has a letter?").unwrap());
         let is_counted = |text: &str| counts(text, &noun, &splitter);
+        assert_eq!(counted("How many parameter sets can a pump have?").as_deref(), Some("sets"));
+        assert_eq!(counted("How many people in the mill can ring?").as_deref(), Some("people"));
         assert!(is_counted("It is 4 bytes in size.") && is_counted("It has four whole bytes."));
         assert!(is_counted("It has at most 400 KB.") && is_counted("It has 4KB."));
         assert!(is_counted("Number of bytes: **4**") && is_counted("bytes — 4") && !is_counted("bytes: see page 4"));
