@@ -104,13 +104,13 @@ const PHRASING: &[(&str, &str)] = &[
     ),
     (
         "en",
-        "able allowed anybody anyone anything best better care chose choose chooses choosing chosen compare compared \
-         comparison decide decided deal describe differ difference differences different differs distinguish \
-         distinguishes exist exists explain find go goes good handle happen happened happening happens kind kinds know list \
-         look make makes matter mean meaning means meant name need needs new often one ones particular people person \
-         persons pick picked possible purpose reason reasons recommended say says separate separates show somebody \
-         someone something sort steps summarise summarize supposed take takes thing things understand versus vs want \
-         wants way ways work works",
+        "able afterwards allowed anybody anyone anything best better care choose chooses choosing chose chosen \
+         compare compared comparison deal decide decided describe differ difference differences different differs \
+         distinguish distinguishes even exist exists explain find good handle happen happened happening happens kind \
+         kinds know list look make makes matter mean meaning means meant name need needs new often one ones \
+         particular people person persons pick picked possible purpose rather reason reasons recommended say says \
+         separate separates show somebody someone something sort steps still summarise summarize supposed take takes \
+         thing things understand versus vs want wants way ways work works",
     ),
     ("es", "diferencia diferencias diferenciar comparar compara elegir elegimos pasa ocurre significa funciona sirve"),
     ("fr", "différence différences comparer compare comparez choisir passe arrive signifie fonctionne sert"),

@@ -66,14 +66,14 @@
 //! Only a few files may declare an origin, see [`Voucher`]. In any other file this does not compile:
 //!
 //! ```compile_fail,E0080
-//! const VOUCHER: dr::base::outbound::Voucher = dr::base::outbound::Voucher::here();
+//! const VOUCHER: dr::base::outbound::Voucher<String> = dr::base::outbound::Voucher::here();
 //! ```
 //!
 //! ```compile_fail,E0080
 //! use dr::base::outbound::{MayLeave, Outbound, Voucher};
 //! struct Any(&'static str);
 //! impl MayLeave for Any {
-//!     const VOUCHER: Voucher = Voucher::here();
+//!     const VOUCHER: Voucher<Self> = Voucher::here();
 //!     fn into_text(self) -> String { self.0.to_owned() }
 //! }
 //! let outbound = Outbound::of(Any("Ferreira"));
@@ -141,6 +141,7 @@
 //! `run::node_source`.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::panic::Location;
 
 use jiff::civil::Date;
@@ -185,7 +186,7 @@ impl Outbound {
     }
 
     // A function that takes the voucher, so that the constant of each origin is evaluated.
-    fn vouched(_: Voucher, origin: impl MayLeave) -> Self {
+    fn vouched<T: MayLeave>(_: Voucher<T>, origin: T) -> Self {
         Self(origin.into_text())
     }
 
@@ -233,9 +234,9 @@ impl From<Date> for Outbound {
 /// The compiler cannot see where every text is from: the user's words and the first plan are stored like any other
 /// text, and a model replies in plain strings. So each origin is a type that only its file can make, from the part of a
 /// run, the answer from the web, or the conversation that it is named after.
-pub trait MayLeave {
+pub trait MayLeave: Sized {
     /// `Voucher::here()`, which compiles only in the files of [`VOUCHING`].
-    const VOUCHER: Voucher;
+    const VOUCHER: Voucher<Self>;
 
     fn into_text(self) -> String;
 }
@@ -251,20 +252,20 @@ const VOUCHING: [&str; 5] = [
     "src/engine/verify.rs",
 ];
 
-/// Vouches for an origin of text, see [`MayLeave`].
+/// Vouches for one origin of text, see [`MayLeave`]: that of another type does not fit.
 ///
 /// A constant of this type compiles only in the files of [`VOUCHING`]. Keep the origins private to their file or folder,
 /// and state at each of their constructors why its text contains no internal text: there, nothing but review keeps out
 /// the wrong string.
 #[derive(Debug)]
-pub struct Voucher(());
+pub struct Voucher<T>(PhantomData<T>);
 
-impl Voucher {
+impl<T> Voucher<T> {
     /// Returns the voucher of the calling file. Panics in other files, which fails the compilation of a constant.
     #[track_caller]
     pub const fn here() -> Self {
         assert!(may_vouch(Location::caller().file()), "this file may not vouch for outbound text");
-        Self(())
+        Self(PhantomData)
     }
 }
 
@@ -298,7 +299,7 @@ pub(crate) struct EgressAllowed(());
 
 impl EgressAllowed {
     /// Returns the token if the setting allows it.
-    pub(crate) fn by_setting(_: Voucher, allow_egress: bool) -> Option<Self> {
+    pub(crate) fn by_setting(_: Voucher<Self>, allow_egress: bool) -> Option<Self> {
         allow_egress.then_some(Self(()))
     }
 }

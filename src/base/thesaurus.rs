@@ -10,7 +10,7 @@ use super::language::Language;
 use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words.
-const GROUPS: [&str; 138] = [
+const GROUPS: [&str; 141] = [
     "delete remove erase terminate destroy discard",
     "wipe clear erase delete",
     "disable deactivate suspend",
@@ -111,10 +111,13 @@ const GROUPS: [&str; 138] = [
     "talk communicate speak",
     "expose export",
     "furnish furniture",
+    "drain discharge deplete",
+    "link url",
+    "throttle throttled limited",
     "undo undone revert rollback reverse reversible irreversible",
     "parallel simultaneous simultaneously concurrent concurrently",
     "older previous earlier",
-    "newer recent later latest",
+    "newer newest recent later latest current",
     "cancel revoke",
     "expire lapse",
     "restore recover recovery",
@@ -165,7 +168,7 @@ const PHRASES: [(&str, &str, &str); 35] = [
     ("get", "back", "recover restore"),
     ("kick", "out", "disqualify ban expel"),
     ("kicked", "out", "disqualified banned expelled"),
-    ("let", "go", "release"),
+    ("let", "go", "release close"),
     ("give", "back", "return release"),
     ("log", "in", "login"),
     ("sign", "in", "login"),

@@ -337,7 +337,7 @@ impl Engine {
 struct CitedPage(String);
 
 impl MayLeave for CitedPage {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
         self.0

@@ -95,14 +95,19 @@ fn parts<'a>(text: &str, seen: &'a [(String, &str)]) -> Vec<Segment<'a>> {
     parts
 }
 
+/// Longest text, in bytes, with which one passage may end and another begin.
+const MAX_OVERLAP: usize = 16_000;
+
 /// Returns the range of a text that is in `seen`, too: one contains the other, or one ends as the other begins.
 fn shared(text: &str, seen: &str) -> Option<Range<usize>> {
     let (body, seen) = (text.trim(), seen.trim());
-    let range = match (body.find(seen), overlap(seen, body), overlap(body, seen)) {
-        (Some(at), ..) => at..at + seen.len(),
-        (None, ..) if seen.contains(body) => 0..body.len(),
-        (None, first, last) if first >= last => 0..first,
-        (None, _, last) => body.len() - last..body.len(),
+    let range = match body.find(seen) {
+        Some(at) => at..at + seen.len(),
+        None if seen.contains(body) => 0..body.len(),
+        None => match (overlap(seen, body), overlap(body, seen)) {
+            (first, last) if first >= last => 0..first,
+            (_, last) => body.len() - last..body.len(),
+        },
     };
     let lead = text.len() - text.trim_start().len();
     (range.len() >= MIN_NAMED_BYTES).then(|| lead + range.start..lead + range.end)
@@ -111,6 +116,9 @@ fn shared(text: &str, seen: &str) -> Option<Range<usize>> {
 /// Returns the length of the longest end of `before` that `after` begins with, if it is worth a reference.
 fn overlap(before: &str, after: &str) -> usize {
     let Some(end) = (MIN_NAMED_BYTES..after.len()).find(|at| after.is_char_boundary(*at)) else { return 0 };
+    // In the last part only, since the time grows with the square of it in a text that repeats itself.
+    let from = before.len().saturating_sub(MAX_OVERLAP);
+    let before = &before[(from..).find(|at| before.is_char_boundary(*at)).unwrap_or(from)..];
     let tails = before.match_indices(&after[..end]).map(|(at, _)| &before[at..]);
     tails.filter(|tail| after.starts_with(*tail)).map(str::len).max().unwrap_or(0)
 }

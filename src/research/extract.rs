@@ -93,7 +93,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     let report = BranchReport {
         summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
         confidence: confidence(lead, &evidence, found.support),
-        open_questions: if is_empty { vec![query.as_ref().to_owned()] } else { Vec::new() },
+        open_questions: if is_empty { vec![question.to_string()] } else { Vec::new() },
         findings,
         output: None,
         stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },

@@ -493,7 +493,7 @@ fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
 
 /// Returns the sentences that bear on a question most, in their original order, in at most `tokens`.
 ///
-/// A key word of the question tells the more, the fewer sentences have it. The name of a run's subject is in most of
+/// The fewer sentences have a key word of the question, the more it counts. The name of a run's subject is in most of
 /// them: a sentence that shares no other word is left out, unless none shares more.
 fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
     let splitter = WordSplitter::default();

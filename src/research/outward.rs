@@ -113,7 +113,7 @@ struct JobPrompt<'a> {
 }
 
 impl MayLeave for JobPrompt<'_> {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
         let messages = Template::DeepResearch.prompt(self.caller, json!(self.context)).messages;

@@ -156,7 +156,7 @@ impl<'a> Conversation<'a> {
 struct WordsOutside(String);
 
 impl MayLeave for WordsOutside {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
         self.0

@@ -326,19 +326,26 @@ pub(crate) fn items(document: &str, list: &Unit) -> Vec<(Option<usize>, Range<us
     items
 }
 
-/// Turns the paragraphs that are a question in bold into headings of the units below them: "**Q: May I ask?**".
+/// Turns the paragraphs that are a question in bold into headings of the units below them: "**Q: May I ask?**". One
+/// without an answer stays a unit.
 fn below_bold_questions(document: &str, units: Vec<Unit>) -> Vec<Unit> {
+    let question = |unit: &Unit| {
+        let is_paragraph = unit.kind == UnitKind::Paragraph;
+        bold_question(&document[unit.range.clone()]).filter(|_| is_paragraph).map(str::to_owned)
+    };
     let (mut asked, mut last, mut section) = (None, None, 0);
     let mut answers = Vec::with_capacity(units.len());
-    for mut unit in units {
+    let mut units = units.into_iter().peekable();
+    while let Some(mut unit) = units.next() {
         if last.replace(unit.section) != Some(unit.section) {
             (asked, section) = (None, section + 1);
         }
-        if let Some(question) =
-            bold_question(&document[unit.range.clone()]).filter(|_| unit.kind == UnitKind::Paragraph)
-        {
-            (asked, section) = (Some(question.to_owned()), section + 1);
-            continue;
+        if let Some(own) = question(&unit) {
+            let is_answered = units.peek().is_some_and(|next| next.section == unit.section && question(next).is_none());
+            (asked, section) = (Some(own).filter(|_| is_answered), section + 1);
+            if is_answered {
+                continue;
+            }
         }
         unit.headings.extend(asked.clone());
         unit.section = section;

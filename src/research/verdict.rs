@@ -268,8 +268,11 @@ fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
 /// Renders a draft as text for the judge's prompt.
 fn draft_text(draft: &Draft) -> String {
     let sections = draft.sections.iter().map(|section| format!("{}:\n{}", section.title, section.text));
-    // Sections repeat the findings, and so does an answer that was put together by rules.
-    let is_said = |finding: &&Finding| !draft.sections.is_empty() || draft.answer.contains(&finding.text);
+    // Sections repeat the findings, and so may an answer: one put together by rules consists of them.
+    let ends =
+        |rest: &str| rest.trim_start_matches(' ').is_empty() || rest.trim_start_matches(' ').starts_with(['[', '\n']);
+    let repeats = |text: &str| draft.answer.match_indices(text).any(|(at, _)| ends(&draft.answer[at + text.len()..]));
+    let is_said = |finding: &&Finding| !draft.sections.is_empty() || repeats(&finding.text);
     let findings = draft.findings.iter().filter(|finding| !is_said(finding)).map(|finding| match &finding.aspect {
         Some(aspect) => format!("- {} ({aspect})", cited(finding)),
         None => format!("- {}", cited(finding)),

@@ -205,7 +205,7 @@ struct Permitted {
 struct PublicAddress(String);
 
 impl MayLeave for PublicAddress {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
         self.0

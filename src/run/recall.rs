@@ -232,8 +232,13 @@ impl Recall {
         let (connection, name) = (connect(folder).await?, name(embedder));
         match connection.open_table(&name).execute().await {
             Err(lancedb::Error::TableNotFound { .. }) => {
-                let made = connection.create_empty_table(&name, schema(embedder.dimension())).execute().await;
-                made.map_err(during("make"))
+                match connection.create_empty_table(&name, schema(embedder.dimension())).execute().await {
+                    // Another run of the project has made it since.
+                    Err(lancedb::Error::TableAlreadyExists { .. }) => {
+                        connection.open_table(&name).execute().await.map_err(during("open"))
+                    }
+                    made => made.map_err(during("make")),
+                }
             }
             opened => opened.map_err(during("open")),
         }

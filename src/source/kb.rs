@@ -29,7 +29,13 @@ const MAX_LINKED: usize = 5;
 const MAX_NAME_CHARACTERS: usize = 50;
 
 /// Words before what a task is done to or with.
-const LEADING: [&str; 7] = ["to", "with", "via", "using", "into", "through", "onto"];
+const LEADING: [&str; 6] = ["with", "via", "using", "into", "through", "onto"];
+
+/// Verbs that lead to a target: "forward to". After other verbs, "to" precedes a verb.
+const SENDING: [&str; 15] = [
+    "connect", "copy", "deploy", "export", "forward", "log", "migrate", "move", "publish", "push", "report", "send",
+    "sync", "upload", "write",
+];
 
 /// One snapshot of an index, restricted by filters.
 pub(crate) struct KbSource {
@@ -332,7 +338,9 @@ impl Source for KbSource {
 fn is_target(query: &str, word: &str) -> bool {
     let words: Vec<_> = query.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_word = |other: &str| other.to_lowercase() == word.to_lowercase();
-    let is_led = |pair: &[&str]| LEADING.contains(&pair[0].to_lowercase().as_str()) && is_word(pair[1]);
+    let sends = words.iter().any(|word| SENDING.contains(&word.to_lowercase().as_str()));
+    let leads = |word: &str| LEADING.contains(&word) || (word == "to" && sends);
+    let is_led = |pair: &[&str]| leads(&pair[0].to_lowercase()) && is_word(pair[1]);
     words.first().is_some_and(|first| first.eq_ignore_ascii_case("how")) && words.windows(2).any(is_led)
 }
 
@@ -512,6 +520,7 @@ mod tests {
     #[test]
     fn target_of_a_task_is_what_stands_after_a_preposition() {
         assert!(is_target("How do I forward errors to syslog?", "syslog"));
+        assert!(!is_target("How do I get the boiler to preheat?", "preheat"));
         assert!(!is_target("How do I wipe the list?", "wipe") && !is_target("What goes to syslog?", "syslog"));
     }
 

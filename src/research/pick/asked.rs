@@ -254,7 +254,7 @@ fn asks_for_extreme(question: &str) -> bool {
 /// Units of time, words for a part of one, and words for a time without a figure.
 const PERIODS: &str = "day|week|month|quarter|year";
 const PARTS: &str = "end|beginning|start|middle";
-const SOON: &str = "immediately|upon|instantly";
+const SOON: &str = "immediately|instantly";
 
 /// Returns whether a text names a time without a figure: "at the end of the month", "your last day", "immediately".
 fn names_moment(text: &str) -> bool {

@@ -375,24 +375,36 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
     }
 }
 
-/// Drops the tables and lists of links whose best row repeats a unit of the note that it links to.
+/// Drops the tables and lists of links whose best row repeats a unit of the note that it links to. Requested lists stay.
 fn leave_out_contents(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>, weights: &Weights) {
+    if sought.asked == AnswerKind::List {
+        return;
+    }
     let repeats = |own: &UnitCandidate<'_>| {
-        let (text, pieces) = (&own.reading.document.text, &own.unit.pieces);
-        let rows: Vec<_> = pieces.iter().map(|piece| &text[piece.clone()]).filter(|row| opens_with_link(row)).collect();
-        let says = |row: &&str| share(weights, &sought.words_in(row), &HashSet::new());
+        let (text, unit) = (&own.reading.document.text, &own.unit);
+        let rows: Vec<_> = unit.pieces.iter().filter(|piece| opens_with_link(&text[(*piece).clone()])).collect();
+        let says = |row: &&Range<usize>| share(weights, &sought.words_in(&text[(*row).clone()]), &HashSet::new());
         let best = rows.iter().copied().max_by(|a, b| says(a).total_cmp(&says(b)));
-        let Some(row) = best.filter(|_| rows.len() * 2 > pieces.len()) else { return false };
-        let words = sought.words_in(row);
-        let is_linked = |other: &UnitCandidate<'_>| match &other.reading.document.place {
-            Place::Kb { path, .. } => path.rsplit('/').next().is_some_and(|file| row.contains(file)),
-            Place::Web { .. } | Place::Mcp { .. } => false,
-        };
-        candidates.iter().any(|other| is_linked(other) && common(&words, &other.words) > SAME_WORDS)
+        let Some(row) = best.filter(|_| rows.len() * 2 > unit.pieces.len()) else { return false };
+        let said = unit.sentences.iter().filter(|own| overlap(row, &own.range));
+        let words = sought.splitter.stems(&said.map(|own| own.plain.as_str()).collect::<Vec<_>>().join(" "));
+        candidates.iter().filter(|other| !std::ptr::eq(other.reading, own.reading)).any(|other| {
+            let has = |word: &String| other.words.contains(word) || other.about.contains(word);
+            links_to(&text[row.clone()], &other.reading.document.place)
+                && words.iter().filter(|word| has(word)).count() * 10 >= words.len() * 9
+        })
     };
     let contents: Vec<_> = candidates.iter().map(repeats).collect();
     let mut contents = contents.into_iter();
     candidates.retain(|_| contents.next() != Some(true));
+}
+
+/// Returns whether a text has a link to the file of a place, by its name.
+fn links_to(text: &str, place: &Place) -> bool {
+    let Place::Kb { path, .. } = place else { return false };
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let opens = |at: usize| text[..at].ends_with(['(', '/', '"', '\'', '<']);
+    text.match_indices(file).any(|(at, _)| opens(at))
 }
 
 /// Returns whether an item or a row begins with a link.

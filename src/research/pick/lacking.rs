@@ -114,11 +114,22 @@ impl<'a> Answer<'a> {
     /// Returns whether a number of the question, such as a release, occurs nowhere.
     fn lacks_number(&self) -> bool {
         let deciding = self.deciding().to_lowercase();
-        // "Windows Vista and later" includes Windows 10.
-        let is_open = |number: &str| {
-            let name = self.sought.question.split(number).next().and_then(|before| words(before).last());
-            let is_of = name.is_some_and(|name| has_word(&deciding, &name.to_lowercase()));
-            is_of && has_phrase(&deciding, &OPEN_ENDED)
+        // "Linen 4 and later" includes Linen 10. A name alone, as in "Linen Vista and later", is taken for an earlier one.
+        let is_open = |asked: &str| {
+            let name = self.sought.question.split(asked).next().and_then(|before| words(before).last());
+            let is_of = name.is_some_and(|name| {
+                let is_name =
+                    self.sought.splitter.key_stems(&format!("{name} the")) == [self.sought.splitter.stem(name)];
+                is_name && has_word(&deciding, &name.to_lowercase())
+            });
+            let starts = |at: usize| deciding[..at].split_whitespace().last().unwrap_or_default();
+            let is_earlier = |phrase: &&str| {
+                deciding.match_indices(*phrase).any(|(at, _)| {
+                    let first: Option<f64> = starts(at).parse().ok();
+                    first.is_none_or(|first| asked.parse().is_ok_and(|asked: f64| first <= asked))
+                })
+            };
+            is_of && OPEN_ENDED.iter().any(|phrase| is_earlier(phrase))
         };
         numbers(self.sought.question).any(|number| !has_number(&self.said, number) && !is_open(number))
     }

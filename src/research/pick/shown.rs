@@ -305,7 +305,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         let unescaped = unescaped(&text[piece.clone()]);
         // The row of `db.t2.small` and not those of its family.
         let named = sought.code_words.iter().any(|word| word.is_in(&unescaped, words));
-        // Not the item with the name of the requested value alone.
+        // An item that only names the requested value comes after one that has it.
         let measure = if sought.has_value(&text[piece.clone()]) { MEASURE } else { 0.0 };
         share(weights, words, &none)
             + meant(piece)

@@ -21,9 +21,10 @@ use crate::base::word::{WordSplitter, language_of};
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
-/// Minimum share of the question's words in a sentence that denies what the question asks for, and in one that answers
-/// yes or no.
+/// Minimum share of the question's words in a sentence that denies what the question asks for.
 const LEAST_DENIED: f32 = 0.5;
+
+/// Minimum share of the question's words in a sentence that answers yes or no, with its headings and without them.
 const LEAST_SAID: f32 = 0.6;
 const LEAST_OWN: f32 = 0.25;
 
@@ -131,7 +132,9 @@ impl<'a> Sought<'a> {
 
     /// Returns whether a heading of a glossary, given the title of that, is the term being defined.
     pub(super) fn is_entry(&self, heading: &str, title: &str) -> bool {
-        let is_glossary = has_word(&title.to_lowercase(), "glossary|terms|terminology|definitions");
+        let title = title.to_lowercase();
+        // "Terms of service" are none.
+        let is_glossary = title.trim() == "terms" || has_word(&title, "glossary|terminology|definitions");
         is_glossary && self.term.as_ref().is_some_and(|term| term.is_named_by(heading, self.splitter))
     }
 
@@ -242,19 +245,23 @@ impl<'a> Sought<'a> {
     }
 
     /// Returns whether a sentence is about what a question asks whether it is so. "However, it must not" is about what
-    /// the sentence before is about. Who does it rarely matters: "Can people connect?", "You can't connect".
+    /// the sentence before is about. Who does it matters only if the sentence says so: "Can people connect?" is answered
+    /// by "You can't connect".
     fn is_on_subject(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
-        let mut words = self.words_in(&said[at].plain);
+        let mut found = self.words_in(&said[at].plain);
         // A heading is about more than one of its sentences.
-        if share(weights, &words, &HashSet::new()) < LEAST_OWN {
+        if share(weights, &found, &HashSet::new()) < LEAST_OWN {
             return false;
         }
         if REFERRING.iter().any(|opening| said[at].plain.starts_with(opening)) {
-            words.extend(said[..at].last().map(|before| self.words_in(&before.plain)).unwrap_or_default());
+            found.extend(said[..at].last().map(|before| self.words_in(&before.plain)).unwrap_or_default());
         }
-        let is_thing = |stem: &&String| !self.people.contains(*stem);
+        let lower = said[at].plain.to_lowercase();
+        let is_other = |word: &str| is_person(word) && !self.people.contains(&self.splitter.stem(word));
+        let names_other = !has_word(&lower, "you") && words(&lower).any(is_other);
+        let is_thing = |stem: &&String| names_other || !self.people.contains(*stem);
         let things: Weights = weights.keys().filter(is_thing).map(|stem| (stem.clone(), weights[stem])).collect();
-        share(if things.len() > 1 { &things } else { weights }, &words, about) >= LEAST_SAID
+        share(if things.len() > 1 { &things } else { weights }, &found, about) >= LEAST_SAID
     }
 
     /// Returns whether a sentence has the requested measure, person or reason.

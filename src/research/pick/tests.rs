@@ -1080,6 +1080,30 @@ fn who_does_something_does_not_decide_what_denies_it() {
     let sought = Sought::of("May the smith burn the log of the pump?", &splitter);
     let (candidates, weights) = candidates(&readings, &[], &sought);
     assert!(sought.says_no(&candidates[0].unit.sentences, 1, &HashSet::new(), &weights));
+    let readings = [reading("Accounts", "Guests can't delete the account of the mill.\n")];
+    let says_no = |question: &str| {
+        let sought = Sought::of(question, &splitter);
+        let (candidates, weights) = candidate::candidates(&readings, &[], &sought);
+        sought.says_no(&candidates[0].unit.sentences, 0, &HashSet::new(), &weights)
+    };
+    assert!(says_no("Can guests delete the account?") && !says_no("Can owners delete it?"));
+}
+
+#[test]
+fn list_of_links_is_left_out_only_for_the_linked_note_that_says_the_same() {
+    let index = "| note | about | owner |\n|---|---|---|\n| [Pump stop](a.md) | The pump stops in the night by itself | Ann |\n\
+        | [Bell](b.md) | The bell of the gate | Bo |\n";
+    let note = "The pump stops in the night by itself.\n";
+    let first = |index: &str, question: &str| {
+        let found = picks(&[("Index", index), ("Pump stop", note)], question, &[]).units;
+        found[0].document.place.title().to_owned()
+    };
+    // Both readings are of `a.md`.
+    assert_eq!(first(index, "Who owns the note on the pump that stops in the night?"), "Index", "Ann is only there");
+    let index = index.replace(" Ann ", " ").replace(" Bo ", " ");
+    assert_eq!(first(&index, "When does the pump stop by itself?"), "Pump stop");
+    let changes = "- [The pump has a new valve](a.md#12)\n- [The lamp is blue](a.md#13)\n\nThe lamp was painted.\n";
+    assert!(picked(changes, "What is the new valve of the pump?")[0].quotes[0].quote.contains("new valve"));
 }
 
 #[test]
@@ -1097,6 +1121,9 @@ fn question_in_bold_is_the_heading_of_its_answer() {
         **Q: Can we ship bells to someone outside the valley?**\n\nYes. The carter takes them.\n\n**May I ring?**\n\nNo.\n";
     let found = picked(document, "Can we ship a bell to people outside of the valley?");
     assert!(found[0].quotes[0].quote.starts_with("Yes."), "{found:#?}");
+    let open = "# Open\n\n**Who owns the gate?**\n\n**Who rings?**\n\n# History\n\nThe gate was built in 1820.\n";
+    let found = picked(open, "Who owns the gate?");
+    assert!(found[0].quotes[0].quote.contains("Who owns"), "{found:#?}");
 }
 
 #[test]
@@ -1129,5 +1156,7 @@ fn release_includes_the_later_ones_if_the_text_says_so() {
     let note = "# Pump\n\nThe driver works on Linen 4 and later.\n";
     assert!(!lacks(note, "Does the driver work on Linen 10?"));
     assert!(lacks(note, "Does the driver work on Wool 10?"));
+    assert!(lacks("# Pump\n\nThe driver works on Linen 11 and later.\n", "Does the driver work on Linen 10?"));
+    assert!(lacks("# Pump\n\nThe pump runs on 24 volts and above.\n", "Does the pump run on 12 volts?"));
     assert!(lacks("# Pump\n\nThe driver works on Linen 4.\n", "Does the driver work on Linen 10?"));
 }

@@ -1,6 +1,6 @@
 //! The origins of a run's outbound text: the only file in which text of a run becomes outbound.
 //!
-//! Each constructor takes the part of the run that it is named after, so that no other string can become an origin.
+//! Each constructor takes the part of the run that it is named after, so that no bare string can become an origin.
 
 use super::super::event::{Followed, RunRequest};
 use super::super::tree::{Clarified, RunState};
@@ -16,7 +16,7 @@ use crate::source::{Label, Place};
 pub(super) struct UserText(String);
 
 impl MayLeave for UserText {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
         self.0
@@ -46,7 +46,7 @@ impl UserText {
 pub(super) struct PlannedText(String);
 
 impl MayLeave for PlannedText {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
         self.0
@@ -83,7 +83,7 @@ impl PlannedText {
 pub(super) struct PublicText(String);
 
 impl MayLeave for PublicText {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
         self.0
@@ -108,6 +108,6 @@ impl PublicText {
 
 /// Returns whether the user allows internal text to leave.
 pub(crate) fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
-    const VOUCHER: Voucher = Voucher::here();
+    const VOUCHER: Voucher<EgressAllowed> = Voucher::here();
     EgressAllowed::by_setting(VOUCHER, state.settings.is_open)
 }

@@ -32,7 +32,7 @@ impl SearchEngine {
         std::iter::successors(Some(Self::SearxNg), |engine| engine.following())
     }
 
-    /// Returns the engine after this one. A match, so that an engine without a place in the order does not compile.
+    /// Returns the engine after this one. A match, so that a new engine does not compile before it has an arm here.
     fn following(self) -> Option<Self> {
         Some(match self {
             Self::SearxNg => Self::Tavily,
