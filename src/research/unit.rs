@@ -219,6 +219,7 @@ impl BlockCollector<'_> {
     fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
         // The end of a block has the range of its start, so the depth stays right.
         if range.start < self.table_end {
+            self.take_below_table(range.end);
             return;
         }
         if self.depth == 0
@@ -228,6 +229,7 @@ impl BlockCollector<'_> {
             self.table_end = table.end;
             let unit = self.unit(UnitKind::Table, table);
             self.units.push(unit);
+            self.take_below_table(range.end);
             return;
         }
         if let Some((_, heading)) = self.headings.last_mut().filter(|_| self.is_heading) {
@@ -261,6 +263,18 @@ impl BlockCollector<'_> {
                 self.is_heading &= !matches!(tag, TagEnd::Heading(_));
             }
             _ => {}
+        }
+    }
+
+    /// Takes the text between the last table and the end of a block that began in it or with it: Markdown ends a block of
+    /// HTML at a blank line.
+    fn take_below_table(&mut self, end: usize) {
+        let Some(below) = self.document.get(self.table_end..end).filter(|below| !below.is_empty()) else { return };
+        let (text, start) = (below.trim(), self.table_end + below.len() - below.trim_start().len());
+        self.table_end = end;
+        if !text.is_empty() && !text.starts_with('<') {
+            let unit = self.unit(UnitKind::Paragraph, start..start + text.len());
+            self.units.push(unit);
         }
     }
 
@@ -585,6 +599,13 @@ mod tests {
         assert!(found[1].sentences.iter().any(|row| row.plain == "Bell – It rings."), "{:?}", found[1].sentences);
         assert!(found.iter().all(|unit| unit.headings == ["Parts"] && unit.section == 1), "no heading is in a cell");
         assert_eq!(found[3].pieces.len(), 1, "blocks after the table are at the top level again");
+        for table in ["<table><tr><th>Part</th></tr>\n<tr><td>Lamp</td></tr></table>", table] {
+            let below = format!("{table}\nIt is changed every 9 days.\n");
+            assert_eq!(
+                units(&below).last().map(|unit| &below[unit.range.clone()]),
+                Some("It is changed every 9 days.")
+            );
+        }
         let open = document.replace("</table>", "");
         assert!(units(&open).iter().all(|unit| unit.kind != UnitKind::Table), "a table that is not closed is none");
     }
