@@ -356,7 +356,10 @@ impl AnswerKind {
         };
         match self {
             Self::Steps => {
-                let is_procedure = unit.kind == UnitKind::Code || is_ordered(unit, text);
+                // Any code of a program has some word of a question.
+                let has_two =
+                    || weights.len() < 3 || above().iter().filter(|stem| weights.contains_key(*stem)).count() > 1;
+                let is_procedure = unit.kind == UnitKind::Code && has_two() || is_ordered(unit, text);
                 flag(is_procedure && is_meant() || is_asked_above(self, unit, weights, splitter))
             }
             // A table of contents has the words of the question, but only points to the answer.

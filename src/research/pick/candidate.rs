@@ -265,7 +265,8 @@ pub(super) fn candidates<'a>(
         let opposes = opposes(candidate, sought, &weights);
         // Some item of a long list gives a reason for something.
         let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
-        let is_of_kind = || is_told && unit.sentences.iter().any(|own| sought.is_of_kind(&own.plain, &weights));
+        let is_of_kind =
+            || is_told && unit.sentences.iter().any(|own| sought.is_of_kind(&own.plain, &candidate.about, &weights));
         let suits = (suits || (sought.wanted.is_none() && !opposes && is_of_kind())) && !opens_example(own);
         let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let is_defined = opens || candidate.defining.is_some();

@@ -149,9 +149,10 @@ impl<'a> Sought<'a> {
     }
 
     /// Returns whether a sentence is of the requested kind: a reason, what follows from a condition, how to do it.
-    pub(super) fn is_of_kind(&self, sentence: &str, weights: &Weights) -> bool {
+    /// `about` are the words of the question in its headings.
+    pub(super) fn is_of_kind(&self, sentence: &str, about: &HashSet<String>, weights: &Weights) -> bool {
         let lower = self.question.trim_start().to_lowercase();
-        let is_on_subject = || share(weights, &self.words_in(sentence), &HashSet::new()) >= LEAST_MEANT;
+        let is_on_subject = || share(weights, &self.words_in(sentence), about) >= LEAST_MEANT;
         match self.asked {
             AnswerKind::Steps => states_task(sentence) && is_on_subject(),
             AnswerKind::Time => states_condition(sentence) && is_on_subject(),

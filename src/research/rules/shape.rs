@@ -294,7 +294,8 @@ fn refers_back(part: MaskedText<'_>, known: &HashSet<String>, splitter: &WordSpl
     let pronoun = words.iter().position(|word| is_in(word, PRONOUNS) || is_in(word, COMPARATIVES));
     // "How do I raise that limit?" In "messages that are large", more words follow.
     let demonstrative = words.len().checked_sub(2).filter(|at| is_in(words[*at], "this that these those"));
-    let pronoun = pronoun.or(demonstrative);
+    let one = words.windows(2).position(|pair| *pair == ["which", "one"]);
+    let pronoun = pronoun.or(demonstrative).or(one);
     let own = splitter.without_stop_words(part.text);
     let own: Vec<_> = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).collect();
     let count = own.len();

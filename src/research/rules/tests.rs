@@ -104,6 +104,7 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "Which letters may a key have|How long can a key be (letters key)",
         ),
         ("Which lamps are sold, and what does each one do?", "Which lamps are sold"),
+        ("Which lamps are sold, and which one is red?", "Which lamps are sold|Which one is red (lamps sold)"),
         (
             "Which lamps are sold in York, and which other colours can I pick?",
             "Which lamps are sold in York|Which other colours can I pick (lamps sold York)",
