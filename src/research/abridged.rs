@@ -118,7 +118,7 @@ fn overlap(before: &str, after: &str) -> usize {
     let Some(end) = (MIN_NAMED_BYTES..after.len()).find(|at| after.is_char_boundary(*at)) else { return 0 };
     // In the last part only, since the time grows with the square of it in a text that repeats itself.
     let from = before.len().saturating_sub(MAX_OVERLAP);
-    let before = &before[(from..).find(|at| before.is_char_boundary(*at)).unwrap_or(from)..];
+    let before = &before[(from..before.len()).find(|at| before.is_char_boundary(*at)).unwrap_or(from)..];
     let tails = before.match_indices(&after[..end]).map(|(at, _)| &before[at..]);
     tails.filter(|tail| after.starts_with(*tail)).map(str::len).max().unwrap_or(0)
 }

@@ -129,7 +129,7 @@ impl<'a> Answer<'a> {
                     first.is_none_or(|first| asked.parse().is_ok_and(|asked: f64| first <= asked))
                 })
             };
-            is_of && OPEN_ENDED.iter().any(|phrase| is_earlier(phrase))
+            is_of && OPEN_ENDED.iter().any(is_earlier)
         };
         numbers(self.sought.question).any(|number| !has_number(&self.said, number) && !is_open(number))
     }
