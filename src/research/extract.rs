@@ -137,7 +137,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                     Support::Weak
                 }
                 // Notes that lack a word of a yes-or-no question would answer a different question.
-                _ if lacks(Lack::Word) && asks_whether(question.as_str()) && !is_clear(&picked, &found) => {
+                _ if lacks(Lack::Word) && asks_whether(question.as_str()) && !is_clear(&picked, question, &found) => {
                     Support::Weak
                 }
                 // Support was judged by the first passages; the unit may be in a later one.
@@ -191,10 +191,17 @@ fn is_said(picked: &[Picked], question: &Question, found: &Found) -> Option<bool
     judged(best).or_else(|| says_most(best))
 }
 
-/// Returns whether the best unit answers clearly, as far as an embedder tells.
-fn is_clear(picked: &[Picked], found: &Found) -> bool {
-    let matches = picked.first().and_then(|best| best.matches);
-    found.odds.zip(matches).is_some_and(|(odds, matches)| odds.is_clear(matches))
+/// Returns whether the best unit answers clearly, as far as an embedder tells, and has all names of the question: what
+/// it says of one product, it does not say of another.
+fn is_clear(picked: &[Picked], question: &Question, found: &Found) -> bool {
+    let Some(best) = picked.first() else { return false };
+    let said = best.quotes.iter().map(|quote| format!("{} {}", quote.source.names(), quote.quote));
+    let said = said.collect::<String>().to_lowercase();
+    let is_name = |word: &&str| word.starts_with(char::is_uppercase);
+    let bare = |word: &str| word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
+    let mut names = question.as_str().split_whitespace().skip(1).filter(is_name).map(bare);
+    found.odds.zip(best.matches).is_some_and(|(odds, matches)| odds.is_clear(matches))
+        && names.all(|name| said.contains(&name))
 }
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
@@ -428,6 +435,16 @@ mod tests {
         assert_eq!(judged("Can you tell when the valve opens?", Lack::Word).await, Support::Strong);
         assert_eq!(judged("Was öffnet das Ventil?", Lack::Word).await, Support::Strong);
         assert_eq!(judged("When does the valve open by steam?", Lack::Word).await, Support::Strong);
+        assert_eq!(judged("How do I open the valve with steam?", Lack::Target).await, Support::Weak);
+        let clear = async |question: &str, odds| {
+            let matches = Some(UnitMatch { whole: 0.5, headings: 0.0 });
+            let picker = Whole { says_most: true, matches, ..Whole::default() };
+            let found = Found { lacks: Lack::Word, odds: Some(Odds(odds)), ..Found::default() };
+            support("No, the valve opens at six.", found, question, picker).await
+        };
+        assert_eq!(clear("Does the valve open by steam?", -3.0).await, Support::Strong);
+        assert_eq!(clear("Does the valve open by steam?", -4.0).await, Support::Weak, "not clear enough");
+        assert_eq!(clear("Does the valve open by Azure?", -3.0).await, Support::Weak, "the name is not in the note");
         assert_eq!(judged("When does the valve open in Leeds?", Lack::Name).await, Support::Weak);
         let found = Found { lacks: Lack::Name, ..Found::default() };
         let refused = support("The valve opens at six.", found, "What is red in Leeds?", Whole::default()).await;
