@@ -85,7 +85,7 @@
 //! ```
 //! use dr::base::outbound::{Outbound, Voucher};
 //! use dr::{research, run, source::Source};
-//! fn searched(_: Voucher, web: &dyn Source<Outbound>, query: &Outbound) { drop(web.search(query, 5)); }
+//! fn searched(_: Voucher<String>, web: &dyn Source<Outbound>, query: &Outbound) { drop(web.search(query, 5)); }
 //! fn called(server: &dyn Source<Outbound>, arguments: &Outbound) { drop(server.call("tickets.read", arguments)); }
 //! fn words(report: research::branch::BranchReport) -> String { report.summary }
 //! fn question(node: research::node::Node) -> impl std::fmt::Display { node.question }
