@@ -91,6 +91,11 @@ impl Evidence {
         above.iter().find(has_it).map(|known| &known.id)
     }
 
+    /// Returns a reference to the quote above that has all words of this one, as prompts show it.
+    pub(super) fn reference(&self, above: &[&Self]) -> Option<String> {
+        self.within(above).map(|known| format!("Its words stand in {known} above."))
+    }
+
     /// Checks the quote against its source and sets [`Self::checked`] and [`Self::stale`].
     ///
     /// A quote of an unchanged file must occur in the lines it names. If the file changed after indexing, `passage`,

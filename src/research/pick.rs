@@ -207,7 +207,7 @@ pub(crate) fn pick(
     // An embedder that does not read the language of the question would match its words with any.
     let language = || language_of(question.as_str()).unwrap_or_else(Language::english);
     if let Some(embedder) = embedder.filter(|embedder| embedder.reads().includes(language())) {
-        add_meaning(&mut candidates, question, &sought, embedder)?;
+        add_meaning(&mut candidates, question, embedder)?;
     }
     tracing::trace!(asked = ?sought.asked, wanted = ?sought.wanted, ?weights, "question");
     for own in candidates.iter().take(TRACED) {
@@ -334,10 +334,9 @@ fn answering<'a>(
         best.insert(1, procedure);
     }
     // Below the best, a unit without the requested value is irrelevant if another unit has it.
-    let has_value = |own: &UnitCandidate<'_>| sought.wanted.is_none_or(|wanted| wanted.is_in(own.text()));
-    if best.iter().any(has_value) {
+    if best.iter().any(|own| own.has_wanted(sought)) {
         let mut is_first = true;
-        best.retain(|own| std::mem::take(&mut is_first) || has_value(own));
+        best.retain(|own| std::mem::take(&mut is_first) || own.has_wanted(sought));
     }
     // Beside a definition, text about the term is irrelevant.
     if best.first().is_some_and(|own| own.is_definition(sought)) {
@@ -387,11 +386,10 @@ fn answering<'a>(
 
 /// If the best unit lacks the requested value, moves the first one to the front that has it and matches almost as well.
 fn put_value_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
-    let has_value = |own: &UnitCandidate<'_>| sought.wanted.is_none_or(|wanted| wanted.is_in(own.text()));
-    let Some(best) = candidates.first().filter(|best| !has_value(best)) else { return };
+    let Some(best) = candidates.first().filter(|best| !best.has_wanted(sought)) else { return };
     let (score, says) = (best.features.score() - MARGIN, best.features.says() * SAYS_MOST);
     let is_near = |own: &&UnitCandidate<'_>| own.features.score() >= score;
-    let is_other = |own: &UnitCandidate<'_>| has_value(own) && own.features.says() >= says;
+    let is_other = |own: &UnitCandidate<'_>| own.has_wanted(sought) && own.features.says() >= says;
     if let Some(at) = candidates.iter().take_while(is_near).position(is_other) {
         candidates[..=at].rotate_right(1);
     }

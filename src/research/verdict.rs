@@ -250,15 +250,12 @@ fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
     let mut left = MAX_QUOTES_TOKENS;
     let mut whole: Vec<&Evidence> = Vec::new();
     let shown = quotes.iter().map_while(|quote| {
-        let text = match quote.within(&whole) {
-            Some(known) => format!("Its words stand in {known} above."),
-            None => {
-                let text = cut(&quote.quote, MAX_QUOTE_TOKENS, count);
-                let is_whole = text.len() == quote.quote.trim_end().len();
-                whole.extend(is_whole.then_some(*quote));
-                format!("From: {}\n{text}{}", quote.source.provenance(), if is_whole { "" } else { " …" })
-            }
-        };
+        let text = quote.reference(&whole).unwrap_or_else(|| {
+            let text = cut(&quote.quote, MAX_QUOTE_TOKENS, count);
+            let is_whole = text.len() == quote.quote.trim_end().len();
+            whole.extend(is_whole.then_some(*quote));
+            format!("From: {}\n{text}{}", quote.source.provenance(), if is_whole { "" } else { " …" })
+        });
         left = left.checked_sub(count(&text))?;
         Some(json!({"id": quote.id, "text": text}))
     });
@@ -269,8 +266,7 @@ fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
 fn draft_text(draft: &Draft) -> String {
     let sections = draft.sections.iter().map(|section| format!("{}:\n{}", section.title, section.text));
     // Sections repeat the findings, and so may an answer: one put together by rules consists of them.
-    let ends =
-        |rest: &str| rest.trim_start_matches(' ').is_empty() || rest.trim_start_matches(' ').starts_with(['[', '\n']);
+    let ends = |rest: &str| matches!(rest.trim_start_matches(' ').chars().next(), None | Some('[' | '\n'));
     let repeats = |text: &str| draft.answer.match_indices(text).any(|(at, _)| ends(&draft.answer[at + text.len()..]));
     let is_said = |finding: &&Finding| !draft.sections.is_empty() || repeats(&finding.text);
     let findings = draft.findings.iter().filter(|finding| !is_said(finding)).map(|finding| match &finding.aspect {

@@ -848,10 +848,8 @@ fn named<'q>(quotes: impl IntoIterator<Item = &'q Evidence>) -> Vec<PromptText> 
     let mut above: Vec<&Evidence> = Vec::new();
     let mut named = Vec::new();
     for quote in quotes {
-        let text = match quote.within(&above) {
-            Some(known) => format!("Its words stand in {known} above."),
-            None => format!("From: {}\n{}", quote.source.provenance(), quote.quote),
-        };
+        let whole = || format!("From: {}\n{}", quote.source.provenance(), quote.quote);
+        let text = quote.reference(&above).unwrap_or_else(whole);
         above.push(quote);
         named.push(PromptText { id: quote.id.to_string(), text });
     }

@@ -28,10 +28,10 @@ const MAX_LINKED: usize = 5;
 /// Longest heading or title that is shown there.
 const MAX_NAME_CHARACTERS: usize = 50;
 
-/// Words before what a task is done to or with.
+/// Prepositions before the target or the tool of a task.
 const LEADING: [&str; 6] = ["with", "via", "using", "into", "through", "onto"];
 
-/// Verbs that lead to a target: "forward to". After other verbs, "to" precedes a verb.
+/// Verbs after which "to" precedes a target, as in "forward to". After others it precedes a verb.
 const SENDING: [&str; 15] = [
     "connect", "copy", "deploy", "export", "forward", "log", "migrate", "move", "publish", "push", "report", "send",
     "sync", "upload", "write",
@@ -334,7 +334,7 @@ impl Source for KbSource {
     }
 }
 
-/// Returns whether a word of a question for steps, written as in the question, is what a task is done to or with.
+/// Returns whether a word of a question for steps is the target or the tool of the task.
 fn is_target(query: &str, word: &str) -> bool {
     let words: Vec<_> = query.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_word = |other: &str| other.to_lowercase() == word.to_lowercase();

@@ -165,7 +165,7 @@ pub enum Lack {
     #[default]
     None,
     Word,
-    /// What a task is done to or with: "forward it to syslog".
+    /// The target or the tool of a task: "forward it to syslog".
     Target,
     /// A proper name. A passage about another entity does not answer the question.
     Name,

@@ -84,6 +84,8 @@ pub(super) struct UnitCandidate<'a> {
     pub(super) reading: &'a DocumentHits,
     pub(super) rank: usize,
     pub(super) unit: Unit,
+    /// The pieces that are read one by one, if one thing is asked for; otherwise it is read as a whole.
+    one_by_one: Option<Vec<Range<usize>>>,
     /// The first sentence that opens an example.
     example: Option<usize>,
     /// Score of the hit that contains it or is next to it, relative to the best hit.
@@ -137,6 +139,11 @@ impl UnitCandidate<'_> {
         let is_one = std::ptr::eq(self.reading, other.reading) && self.unit.section == other.unit.section;
         let text = self.reading.document.text.get(between).filter(|_| is_one);
         text.filter(|_| is_short(self) && is_short(other))
+    }
+
+    /// Returns whether it has a value of the requested kind, if one is requested.
+    pub(super) fn has_wanted(&self, sought: &Sought<'_>) -> bool {
+        sought.wanted.is_none_or(|wanted| wanted.is_in(self.text()))
     }
 
     /// Returns whether a sentence has the requested value. One of an example is one of many.
@@ -231,6 +238,7 @@ pub(super) fn candidates<'a>(
             candidates.push(UnitCandidate {
                 reading,
                 rank,
+                one_by_one: read_one_by_one(&unit, text, sought),
                 unit,
                 example,
                 hit,
@@ -265,9 +273,9 @@ pub(super) fn candidates<'a>(
         let opposes = opposes(candidate, sought, &weights);
         // Some item of a long list gives a reason for something.
         let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
-        let is_of_kind =
-            || is_told && unit.sentences.iter().any(|own| sought.is_of_kind(&own.plain, &candidate.about, &weights));
-        let suits = (suits || (sought.wanted.is_none() && !opposes && is_of_kind())) && !opens_example(own);
+        let is_stated =
+            || is_told && unit.sentences.iter().any(|own| sought.is_stated_by(&own.plain, &candidate.about, &weights));
+        let suits = (suits || (sought.wanted.is_none() && !opposes && is_stated())) && !opens_example(own);
         let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let is_defined = opens || candidate.defining.is_some();
         let says_no =
@@ -516,7 +524,6 @@ pub(super) fn sort(candidates: &mut [UnitCandidate<'_>]) {
 pub(super) fn add_meaning(
     candidates: &mut Vec<UnitCandidate<'_>>,
     question: &Question,
-    sought: &Sought<'_>,
     embedder: &dyn Embedder,
 ) -> Result<(), EmbedError> {
     candidates.truncate(MAX_COMPARED);
@@ -525,7 +532,7 @@ pub(super) fn add_meaning(
     let texts: Vec<_> = headings.iter().zip(&*candidates).map(|(headings, own)| parts(headings, own)).collect();
     let found = embedder.compare(&words, &texts)?;
     for (candidate, matches) in candidates.iter_mut().zip(found) {
-        candidate.features.add_meaning(&matches, &read_together(candidate, sought, matches.parts()));
+        candidate.features.add_meaning(&matches, &read_together(candidate, matches.parts()));
         candidate.matches = Some(matches);
     }
     sort(candidates);
@@ -574,44 +581,39 @@ fn plain<'a>(unit: &Unit, text: &'a str) -> Cow<'a, str> {
     std::iter::once(head).chain(said).collect::<Vec<_>>().join("\n").into()
 }
 
-/// Returns the parts of a unit that are read together, given their number; the first are the headings: all of them, or
-/// those of each item of a long list with its lead-in. The words of a question for one thing that are spread over many
-/// items say nothing.
-fn read_together(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, parts: usize) -> Vec<Vec<usize>> {
-    let (unit, head) = (&candidate.unit, candidate.unit.head());
-    let of = |ranges: [&Range<usize>; 2]| {
-        let is_of = |own: &&(usize, &Sentence)| ranges.iter().any(|range| overlap(range, &own.1.range));
-        let sentences: Vec<_> = (1..parts).zip(&unit.sentences).collect();
-        std::iter::once(0).chain(sentences.iter().filter(is_of).map(|own| own.0)).collect()
-    };
-    match read_by_piece(candidate, sought) {
-        Some(pieces) => pieces.iter().map(|piece| of([&head, piece])).collect(),
-        None => vec![(0..parts).collect()],
-    }
-}
-
-/// Returns the pieces of a unit if a question asks for one of them. Those of a long list are its items at any depth. Steps
-/// are numbered.
-fn read_by_piece(candidate: &UnitCandidate<'_>, sought: &Sought<'_>) -> Option<Vec<Range<usize>>> {
-    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+/// Returns the pieces of a unit if a question asks for one of them: of a long list its items at any depth. The words of a
+/// question for one thing that are spread over many items say nothing. Steps are numbered.
+fn read_one_by_one(unit: &Unit, text: &str, sought: &Sought<'_>) -> Option<Vec<Range<usize>>> {
     let is_list = matches!(unit.kind, UnitKind::List { .. });
-    let is_long = is_list && lines_in(candidate.text()) > MAX_LINES;
-    let pieces =
-        if is_long { items(text, unit).into_iter().map(|(_, item)| item).collect() } else { unit.pieces.clone() };
+    let is_long = is_list && lines_in(&text[unit.range.clone()]) > MAX_LINES;
     let is_asked = match sought.asked {
         AnswerKind::Overview => false,
         AnswerKind::Steps => is_long && unit.kind == UnitKind::List { is_ordered: false },
         _ => sought.asks_for_one(),
     };
-    Some(pieces).filter(|pieces| is_asked && pieces.len() >= MANY_PIECES)
+    let items = || items(text, unit).into_iter().map(|(_, item)| item).collect();
+    let pieces = || if is_long { items() } else { unit.pieces.clone() };
+    is_asked.then(pieces).filter(|pieces| pieces.len() >= MANY_PIECES)
 }
 
-/// Returns the share of the question's words in a unit, or in the best piece of a long list with its lead-in.
-fn said(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> f32 {
-    let text = &candidate.reading.document.text;
-    let Some(pieces) = read_by_piece(candidate, sought) else {
-        return share(weights, &candidate.words, &candidate.about);
+/// Returns the parts of a unit that are read together, given their number; the first are the headings: all of them, or
+/// those of each piece with its lead-in.
+fn read_together(candidate: &UnitCandidate<'_>, parts: usize) -> Vec<Vec<usize>> {
+    let Some(pieces) = &candidate.one_by_one else { return vec![(0..parts).collect()] };
+    let head = candidate.unit.head();
+    let sentences: Vec<_> = (1..parts).zip(&candidate.unit.sentences).collect();
+    let of = |piece: &Range<usize>| {
+        let is_of = |own: &Sentence| overlap(&head, &own.range) || overlap(piece, &own.range);
+        let own = sentences.iter().filter(|(_, own)| is_of(own)).map(|(part, _)| *part);
+        std::iter::once(0).chain(own).collect()
     };
+    pieces.iter().map(of).collect()
+}
+
+/// Returns the share of the question's words in a unit, or in the best of its pieces with its lead-in.
+fn said(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> f32 {
+    let Some(pieces) = &candidate.one_by_one else { return share(weights, &candidate.words, &candidate.about) };
+    let text = &candidate.reading.document.text;
     let head = &text[candidate.unit.head()];
     let of = |piece: &Range<usize>| {
         share(weights, &sought.words_in(&format!("{head}\n{}", &text[piece.clone()])), &candidate.about)

@@ -301,12 +301,8 @@ fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>) -> u
         text.get(unit.range.end..start).is_some_and(|between| between.trim().is_empty())
             && screen_lines(&text[unit.range.start..end]) <= READ_ON_TO
     };
-    let near = before
-        .last()
-        .copied()
-        .filter(is_near)
-        .filter(|unit| !stands_alone || is_label(unit))
-        .filter(|unit| !leads_away(unit));
+    let is_context = |unit: &&Unit| is_near(unit) && (!stands_alone || is_label(unit)) && !leads_away(unit);
+    let near = before.last().copied().filter(is_context);
     near.map_or(start, |unit| unit.range.start)
 }
 

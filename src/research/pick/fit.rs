@@ -126,7 +126,7 @@ async fn measure() {
             let question: Question = text.parse().unwrap();
             let sought = Sought::of(&text, &searcher.splitter);
             let (mut candidates, _) = candidates(&readings, &[], &sought);
-            add_meaning(&mut candidates, &question, &sought, embedder.as_ref()).unwrap();
+            add_meaning(&mut candidates, &question, embedder.as_ref()).unwrap();
             let answers = |candidate: &UnitCandidate<'_>| match () {
                 () if has_any(candidate, &gold) => Answers::Wholly,
                 () if has_any(candidate, &fair) => Answers::Partly,

@@ -114,24 +114,23 @@ impl<'a> Answer<'a> {
     /// Returns whether a number of the question, such as a release, occurs nowhere.
     fn lacks_number(&self) -> bool {
         let deciding = self.deciding().to_lowercase();
-        // "Linen 4 and later" includes Linen 10. A name alone, as in "Linen Vista and later", is taken for an earlier one.
-        let is_open = |asked: &str| {
-            let name = self.sought.question.split(asked).next().and_then(|before| words(before).last());
-            let is_of = name.is_some_and(|name| {
-                let is_name =
-                    self.sought.splitter.key_stems(&format!("{name} the")) == [self.sought.splitter.stem(name)];
-                is_name && has_word(&deciding, &name.to_lowercase())
-            });
-            let starts = |at: usize| deciding[..at].split_whitespace().last().unwrap_or_default();
-            let is_earlier = |phrase: &&str| {
-                deciding.match_indices(*phrase).any(|(at, _)| {
-                    let first: Option<f64> = starts(at).parse().ok();
-                    first.is_none_or(|first| asked.parse().is_ok_and(|asked: f64| first <= asked))
-                })
-            };
-            is_of && OPEN_ENDED.iter().any(is_earlier)
+        let is_said = |number: &str| has_number(&self.said, number) || self.is_included(number, &deciding);
+        !numbers(self.sought.question).all(is_said)
+    }
+
+    /// Returns whether a text in lower case says that all releases from an earlier one on are meant: "Linen 4 and later"
+    /// includes Linen 10. A name instead of a number, as in "Linen Vista and later", is taken for an earlier one.
+    fn is_included(&self, number: &str, text: &str) -> bool {
+        let Sought { question, splitter, .. } = self.sought;
+        let name = question.split(number).next().and_then(|before| words(before).last()).unwrap_or_default();
+        // Not "on" of "on 10 volts".
+        let is_name = splitter.key_stems(&format!("{name} the")) == [splitter.stem(name)];
+        let is_earlier = |at: usize| {
+            let first = text[..at].split_whitespace().last().and_then(|first| first.parse::<f64>().ok());
+            first.is_none_or(|first| number.parse().is_ok_and(|number: f64| first <= number))
         };
-        numbers(self.sought.question).any(|number| !has_number(&self.said, number) && !is_open(number))
+        let mut ends = OPEN_ENDED.iter().flat_map(|phrase| text.match_indices(phrase)).map(|(at, _)| at);
+        is_name && has_word(text, &name.to_lowercase()) && ends.any(is_earlier)
     }
 
     /// Returns whether the best steps are of a task on something else.

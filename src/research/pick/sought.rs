@@ -28,11 +28,37 @@ const LEAST_DENIED: f32 = 0.5;
 const LEAST_SAID: f32 = 0.6;
 const LEAST_OWN: f32 = 0.25;
 
+/// Phrases of a question for a default.
+const UNSET: [&str; 7] =
+    ["don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "leave out"];
+
 /// Openings of a sentence about what the one before is about.
-const REFERRING: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
+const GOING_ON: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
 
 /// Words for the events that a history lists.
 const EVENTS: &str = "released|introduced|added|launched|published|announced|available|supported|came|come|out";
+
+/// What a question requests a statement of, beside its kind of answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Statement {
+    Reason,
+    /// What follows from a condition.
+    Condition,
+    /// How to reach an aim.
+    Task,
+}
+
+impl Statement {
+    fn of(question: &str, asked: AnswerKind) -> Option<Self> {
+        let lower = question.trim_start().to_lowercase();
+        match asked {
+            AnswerKind::Steps => Some(Self::Task),
+            AnswerKind::Time => Some(Self::Condition),
+            _ if lower.starts_with("why") => Some(Self::Reason),
+            _ => Some(Self::Condition).filter(|_| asks_what_happens_then(&lower)),
+        }
+    }
+}
 
 /// Whether a sentence has the requested value.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -59,6 +85,9 @@ pub(super) struct Sought<'a> {
     pub(super) asks_whether: bool,
     pub(super) asked: AnswerKind,
     pub(super) wanted: Option<Wanted>,
+    statement: Option<Statement>,
+    /// Whether it asks for a default in other words: "if I don't set it".
+    asks_for_default: bool,
     /// Whether a measure or a limit is requested, usually a number: "how long", "the maximum".
     is_measured: bool,
     /// The stem of the noun after "how many".
@@ -104,6 +133,8 @@ impl<'a> Sought<'a> {
             asks_whether: asks_whether(question),
             asked,
             wanted,
+            statement: Statement::of(question, asked),
+            asks_for_default: has_phrase(question, &UNSET),
             is_measured,
             counted,
             listed: listed(&question.to_lowercase())
@@ -130,7 +161,7 @@ impl<'a> Sought<'a> {
             .find(|at| is_below_label(*at) || term.is_defined_by(said[*at], self.splitter) || is_introduced(*at))
     }
 
-    /// Returns whether a heading of a glossary, given the title of that, is the term being defined.
+    /// Returns whether a heading is the term being defined, in a note whose title says that it is a glossary.
     pub(super) fn is_entry(&self, heading: &str, title: &str) -> bool {
         let title = title.to_lowercase();
         // "Terms of service" are none.
@@ -148,16 +179,14 @@ impl<'a> Sought<'a> {
         self.wanted.map_or(self.is_measured && has_measure(text), |wanted| wanted.is_in(text))
     }
 
-    /// Returns whether a sentence is of the requested kind: a reason, what follows from a condition, how to do it.
-    /// `about` are the words of the question in its headings.
-    pub(super) fn is_of_kind(&self, sentence: &str, about: &HashSet<String>, weights: &Weights) -> bool {
-        let lower = self.question.trim_start().to_lowercase();
+    /// Returns whether a sentence is the requested statement. `about` are the words of the question in its headings.
+    pub(super) fn is_stated_by(&self, sentence: &str, about: &HashSet<String>, weights: &Weights) -> bool {
         let is_on_subject = || share(weights, &self.words_in(sentence), about) >= LEAST_MEANT;
-        match self.asked {
-            AnswerKind::Steps => states_task(sentence) && is_on_subject(),
-            AnswerKind::Time => states_condition(sentence) && is_on_subject(),
-            _ if lower.starts_with("why") => gives_reason(sentence),
-            _ => asks_what_happens_then(&lower) && states_condition(sentence) && is_on_subject(),
+        match self.statement {
+            Some(Statement::Reason) => gives_reason(sentence),
+            Some(Statement::Condition) => states_condition(sentence) && is_on_subject(),
+            Some(Statement::Task) => states_task(sentence) && is_on_subject(),
+            None => false,
         }
     }
 
@@ -245,16 +274,16 @@ impl<'a> Sought<'a> {
         asks_for_permission(self.question) && permits(&said[at].plain) && self.is_on_subject(said, at, about, weights)
     }
 
-    /// Returns whether a sentence is about what a question asks whether it is so. "However, it must not" is about what
-    /// the sentence before is about. Who does it matters only if the sentence says so: "Can people connect?" is answered
-    /// by "You can't connect".
+    /// Returns whether a sentence has enough words of a yes-or-no question to answer it. Those of the sentence before count
+    /// for "However, it must not". Words for people count only if the sentence names others: "You can't connect"
+    /// answers "Can people connect?".
     fn is_on_subject(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
         let mut found = self.words_in(&said[at].plain);
         // A heading is about more than one of its sentences.
         if share(weights, &found, &HashSet::new()) < LEAST_OWN {
             return false;
         }
-        if REFERRING.iter().any(|opening| said[at].plain.starts_with(opening)) {
+        if GOING_ON.iter().any(|opening| said[at].plain.starts_with(opening)) {
             found.extend(said[..at].last().map(|before| self.words_in(&before.plain)).unwrap_or_default());
         }
         let lower = said[at].plain.to_lowercase();
@@ -270,7 +299,7 @@ impl<'a> Sought<'a> {
         match self.asked {
             AnswerKind::Length => names_length(&sentence.plain),
             AnswerKind::Person => names_person(&sentence.plain),
-            _ if asks_for_default(self.question) => has_word(&sentence.plain.to_lowercase(), "default|defaults"),
+            _ if self.asks_for_default => has_word(&sentence.plain.to_lowercase(), "default|defaults"),
             _ if self.asks_why() => gives_reason(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
@@ -304,12 +333,6 @@ impl<'a> Sought<'a> {
             .iter()
             .any(|short| text.contains(&format!("({short})")) || text.contains(&format!("({short}s)")))
     }
-}
-
-/// Returns whether a question asks for a default in other words.
-fn asks_for_default(question: &str) -> bool {
-    let unset = ["don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "leave out"];
-    has_phrase(question, &unset)
 }
 
 /// Returns the abbreviations in a question, in the singular.

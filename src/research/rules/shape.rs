@@ -30,8 +30,8 @@ const ARTICLES: &str = "a an the this that these those my our your his her its t
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
 
 /// Words that ask for a value and name no topic.
-const UNITS: &str = "day days week weeks month months year years hour hours minute minutes date dates time times number amount long wide \
-     heavy big large high deep fast old";
+const UNITS: &str = "day days week weeks month months year years hour hours minute minutes date dates time times number \
+    amount long wide heavy big large high deep fast old";
 
 /// Words that refer to entities named before.
 const BACK_WORDS: &str = "it they them these those each either one ones both which";
