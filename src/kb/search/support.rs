@@ -80,7 +80,7 @@ impl Odds {
         if odds >= 0.0 { Support::Strong } else { Support::Weak }
     }
 
-    /// Returns whether the unit that answers best answers clearly, whatever word the folder lacks.
+    /// Returns whether the best unit answers so clearly that a word missing from the folder does not matter.
     pub(crate) fn is_clear(self, unit: UnitMatch) -> bool {
         self.with(unit) >= CLEARLY
     }
@@ -113,8 +113,9 @@ const SAYS: LogisticModel =
 const SAYS_BY_UNIT: LogisticModel =
     LogisticModel { bias: 9.842, weights: [0.0, 0.0, 0.0, 0.0, 0.0, -3.27, 5.94, 0.0, 0.0, -3.87, 1.01] };
 
-/// Log odds from which the best unit answers a yes-or-no question although a word of it occurs nowhere. Of 16 near
-/// misses of that kind on three folders, none reaches 0.3; of six that are answered in other words, five pass 0.4.
+/// Log odds from which the best unit answers a yes-or-no question although a word of it occurs nowhere. Of 16 such
+/// questions on three folders that have no answer, none reaches 0.3; five that are answered in other words are at 0.4 to
+/// 0.8. A question for another product may be far above, so its name is looked for as well.
 const CLEARLY: f32 = 0.4;
 
 /// Weights of [`UnitMatch`] beside [`SAYS_BY_UNIT`]. Words that match only the headings are evidence against an

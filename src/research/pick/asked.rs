@@ -49,7 +49,7 @@ const LEAST_DEFINED: f32 = 0.7;
 /// Minimum share of the question's words above a list, table or code block for it to be the requested one.
 pub(super) const LEAST_MEANT: f32 = 0.34;
 
-/// How well a list has the requested form if only the title or a heading further up has words of the question.
+/// How well a list matches the requested form if only the title or a heading further up has words of the question.
 const UNANNOUNCED: f32 = 0.5;
 
 /// Returns whether a list is numbered, also in the words of its items: "- **Step 1**: …".
@@ -214,7 +214,7 @@ const LISTED: &str = "advantages|alternatives|arguments|attributes|benefits|bugs
     responsibilities|restrictions|risks|roles|rules|settings|stages|states|statuses|steps|strategies|subcommands|\
     symptoms|tasks|times|tools|types|uses|values|variants|versions|ways";
 
-/// Words with which a question asks for some of many: "common mistakes", "two wheels".
+/// Words that limit the noun after them: "common mistakes", "two wheels".
 const CHOOSING: &str = "allowed|available|common|current|five|four|important|known|main|office|opening|possible|\
     public|recommended|required|seven|six|some|supported|three|two|typical|valid|working";
 
@@ -334,7 +334,7 @@ impl AnswerKind {
         }
     }
 
-    /// Returns how well a unit has the requested form, from 0 to 1: the list, the steps, or the table of the compared
+    /// Returns how well a unit matches the requested form, from 0 to 1: the list, the steps, or the table of the compared
     /// entities. `listed` are the stems of the noun that a question for a list names, with the word before it.
     pub(super) fn form(
         self,

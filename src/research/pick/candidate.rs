@@ -84,7 +84,7 @@ pub(super) struct UnitCandidate<'a> {
     pub(super) reading: &'a DocumentHits,
     pub(super) rank: usize,
     pub(super) unit: Unit,
-    /// The pieces that are read one by one, if one thing is asked for; otherwise it is read as a whole.
+    /// The pieces to measure one by one, if the question asks for one thing; otherwise the unit is measured as a whole.
     one_by_one: Option<Vec<Range<usize>>>,
     /// The first sentence that opens an example.
     example: Option<usize>,
@@ -120,7 +120,7 @@ impl UnitCandidate<'_> {
         names.join(". ")
     }
 
-    /// Returns the item or row with a sentence of the unit, given its text.
+    /// Returns the item or row that contains a sentence, given the text of the sentence.
     pub(super) fn item_of(&self, sentence: &str) -> Option<&Range<usize>> {
         let own = self.unit.sentences.iter().find(|own| own.plain == sentence)?;
         self.unit.pieces.iter().find(|piece| overlap(piece, &own.range))
@@ -582,12 +582,13 @@ fn plain<'a>(unit: &Unit, text: &'a str) -> Cow<'a, str> {
 }
 
 /// Returns the pieces of a unit if a question asks for one of them: of a long list its items at any depth. The words of a
-/// question for one thing that are spread over many items say nothing. Steps are numbered.
+/// question for one thing that are spread over many items say nothing.
 fn read_one_by_one(unit: &Unit, text: &str, sought: &Sought<'_>) -> Option<Vec<Range<usize>>> {
     let is_list = matches!(unit.kind, UnitKind::List { .. });
     let is_long = is_list && lines_in(&text[unit.range.clone()]) > MAX_LINES;
     let is_asked = match sought.asked {
         AnswerKind::Overview => false,
+        // Steps are numbered, so any other list is searched for the item that says how.
         AnswerKind::Steps => is_long && unit.kind == UnitKind::List { is_ordered: false },
         _ => sought.asks_for_one(),
     };

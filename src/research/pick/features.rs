@@ -83,7 +83,7 @@ pub(super) struct Features {
     fullness: f32,
     /// Whether it contains the requested kind of answer.
     suits: f32,
-    /// How well it has the requested form.
+    /// How well it matches the requested form.
     form: f32,
     /// Whether it is a paragraph of a few words, or of one sentence that ends with a colon or is a question.
     open: f32,
@@ -106,7 +106,7 @@ pub(super) struct Features {
 
 impl Features {
     /// Measures a unit by its words, given their share in it, whether it has the requested kind of answer, how well it
-    /// has the requested form, and the score of its hit.
+    /// matches the requested form, and the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
     pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, form): (bool, f32), hit: f32) -> Self {
         let count = count_words(text);

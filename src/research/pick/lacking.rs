@@ -118,8 +118,8 @@ impl<'a> Answer<'a> {
         !numbers(self.sought.question).all(is_said)
     }
 
-    /// Returns whether a text in lower case says that all releases from an earlier one on are meant: "Linen 4 and later"
-    /// includes Linen 10. A name instead of a number, as in "Linen Vista and later", is taken for an earlier one.
+    /// Returns whether a text in lower case includes a release by naming an earlier one and all later ones: "Linen 4 and
+    /// later" includes Linen 10. A name in place of the number, as in "Linen Vista and later", counts as an earlier one.
     fn is_included(&self, number: &str, text: &str) -> bool {
         let Sought { question, splitter, .. } = self.sought;
         let name = question.split(number).next().and_then(|before| words(before).last()).unwrap_or_default();

@@ -32,13 +32,13 @@ const LEAST_OWN: f32 = 0.25;
 const UNSET: [&str; 7] =
     ["don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "leave out"];
 
-/// Openings of a sentence about what the one before is about.
+/// Openings of a sentence that continues the one before.
 const GOING_ON: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
 
 /// Words for the events that a history lists.
 const EVENTS: &str = "released|introduced|added|launched|published|announced|available|supported|came|come|out";
 
-/// What a question requests a statement of, beside its kind of answer.
+/// The kind of statement that answers a question, whatever its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Statement {
     Reason,
@@ -94,7 +94,7 @@ pub(super) struct Sought<'a> {
     counted: Option<String>,
     /// The stems of the noun of which a list is requested, and of the word before it: "which pump errors".
     pub(super) listed: Vec<String>,
-    /// The stems of its words for people.
+    /// The stems of the question's words for people.
     people: HashSet<String>,
     /// Abbreviations whose meaning is requested.
     abbreviations: Vec<String>,
