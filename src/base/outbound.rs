@@ -144,7 +144,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use jiff::civil::Date;
 use serde::Serialize;
 
 /// Text that may leave this machine.
@@ -163,21 +162,11 @@ impl Outbound {
         Self(format!("{self} In particular: {}", joined(topics, "; ")))
     }
 
-    /// Describes a range of days, for example `from 2026-01-01 on`.
-    pub(crate) fn days(since: Option<Date>, last: Option<Date>) -> Option<Self> {
-        match (since, last) {
-            (Some(since), Some(last)) => Some(Self(format!("from {since} to {last}"))),
-            (Some(since), None) => Some(Self(format!("from {since} on"))),
-            (None, Some(last)) => Some(Self(format!("up to {last}"))),
-            (None, None) => None,
-        }
-    }
-
-    /// Returns parts of the text.
-    ///
-    /// `find` is a function pointer for every lifetime, so it captures nothing: its results are parts of the text.
-    pub(crate) fn parts(&self, find: for<'a> fn(&'a str) -> Vec<&'a str>) -> Vec<Self> {
-        find(&self.0).into_iter().map(|part| Self(part.to_owned())).collect()
+    /// Returns parts of the text. What `find` returns from elsewhere is dropped.
+    pub(crate) fn parts(&self, find: impl for<'a> Fn(&'a str) -> Vec<&'a str>) -> Vec<Self> {
+        let start = |part: &str| part.as_ptr().addr().checked_sub(self.0.as_ptr().addr());
+        let own = |part: &str| start(part).and_then(|start| self.0.get(start..start.checked_add(part.len())?));
+        find(&self.0).into_iter().filter_map(own).map(|part| Self(part.to_owned())).collect()
     }
 
     /// Returns the text of an origin.
@@ -219,12 +208,6 @@ impl AsRef<str> for Outbound {
 impl fmt::Display for Outbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl From<Date> for Outbound {
-    fn from(day: Date) -> Self {
-        Self(day.to_string())
     }
 }
 
@@ -313,6 +296,14 @@ mod tests {
         let [empty, one, other] = ["", "one", "other"].map(Outbound::fixed);
         assert_eq!(Outbound::lines([&one, &empty, &other]).as_str(), "one\nother");
         assert_eq!(one.in_particular([&empty, &other]).as_str(), "one In particular: other");
+    }
+
+    #[test]
+    fn parts_are_from_the_text_itself() {
+        let text = Outbound::fixed("lamp oil");
+        let parts = text.parts(|text| text.split(' ').chain(["Ferreira", "lamp oil and wicks"]).collect());
+        assert_eq!(parts, ["lamp", "oil"].map(Outbound::fixed));
+        assert_eq!(Outbound::fixed("").parts(|_| vec!["Ferreira"]), []);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::run::budget::BudgetLimits;
 use crate::run::event::Record;
 use crate::run::journal::EgressRow;
 use crate::run::store::{Store, StoreError};
-use crate::run::tree::RunState;
+use crate::run::tree::{RunFields, RunState};
 use crate::run::usage::usage_of;
 
 /// The state of a run.
@@ -120,12 +120,13 @@ impl Engine {
         let stored = self.stored(run).await?;
         // No event has a later number.
         let status = stored.status(u64::MAX);
-        let Stored { store, run, mut state, usage, .. } = stored;
+        let Stored { store, run, state, usage, .. } = stored;
         let egress = store.journal().egress(&run).await.map_err(StoreError::from)?;
         let aspects = state.brief().iter().flat_map(|brief| &brief.aspects).map(|aspect| aspect.text.clone()).collect();
-        let nodes = state.tree.nodes.into_iter();
-        let branches = nodes.filter_map(|node| state.branches.remove(&node.id).map(|branch| (node, branch))).collect();
-        Ok(RunView { status, limits: state.settings.limits, aspects, branches, usage, egress })
+        let RunFields { settings, tree, mut branches, .. } = state.into_fields();
+        let nodes = tree.nodes.into_iter();
+        let branches = nodes.filter_map(|node| branches.remove(&node.id).map(|branch| (node, branch))).collect();
+        Ok(RunView { status, limits: settings.limits, aspects, branches, usage, egress })
     }
 
     async fn stored(&self, run: &str) -> Result<Stored, EngineError> {

@@ -27,7 +27,7 @@ use crate::run::phase::{Phase, Stage};
 use crate::run::recall::{Recall, RecallError};
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
-use crate::run::tree::RunState;
+use crate::run::tree::{RunFields, RunState};
 use crate::run::usage::{add_usage, token_drift, usage_of};
 
 /// Folder of the user's data folder with the runs of indexes that are in no `.dr`.
@@ -312,16 +312,19 @@ pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, Eng
     let egress_is_altered = journal.is_egress_altered(&run).await.map_err(StoreError::from)?;
     let jobs = jobs_of(journal, &run).await.map_err(StoreError::from)?;
     let report = report_of(store, &run, &state).await?;
+    let (brief, stop_reason) = (state.brief().cloned(), state.stop_reason());
+    let verdicts = state.phase.stage().verdicts().into_iter().cloned().collect();
+    let RunFields { settings, tree, branches, folded, .. } = state.into_fields();
     Ok(RunDetails {
         is_running,
         run_id: run,
-        brief: state.brief().cloned(),
-        verdicts: state.phase.stage().verdicts().into_iter().cloned().collect(),
-        stop_reason: state.stop_reason(),
-        settings: state.settings,
-        tree: state.tree,
-        branches: state.branches,
-        memory: state.folded.memory,
+        brief,
+        verdicts,
+        stop_reason,
+        settings,
+        tree,
+        branches,
+        memory: folded.memory,
         usage,
         token_drift: token_drift(&calls),
         egress,
@@ -492,7 +495,7 @@ pub(super) async fn followed(store: &Store, name: &str) -> Result<(Followed, Ori
     let (_, state) = store.read(&run).await?;
     let report = report_of(store, &run, &state).await?;
     let origins = Origins::of(store, &state).await?;
-    Ok((Followed { run, question: state.question, answer: report.answer }, origins))
+    Ok((Followed { run, question: state.question.clone(), answer: report.answer }, origins))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::extract::{check, has_text, is_hit};
 use super::locate::{locate, shown_at, whole_sentences};
 use super::node::Tool;
 use super::question::AspectId;
+use super::said::Said;
 use super::task::{Conversation, Task};
 use crate::base::line::{counted, one_line};
 use crate::base::word::count_words;
@@ -47,7 +48,8 @@ pub(super) struct ActionDraft {
     /// What to do.
     pub(super) tool: ToolDraft,
     /// For `search`: the words to search for.
-    pub(super) query: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub(super) query: Option<Said>,
     /// For `open`, `continue` and `note`: the id of a passage; for `open` also the address of a link.
     pub(super) passage: Option<String>,
     /// For `note`: words of the passage.
@@ -68,7 +70,8 @@ pub(super) struct CallDraft {
     /// The name of the tool.
     pub(super) tool: String,
     /// Its arguments: a JSON object, as text.
-    pub(super) arguments: String,
+    #[schemars(with = "String")]
+    pub(super) arguments: Said,
 }
 
 impl From<CallDraft> for ActionDraft {
@@ -242,8 +245,8 @@ enum NumberedResult {
 
 /// The passages and notes of one worker.
 pub(super) struct Notebook<'a, Q: ?Sized> {
+    conversation: &'a Conversation<'a, Q>,
     source: &'a dyn Source<Q>,
-    query: fn(String) -> Box<Q>,
     task: &'a Task<'a, Q>,
     made: HashSet<String>,
     /// Every passage shown, in order of first appearance.
@@ -265,10 +268,11 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
 }
 
 impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
-    pub(super) fn new(Conversation { task, source, query, .. }: &'a Conversation<'a, Q>) -> Self {
+    pub(super) fn new(conversation: &'a Conversation<'a, Q>) -> Self {
+        let Conversation { task, source, .. } = conversation;
         Self {
+            conversation,
             source: *source,
-            query: *query,
             task,
             made: HashSet::new(),
             shown: Vec::new(),
@@ -370,16 +374,13 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 Err("you may not open passages".to_owned())
             }
             ToolDraft::Search => {
-                let query = one_line(draft.query.as_deref().unwrap_or_default());
-                let has_words = query.chars().any(char::is_alphanumeric);
-                if !has_words {
-                    return Err("`query` has no words".to_owned());
-                }
-                Ok(Action::Search { query: (self.query)(query), limit })
+                let said = draft.query.as_ref().filter(|query| query.as_str().chars().any(char::is_alphanumeric));
+                let query = self.conversation.worded(said.ok_or("`query` has no words")?.one_line());
+                Ok(Action::Search { query, limit })
             }
             ToolDraft::Call => {
                 let CallDraft { tool, arguments } = draft.call.clone().unwrap_or_default();
-                Ok(Action::Call { tool: one_line(&tool), arguments: (self.query)(arguments) })
+                Ok(Action::Call { tool: one_line(&tool), arguments: self.conversation.worded(arguments) })
             }
             ToolDraft::Open => match self.place(draft) {
                 Ok(at) if matches!(self.shown[at].passage.place, Place::Mcp { .. }) => {
@@ -544,7 +545,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             matches!(done, UnnumberedResult::Found(_) | UnnumberedResult::Opened(_) | UnnumberedResult::Noted(..));
         let (said, passages) = match done {
             UnnumberedResult::Found(found) => {
-                let query = draft.query.as_deref().unwrap_or_default();
+                let query = draft.query.as_ref().map_or("", Said::as_str);
                 self.take_found(query, found)
             }
             UnnumberedResult::Opened(passage) => self.take_opened("opened", passage),
@@ -681,13 +682,13 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
 fn call(draft: &ActionDraft) -> String {
     let passage = draft.passage.as_deref().unwrap_or_default();
     let call = match draft.tool {
-        ToolDraft::Search => format!("search for {}", draft.query.as_deref().unwrap_or_default()),
+        ToolDraft::Search => format!("search for {}", draft.query.as_ref().map_or("", Said::as_str)),
         ToolDraft::Open => format!("open {passage}"),
         ToolDraft::Continue => format!("continue {passage}"),
         ToolDraft::Note => format!("note from {passage}"),
         ToolDraft::Call => {
             let CallDraft { tool, arguments } = draft.call.clone().unwrap_or_default();
-            format!("call {tool} {arguments}")
+            format!("call {tool} {}", arguments.as_str())
         }
     };
     call.chars().take(MAX_CALL_CHARACTERS).collect()
@@ -697,7 +698,7 @@ fn call(draft: &ActionDraft) -> String {
 /// in the arguments of a call.
 fn identity(draft: &ActionDraft) -> String {
     let fields = match draft.tool {
-        ToolDraft::Search => [draft.query.as_deref(), None, None],
+        ToolDraft::Search => [draft.query.as_ref().map(Said::as_str), None, None],
         ToolDraft::Open | ToolDraft::Continue => [draft.passage.as_deref(), None, None],
         ToolDraft::Note => [draft.passage.as_deref(), draft.quote.as_deref(), draft.aspect.as_deref()],
         // Signs matter in arguments: 1 is not -1.

@@ -70,7 +70,7 @@ impl PublicSummary {
     }
 }
 
-/// The findings of a node that rest on public sources alone, without its output.
+/// The findings of a node that rest on public sources alone, without its output, notes and further passages.
 ///
 /// Conversations that face outward are shown no other branches.
 #[derive(Clone, Debug)]
@@ -80,18 +80,19 @@ impl PublicBranch {
     /// Returns the findings of a node if they are public.
     pub(crate) fn of(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Option<Self> {
         let is_public = label(tree, branches, id) == Label::Public;
-        branches.get(id).filter(|_| is_public).map(Self::without_output)
+        branches.get(id).filter(|_| is_public).map(Self::findings)
     }
 
     /// Returns the findings of any node, once the user has allowed internal text to leave.
     pub(crate) fn allowed_by_user(_: EgressAllowed, branch: &Branch) -> Self {
-        Self::without_output(branch)
+        Self::findings(branch)
     }
 
-    /// The output is left out, since a planner that had internal text in view may have worded its schema.
-    fn without_output(branch: &Branch) -> Self {
+    /// What a planner that had internal text in view may have worded is left out: notes may name a question, and the
+    /// output has the form of a schema.
+    fn findings(branch: &Branch) -> Self {
         let report = BranchReport { output: None, ..branch.report.clone() };
-        Self(Branch { report, ..branch.clone() })
+        Self(Branch { report, notes: Vec::new(), further: Vec::new(), ..branch.clone() })
     }
 
     pub(crate) fn as_branch(&self) -> &Branch {

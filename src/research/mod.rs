@@ -57,6 +57,8 @@ pub(crate) mod rerank;
 
 pub(crate) mod skim;
 
+mod said;
+
 pub(crate) mod task;
 
 pub(crate) mod outward;

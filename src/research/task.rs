@@ -6,6 +6,7 @@ use super::branch::Branch;
 use super::memory::PublicBranch;
 use super::node::{Node, NodeId, Tool};
 use super::question::{Aspect, AspectId};
+use super::said::Said;
 use super::skim::Answer;
 use crate::base::outbound::{MayLeave, Outbound, Voucher};
 use crate::llm::call::CallKey;
@@ -133,16 +134,22 @@ pub(crate) struct Conversation<'a, Q: ?Sized = str> {
     pub(super) source: &'a dyn Source<Q>,
     /// The units that answer the aspects, if the knowledge base was skimmed.
     pub(super) answers: Option<Vec<&'a Answer>>,
-    /// Converts words that the worker chose into a query.
-    pub(super) query: fn(String) -> Box<Q>,
+    query: fn(Said) -> Box<Q>,
     pub(super) goes_on_outside: bool,
+}
+
+impl<Q: ?Sized> Conversation<'_, Q> {
+    /// Returns words that its worker chose as a query, or as arguments of a call.
+    pub(super) fn worded(&self, words: Said) -> Box<Q> {
+        (self.query)(words)
+    }
 }
 
 impl<'a> Conversation<'a> {
     /// Returns the conversation with a worker whose queries may be any text. `answers` are the units that answer its
     /// aspects, if the knowledge base was skimmed.
     pub(crate) fn inside(task: &'a Task<'a>, source: &'a dyn Source, answers: Option<Vec<&'a Answer>>) -> Self {
-        Self { task, source, answers, query: String::into_boxed_str, goes_on_outside: false }
+        Self { task, source, answers, query: |said| said.into_text().into_boxed_str(), goes_on_outside: false }
     }
 
     /// Tells the worker that another one searches the web afterwards, for the aspects that it leaves open.
@@ -153,20 +160,20 @@ impl<'a> Conversation<'a> {
 }
 
 /// Words of a worker that is shown an outbound task and public passages, and has nothing else to word queries from.
-struct WordsOutside(String);
+struct WordsOutside(Said);
 
 impl MayLeave for WordsOutside {
     const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
-        self.0
+        self.0.into_text()
     }
 }
 
 impl<'a> Conversation<'a, Outbound> {
     /// Returns the conversation with a worker that faces outward.
     pub(crate) fn outside(task: &'a Task<'a, Outbound>, source: &'a dyn Source<Outbound>) -> Self {
-        let query = |words: String| Box::new(Outbound::of(WordsOutside(words)));
+        let query = |words| Box::new(Outbound::of(WordsOutside(words)));
         Self { task, source, answers: None, query, goes_on_outside: false }
     }
 }

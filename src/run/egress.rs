@@ -104,7 +104,7 @@ impl Egress {
             texts.for_each(|text| tripwire.may_leave(text.as_str()));
         }
         // Questions that were worded after retrieval may repeat what was read.
-        for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(node).is_none())) {
+        for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(&node.id).is_none())) {
             tripwire.read(node.question.as_str());
         }
         let groups = state.folded.memory.groups.values();

@@ -318,7 +318,7 @@ mod tests {
             source_hint: SourceHint::Web,
             ..Node::new(NodeId::numbered(number), Some(root.clone()), "What do others do?".parse().unwrap(), 1)
         };
-        state.tree.nodes.extend((2..12).map(node));
+        state.fields_mut().tree.nodes.extend((2..12).map(node));
         let models = Models::of(|_| role_model(Arc::new(CheapIfShort)));
         let estimate = Estimate::of(&state, Some(&models), None);
         assert!(estimate.calls.high > 100, "{estimate}");

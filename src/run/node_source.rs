@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use tracing::{Instrument, Span, debug_span};
 
-use super::background::JobReport;
+use super::background::Finished;
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving, OWN_SITE};
 use super::journal::{EgressKind, Lookup, LookupTool};
@@ -219,20 +219,17 @@ impl PublicAddress {
         (hit.label == Label::Public).then(|| Self(found.addresses.get(&hit.id).unwrap_or(url).clone()))
     }
 
-    /// Returns the addresses of the pages that a job cites, each with the address that it is cited by; of a job that was
-    /// offered a server of the user's, only those that it opened on the web, as it opened them: a server may name any
-    /// other.
-    fn cited(report: &JobReport) -> Vec<(String, Self)> {
+    /// Returns the addresses of the pages that a job cites, each with the address that it is cited by; of a job that may
+    /// have seen other text, as from a server of the user's, only those that it opened on the web, as it opened them:
+    /// that text may name any other.
+    fn cited(job: &Finished) -> Vec<(String, Self)> {
+        let report = job.report();
         let canonical = |url: &str| url.parse::<WebUrl>().ok().map(|url| url.canonical());
         let opened: HashMap<_, _> = report.opened.iter().filter_map(|url| Some((canonical(url)?, url))).collect();
-        let address = |url: &String| match canonical(url).and_then(|page| opened.get(&page)) {
-            // Without a server of the user, a job saw nothing but the web.
-            _ if !report.had_server => Some(Self(url.clone())),
-            Some(opened) => Some(Self((*opened).clone())),
-            None => None,
-        };
+        let as_opened = |url: &String| canonical(url).and_then(|page| opened.get(&page)).copied();
         let cited = report.citations.iter().map(|citation| &citation.url);
-        cited.filter_map(|url| Some((url.clone(), address(url)?))).collect()
+        let address = |url| if job.saw_public_text_alone() { Some(url) } else { as_opened(url) };
+        cited.filter_map(|url: &String| Some((url.clone(), Self(address(url)?.clone())))).collect()
     }
 
     /// Returns the address behind a link of a page that was fetched, in the form of that page: some sites answer only
@@ -265,10 +262,10 @@ impl WebPages {
         shared: &Shared,
         node: NodeId,
         version: String,
-        report: &JobReport,
+        job: &Finished,
     ) -> Self {
         let pages = Self::new(web, shared, node, version);
-        for (id, address) in PublicAddress::cited(report) {
+        for (id, address) in PublicAddress::cited(job) {
             pages.permit(id, address, None);
         }
         pages
@@ -522,7 +519,7 @@ mod tests {
     use crate::base::breaker::Breaker;
     use crate::base::clock::{Clock, ManualClock, Moment};
     use crate::base::id::RunId;
-    use crate::run::background::JobCitation;
+    use crate::run::background::{JobCitation, JobReport};
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
     use crate::run::journal::tests::started;
     use crate::run::store::Store;
@@ -658,7 +655,8 @@ mod tests {
         let citations = cited.map(|url| JobCitation { url: url.to_owned(), title: "Cited".into(), span: None });
         let mut report = JobReport { citations: citations.collect(), ..JobReport::default() };
         let pages = |report: &JobReport| {
-            WebPages::cited(Arc::clone(&first.pages.web), &first.pages.shared, NodeId::numbered(3), "1".into(), report)
+            let (web, job) = (Arc::clone(&first.pages.web), Finished::of(report.clone()));
+            WebPages::cited(web, &first.pages.shared, NodeId::numbered(3), "1".into(), &job)
         };
         let cited = pages(&report);
         for url in [&opened[0], INTERNAL] {

@@ -3,8 +3,7 @@
 mod origin;
 
 pub(crate) use self::origin::egress_allowed;
-use self::origin::{PlannedText, PublicText, UserText};
-use super::event::Followed;
+use self::origin::RunText;
 use super::tree::RunState;
 use crate::base::outbound::Outbound;
 use crate::research::memory::{PublicBranch, public_slice};
@@ -33,14 +32,11 @@ pub(crate) struct UserWords {
 impl UserWords {
     /// Collects them from a run.
     pub(crate) fn of(state: &RunState) -> Self {
-        // Parsed, so that nothing but a date can leave this way.
-        let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<jiff::civil::Date>().ok());
-        let scope = &state.settings.request.scope;
         Self {
-            question: Outbound::of(UserText::question(state)),
-            answer: state.clarification.as_ref().map(UserText::answer).map(Outbound::of),
-            required: UserText::required(&state.settings.request).map(Outbound::of).collect(),
-            days: Outbound::days(day(&scope.since), day(&scope.until)),
+            question: Outbound::of(RunText::question(state)),
+            answer: RunText::answer(state).map(Outbound::of),
+            required: RunText::required(state).map(Outbound::of).collect(),
+            days: RunText::days(state).map(Outbound::of),
         }
     }
 
@@ -72,7 +68,7 @@ impl<'a> BeforeRetrieval<'a> {
 
     /// Returns the question in full.
     pub(crate) fn task(self) -> Outbound {
-        Outbound::of(PlannedText::task(self))
+        Outbound::of(RunText::task(self))
     }
 
     /// Returns the aspects with these ids; all aspects if nodes use the ids of another brief.
@@ -82,7 +78,7 @@ impl<'a> BeforeRetrieval<'a> {
     }
 
     pub(crate) fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
-        PlannedText::aspects(self).map(|(id, text)| OutwardAspect { id, text: Outbound::of(text) })
+        RunText::aspects(self).map(|(id, text)| OutwardAspect { id, text: Outbound::of(text) })
     }
 
     /// Returns whether nodes use the aspect ids of a different brief.
@@ -90,25 +86,19 @@ impl<'a> BeforeRetrieval<'a> {
         self.state.settings.follows.is_some()
     }
 
-    /// Returns whether the first plan worded a node.
-    fn has_worded(self, node: &Node) -> bool {
-        let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
-        !self.has_other_ids() && !is_reworded
-    }
-
     /// Returns the question of a node, if the first plan worded it.
-    pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
-        PlannedText::question(self, node).map(Outbound::of)
+    pub(crate) fn question(self, node: &NodeId) -> Option<Outbound> {
+        RunText::of_node(self, node).map(Outbound::of)
     }
 
     /// Returns the schema of a node's result, if the first plan worded it.
-    pub(crate) fn output_schema(self, node: &Node) -> Option<Outbound> {
-        PlannedText::output_schema(self, node).map(Outbound::of)
+    pub(crate) fn output_schema(self, node: &NodeId) -> Option<Outbound> {
+        RunText::output_schema(self, node).map(Outbound::of)
     }
 
     /// Returns the questions of the first plan.
     pub(crate) fn questions(self) -> impl Iterator<Item = Outbound> {
-        self.state.tree.nodes.iter().filter_map(move |node| self.question(node))
+        self.state.tree.nodes.iter().filter_map(move |node| self.question(&node.id))
     }
 }
 
@@ -143,7 +133,7 @@ impl OutwardWork {
         let conclusions: Vec<_> = node.depends_on.iter().filter_map(conclusion).collect();
         let summary = match allowed {
             Some(allowed) => Outbound::allowed_by_user(allowed, &memory.global.text),
-            None => PublicText::summary(state).map(Outbound::of).unwrap_or_default(),
+            None => RunText::summary(state).map(Outbound::of).unwrap_or_default(),
         };
         // Conclusions are shown in full, so the summary need not repeat them.
         let shown: Vec<_> = conclusions.iter().map(|(id, ..)| id.clone()).collect();
@@ -166,7 +156,7 @@ impl OutwardWork {
 fn pages_read(state: &RunState) -> Vec<Outbound> {
     let quotes = state.branches.values().flat_map(|branch| &branch.evidence);
     let mut pages: Vec<Outbound> = Vec::new();
-    for line in quotes.filter_map(PublicText::page_read).map(Outbound::of) {
+    for line in quotes.filter_map(RunText::page_read).map(Outbound::of) {
         if pages.len() < MAX_PAGES_READ && !pages.contains(&line) {
             pages.push(line);
         }
@@ -178,7 +168,7 @@ fn pages_read(state: &RunState) -> Vec<Outbound> {
 pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
     // The day the run began: a resumed run must make the same prompts.
-    let today = state.started.date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
+    let today = RunText::today(state).map(Outbound::of);
     let before = BeforeRetrieval::of(state);
     let (planned, background, aspects, output_schema) = match (egress_allowed(state).zip(state.brief()), before) {
         (Some((allowed, brief)), _) => {
@@ -191,7 +181,7 @@ pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
         }
         (None, Some(before)) => {
             let aspects = before.aspects(&node.aspects);
-            (before.question(node), Some(before.task()), aspects, before.output_schema(node))
+            (before.question(&node.id), Some(before.task()), aspects, before.output_schema(&node.id))
         }
         (None, None) => (None, None, Vec::new(), None),
     };
@@ -201,11 +191,12 @@ pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
     task
 }
 
-/// Returns the clarification of a run that follows another one, and the question that it follows up.
-pub(crate) fn asked_before(state: &RunState, followed: &Followed) -> Outbound {
-    let clarified = state.clarification.as_ref().map(PlannedText::clarified).map(Outbound::of);
-    let follows = Outbound::of(UserText::followed(followed));
-    Outbound::lines(clarified.iter().chain([&follows]))
+/// Returns the clarification of a run that follows another one, and the question that it follows up; `None` if it
+/// follows none.
+pub(crate) fn asked_before(state: &RunState) -> Option<Outbound> {
+    let follows = Outbound::of(RunText::followed(state)?);
+    let clarified = RunText::clarified(state).map(Outbound::of);
+    Some(Outbound::lines(clarified.iter().chain([&follows])))
 }
 
 /// Returns the task of the whole run in words that may leave.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::background::JobReport;
+use super::background::Finished;
 use super::node_source::{Inside, Outside, WebPages};
 use super::outward::UserWords;
 use super::ranker::HitRanker;
@@ -94,10 +94,10 @@ impl RunSources {
     }
 
     /// Returns the pages a job cites, for a node.
-    pub(crate) fn cited(&self, node: &NodeId, report: &JobReport) -> Option<WebPages> {
+    pub(crate) fn cited(&self, node: &NodeId, job: &Finished) -> Option<WebPages> {
         let web = Arc::clone(self.sources.web.as_ref()?);
         let version = self.version_today(&web);
-        Some(WebPages::cited(web, &self.shared, node.clone(), version, report))
+        Some(WebPages::cited(web, &self.shared, node.clone(), version, job))
     }
 
     fn version_today(&self, web: &WebSource) -> String {

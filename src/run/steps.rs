@@ -184,17 +184,17 @@ impl Steps {
     /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it.
     /// Other runs need none, since nothing is retrieved before their brief.
     pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<PublicBrief>, StepError> {
-        let Some(followed) = &state.settings.follows else { return Ok(None) };
+        let Some(asked_before) = asked_before(state) else { return Ok(None) };
         let ways = self.ways(state);
         // With egress allowed, tasks for the web are worded from the brief itself.
         if state.settings.is_open || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
-        let (more, required) = (asked_before(state, followed), UserWords::of(state).required);
+        let required = UserWords::of(state).required;
         let today = state.started.date();
         let desk = self.desk.as_deref().map(Outward);
         let caller = desk.as_ref().map(|desk| desk as &dyn Caller);
-        let request = brief_request(state, Some(&more), &required, today.as_deref());
+        let request = brief_request(state, Some(&asked_before), &required, today.as_deref());
         let key = CallKey::of_run(Step::Brief).then(Step::Outward);
         let step = debug_span!("step", name = "brief");
         Ok(Some(PublicBrief::write(caller, &key, request).instrument(step).await?))
@@ -635,7 +635,7 @@ mod tests {
             let mut found = branch(&id, texts, Label::Internal);
             summary.clone_into(&mut found.report.summary);
             recall.add(&run, entries(&id, &found)).await.unwrap();
-            state.branches.insert(id, found);
+            state.fields_mut().branches.insert(id, found);
         }
         let shown = recalled(Some(&recall), &run, &brief(question, &[]), &state, 22).await;
         let of = |number| shown.iter().filter(|quote| quote.node == NodeId::numbered(number)).count();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::replace;
+use std::ops::Deref;
 use std::time::Duration;
 
 use super::budget::LimitsByPlan;
@@ -39,9 +40,22 @@ impl fmt::Display for Clarified {
     }
 }
 
-/// State of a run, folded from its events; [`Phase`] and [`Stage`] have the diagrams.
+/// State of a run, folded from its events and changed by nothing else: what it says of the user's words and of the first
+/// plan may leave, see `run/outward/origin.rs`. [`Phase`] and [`Stage`] have the diagrams.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunState {
+pub struct RunState(RunFields);
+
+impl Deref for RunState {
+    type Target = RunFields;
+
+    fn deref(&self) -> &RunFields {
+        &self.0
+    }
+}
+
+/// Fields of a [`RunState`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFields {
     pub(crate) question: Question,
     /// Settings of the run, with the limits that apply now.
     pub(crate) settings: RunSettings,
@@ -86,12 +100,34 @@ impl RunState {
     /// Returns an error for events out of order, or about nodes that do not exist.
     pub(crate) fn of(records: &[Record]) -> Result<Self, FoldError> {
         let (first, rest) = records.split_first().ok_or(FoldError::NotStarted)?;
-        let mut state = Self::started(first)?;
+        let mut state = Self(RunFields::started(first)?);
         for record in rest {
             state.apply(record)?;
         }
         Ok(state)
     }
+
+    /// Applies the next event.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for an event that cannot follow; the state is then of no use.
+    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
+        self.0.apply(record)
+    }
+
+    /// Takes it apart.
+    pub(crate) fn into_fields(self) -> RunFields {
+        self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fields_mut(&mut self) -> &mut RunFields {
+        &mut self.0
+    }
+}
+
+impl RunFields {
 
     /// Returns the state after the first event.
     fn started(record: &Record) -> Result<Self, FoldError> {
@@ -201,12 +237,7 @@ impl RunState {
         self.stop_reason().is_some_and(StopReason::is_natural)
     }
 
-    /// Applies the next event.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for an event that cannot follow; the state is then of no use.
-    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
+    fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         let expected = self.next_seq();
         if record.seq != expected {
             return Err(FoldError::Order { expected, found: record.seq });
@@ -217,6 +248,10 @@ impl RunState {
             Event::Resumed { limits, again, is_open } => {
                 // Cleared if an older version set it for collections: with `is_open`, it would count as the flag.
                 self.settings.request.allow_egress = self.settings.has_flag();
+                // What was made while internal text could leave may repeat it. It is not public now.
+                if self.settings.is_open && !*is_open {
+                    self.settings.keeps_public_apart = false;
+                }
                 self.settings.is_open = *is_open;
                 // Limits that the user raised no longer follow the plan.
                 if self.settings.limits != *limits {

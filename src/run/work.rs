@@ -278,13 +278,13 @@ impl Steps {
         let instructions = task.instructions(desk);
         let job = JobTask { node: id, task, instructions, asked: &work.asked, day: &self.sources.day };
         let finished = jobs.report(&job, &shared.cache, &shared.egress).await?;
-        let report = &finished.report;
-        if !report.had_server {
+        let report = finished.report();
+        if finished.saw_public_text_alone() {
             // A provider's report on public pages is public, including their addresses.
             let addresses = report.citations.iter().map(|citation| citation.url.as_str());
             shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
         }
-        let cited = self.sources.cited(id, report).filter(|_| work.verify_web);
+        let cited = self.sources.cited(id, &finished).filter(|_| work.verify_web);
         let pages = cited.as_ref().map(|pages| pages as &dyn Documents);
         let mut branch = verify::branch_of(id, &task.question(), &work.aspects, report, pages).await?;
         branch.notes.extend(finished.notes(&self.run, work.node.question.as_str()));

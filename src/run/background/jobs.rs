@@ -105,15 +105,31 @@ struct Starting<'a, R> {
 /// A report on record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finished {
-    pub(crate) run: RunId,
-    pub(crate) report: JobReport,
+    // Private to this folder: the pages that a report cites may be fetched.
+    pub(super) run: RunId,
+    pub(super) report: JobReport,
     /// Whether the job was started without reasoning summaries, because the account may not use them.
-    pub(crate) without_summaries: bool,
-    /// Whether the job was given the instructions it is read for. A job in flight of a resumed mixed node may not be.
-    pub(crate) was_told: bool,
+    pub(super) without_summaries: bool,
+    /// Whether the job was given the instructions it is read for. A job in flight of a resumed mixed node, or of a run
+    /// in which internal text could leave, may not be.
+    pub(super) was_told: bool,
 }
 
 impl Finished {
+    pub(crate) fn report(&self) -> &JobReport {
+        &self.report
+    }
+
+    /// Returns whether the job saw nothing but outbound text and the web.
+    pub(crate) fn saw_public_text_alone(&self) -> bool {
+        self.was_told && !self.report.had_server
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(report: JobReport) -> Self {
+        Self { run: RunId::random(1), report, without_summaries: false, was_told: true }
+    }
+
     /// Returns the notes on this job for the report of `run`.
     pub(crate) fn notes(&self, run: &RunId, question: &str) -> Vec<String> {
         let before =

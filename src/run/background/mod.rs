@@ -35,7 +35,7 @@ use crate::base::id::ContentHash;
 use crate::llm::price::{Price, PriceTable};
 
 use super::journal::{CallRow, ProviderKind, StartedJob};
-pub(crate) use jobs::{JobTask, Jobs, end_unsent, to_try_again};
+pub(crate) use jobs::{Finished, JobTask, Jobs, end_unsent, to_try_again};
 pub(crate) use log::{JobEntry, jobs_of};
 #[cfg(test)]
 pub(crate) use openai::OpenAiJobs;

@@ -1,21 +1,23 @@
 //! The origins of a run's outbound text: the only file in which text of a run becomes outbound.
 //!
-//! Each constructor takes the part of the run that it is named after, so that no bare string can become an origin.
+//! Each constructor takes the run, or the part of it that it is named after, so that no bare string can become an
+//! origin. A [`RunState`] is made by its events alone.
 
-use super::super::event::{Followed, RunRequest};
+use jiff::civil::Date;
+
 use super::super::tree::{Clarified, RunState};
 use super::BeforeRetrieval;
 use crate::base::line::one_line;
 use crate::base::outbound::{EgressAllowed, MayLeave, Voucher};
 use crate::research::evidence::Evidence;
-use crate::research::node::Node;
+use crate::research::node::{Node, NodeId};
 use crate::research::question::{Aspect, AspectId};
 use crate::source::{Label, Place};
 
-/// Words that the user wrote for this run.
-pub(super) struct UserText(String);
+/// Text of a run that may leave.
+pub(super) struct RunText(String);
 
-impl MayLeave for UserText {
+impl MayLeave for RunText {
     const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
@@ -23,40 +25,52 @@ impl MayLeave for UserText {
     }
 }
 
-impl UserText {
+/// Words of the user.
+impl RunText {
     pub(super) fn question(state: &RunState) -> Self {
         Self(state.question.to_string())
     }
 
-    pub(super) fn answer(clarified: &Clarified) -> Self {
-        Self(clarified.answer.clone())
+    pub(super) fn answer(state: &RunState) -> Option<Self> {
+        state.clarification.as_ref().map(|clarified| Self(clarified.answer.clone()))
     }
 
-    pub(super) fn required(request: &RunRequest) -> impl Iterator<Item = Self> {
-        request.required.iter().cloned().map(Self)
+    /// Returns the aspects that the answer must cover.
+    pub(super) fn required(state: &RunState) -> impl Iterator<Item = Self> {
+        state.settings.request.required.iter().cloned().map(Self)
     }
 
-    /// Returns which question a run follows up. The earlier answer, which may quote files, is left out.
-    pub(super) fn followed(followed: &Followed) -> Self {
-        Self(format!("This follows up the question \"{}\".", followed.question))
+    /// Returns the range of days that pages must be from, for example `from 2026-01-01 on`.
+    pub(super) fn days(state: &RunState) -> Option<Self> {
+        // Parsed, so that nothing but a date can leave this way.
+        let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<Date>().ok());
+        let scope = &state.settings.request.scope;
+        match (day(&scope.since), day(&scope.until)) {
+            (Some(since), Some(last)) => Some(Self(format!("from {since} to {last}"))),
+            (Some(since), None) => Some(Self(format!("from {since} on"))),
+            (None, Some(last)) => Some(Self(format!("up to {last}"))),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns the day the run began.
+    pub(super) fn today(state: &RunState) -> Option<Self> {
+        let day = state.started.date()?.parse::<Date>().ok()?;
+        Some(Self(day.to_string()))
+    }
+
+    /// Returns which question the run follows up. The earlier answer, which may quote files, is left out.
+    pub(super) fn followed(state: &RunState) -> Option<Self> {
+        let followed = state.settings.follows.as_ref()?;
+        Some(Self(format!("This follows up the question \"{}\".", followed.question)))
     }
 }
 
 /// Words from before anything was retrieved: of the clarification, the brief and the first plan.
-pub(super) struct PlannedText(String);
-
-impl MayLeave for PlannedText {
-    const VOUCHER: Voucher<Self> = Voucher::here();
-
-    fn into_text(self) -> String {
-        self.0
-    }
-}
-
-impl PlannedText {
+impl RunText {
     /// Returns the clarifying question with the user's answer. It is worded before the brief.
-    pub(super) fn clarified(clarified: &Clarified) -> Self {
-        Self(clarified.to_string())
+    pub(super) fn clarified(state: &RunState) -> Option<Self> {
+        state.clarification.as_ref().map(Clarified::to_string).map(Self)
     }
 
     pub(super) fn task(before: BeforeRetrieval<'_>) -> Self {
@@ -68,31 +82,21 @@ impl PlannedText {
     }
 
     /// Returns the question of a node, if the first plan worded it.
-    pub(super) fn question(before: BeforeRetrieval<'_>, node: &Node) -> Option<Self> {
-        before.has_worded(node).then(|| Self(node.question.to_string()))
+    pub(super) fn of_node(before: BeforeRetrieval<'_>, node: &NodeId) -> Option<Self> {
+        planned_first(before, node).map(|node| Self(node.question.to_string()))
     }
 
     /// Returns the schema of a node's result, if the first plan worded it.
-    pub(super) fn output_schema(before: BeforeRetrieval<'_>, node: &Node) -> Option<Self> {
-        let schema = node.output_schema.as_ref().filter(|_| before.has_worded(node));
+    pub(super) fn output_schema(before: BeforeRetrieval<'_>, node: &NodeId) -> Option<Self> {
+        let schema = planned_first(before, node)?.output_schema.as_ref();
         schema.map(|schema| Self(schema.to_string()))
     }
 }
 
 /// Public text.
-pub(super) struct PublicText(String);
-
-impl MayLeave for PublicText {
-    const VOUCHER: Voucher<Self> = Voucher::here();
-
-    fn into_text(self) -> String {
-        self.0
-    }
-}
-
-impl PublicText {
+impl RunText {
     /// Returns the public summary, which was folded from outbound text and public branches alone, unless the run was
-    /// begun when public texts were still made with internal ones in view.
+    /// begun when public texts were still made with internal ones in view, or they once could leave.
     pub(super) fn summary(state: &RunState) -> Option<Self> {
         let summary = &state.folded.memory.global_public;
         state.settings.keeps_public_apart.then(|| Self(summary.as_str().to_owned()))
@@ -104,6 +108,16 @@ impl PublicText {
         let is_public = quote.checked && quote.label == Label::Public;
         is_public.then(|| Self(one_line(&format!("Read and quoted before: {url} ({title})"))))
     }
+}
+
+/// Looks up a node that the first plan worded. That of a run which follows another one was made with the earlier answer
+/// in view, and later plans reword nodes.
+fn planned_first<'a>(before: BeforeRetrieval<'a>, id: &NodeId) -> Option<&'a Node> {
+    let rounds = before.state.phase.stage().rounds();
+    let is_reworded = rounds.is_some_and(|rounds| rounds.reworded.contains(id));
+    let node = before.state.tree.get(id)?;
+    // The root is the user's question, which no plan made.
+    (node.round <= 1 && !is_reworded && !before.has_other_ids()).then_some(node)
 }
 
 /// Returns whether the user allows internal text to leave.

@@ -494,6 +494,44 @@ fn run_that_is_resumed_obeys_the_collections_and_settings_of_now() {
     }
 }
 
+#[test]
+fn text_made_while_internal_text_could_leave_is_not_shown_outside_once_that_is_withdrawn() {
+    for is_withdrawn in [false, true] {
+        let (sender, has_come) = channel();
+        let (outside, is_killed) = (outside(), AtomicBool::new(false));
+        let collector = outside.origin().to_owned();
+        let models = Setup::new(move |request| betray(request, &known(&request.said()), &collector));
+        // Killed when the last round is planned: workers outside have repeated what they were shown.
+        let models = models.with_faults(move |call| {
+            let words = call.request.said();
+            let is_later = call.request.form() == Some("plan") && words.starts_with("You continue the plan");
+            let is_last = is_later && nodes(&words).len() > 3;
+            (is_last && !is_killed.swap(true, Ordering::SeqCst)).then(|| {
+                // A failed test has dropped the receiver.
+                let _ = sender.send(());
+                Fault::TimeOut
+            })
+        });
+        let models = models.start();
+        let world = between(&models, &outside);
+        world.set_more("[collections.kb]\nallow_egress = true\n");
+        let child = world.command(["ask", "--quiet", "--no-deep-research", QUESTION]).spawn().unwrap();
+        has_come.recv_timeout(Duration::from_mins(1)).expect("a third round is planned");
+        kill(child);
+        assert!(!arrived(&outside).is_empty(), "it may leave");
+        if is_withdrawn {
+            let settings = std::fs::read_to_string(world.settings_file()).unwrap();
+            world.set(&settings.replace("allow_egress = true", "allow_egress = false"));
+        }
+        let before = models.requests().len();
+        let run = world.dr(["resume", "--quiet", "--no-deep-research"]);
+        let prompts: Vec<_> = models.requests()[before..].iter().map(Request::said).collect();
+        let outward: Vec<_> = prompts.iter().filter(|words| words.contains("by searching the web (")).collect();
+        assert!(outward.iter().any(|words| words.contains(LAST)), "the last round asks the web: {run}");
+        assert_eq!(outward.iter().all(|words| known(words).is_empty()), is_withdrawn, "{outward:#?}");
+    }
+}
+
 /// The note of a real leak, and strings of it that must not arrive.
 const RENEWAL: &str = "# Acme\n\nThe customer pays 48,731 euros a year, says Ottoline Vasquez-Ferreira. The renewal is at \
                        risk because of late deliveries from Leipzig.\n";
