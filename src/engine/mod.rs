@@ -13,11 +13,11 @@
 //!   ([`Resources`](crate::run::orchestrator::Resources)).
 //! - [`RunEvent`] reports the progress of a run; `stored` reads runs from disk.
 
-mod error;
 mod request;
-mod form;
+mod error;
 mod observer;
 mod opened;
+mod stored;
 mod audience;
 mod search;
 mod indexing;
@@ -29,12 +29,12 @@ mod place;
 mod links;
 mod neighbourhood;
 mod setup;
-mod stored;
 mod recall;
 mod verify;
 mod before;
-mod run;
 mod instead;
+mod run;
+mod form;
 mod status;
 mod background;
 mod service;

@@ -45,10 +45,6 @@ pub mod report;
 
 pub mod memory;
 
-pub(crate) mod verdict;
-
-pub(crate) mod planner;
-
 mod locate;
 
 pub mod digest;
@@ -71,9 +67,13 @@ pub(crate) mod worker;
 
 pub(crate) mod compress;
 
-pub(crate) mod assemble;
-
 pub(crate) mod claim;
+
+pub(crate) mod verdict;
+
+pub(crate) mod planner;
+
+pub(crate) mod assemble;
 
 pub(crate) mod writer;
 

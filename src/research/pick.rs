@@ -3,26 +3,26 @@
 //! A unit is scored by a few features that can be explained, such as the share of the question's words in it and how
 //! well each of them matches its sentences and headings.
 
-mod asked;
-mod candidate;
-mod choice;
-mod code_word;
-mod definition;
-mod extent;
 mod features;
-#[cfg(test)]
-mod fit;
-mod lacking;
-mod nearness;
-mod negation;
-mod overview;
-mod permission;
-mod remedy;
-mod shown;
-mod sought;
+mod wording;
+mod definition;
 mod subject;
 mod value;
-mod wording;
+mod asked;
+mod code_word;
+mod negation;
+mod permission;
+mod remedy;
+mod sought;
+mod nearness;
+mod candidate;
+mod choice;
+mod extent;
+mod lacking;
+mod overview;
+mod shown;
+#[cfg(test)]
+mod fit;
 #[cfg(test)]
 mod tests;
 

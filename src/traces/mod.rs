@@ -11,8 +11,8 @@
 //!
 //! Export never fails a command: a collector that is down, slow or wrong costs a note at the end.
 
-pub(crate) mod attach;
 mod identity;
+pub(crate) mod attach;
 mod shape;
 mod settings;
 mod client;

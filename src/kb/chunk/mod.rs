@@ -11,8 +11,8 @@
 //! and memory are linear in the size of the file, however deeply its blocks nest.
 
 mod outline;
-mod packing;
 mod unit;
+mod packing;
 
 use std::ops::Range;
 

@@ -12,18 +12,18 @@
 //! - For an index on an object store, `store` connects to it, `lease` keeps writers apart, and `cache` keeps files on
 //!   this machine. `service` has the differences for LanceDB's service.
 
+mod service;
 pub(crate) mod location;
-mod chunk_terms;
 pub(crate) mod terms;
 mod versions;
 pub(crate) mod schema;
+mod chunk_terms;
 pub(crate) mod manifest;
 pub(crate) mod stamp;
 mod step;
 mod cache;
 mod lease;
 mod store;
-mod service;
 mod indexes;
 mod query;
 mod write;

@@ -15,15 +15,15 @@ pub(crate) mod fusion;
 
 mod distinct;
 
-mod named;
-
 pub(crate) mod snippet;
-
-pub(crate) mod support;
 
 mod signals;
 
+mod named;
+
 pub(crate) mod spelling;
+
+pub(crate) mod support;
 
 #[cfg(test)]
 mod fit;

@@ -13,9 +13,9 @@
 //! case.
 
 mod request;
-mod reply;
 mod usage;
 pub(crate) mod failure;
+mod reply;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -17,8 +17,8 @@ mod job;
 mod report;
 mod request;
 mod cost;
-mod provider;
 mod settings;
+mod provider;
 mod openai;
 
 #[cfg(test)]

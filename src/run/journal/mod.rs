@@ -21,9 +21,9 @@
 mod calls;
 mod egress;
 mod lookups;
-mod runs;
-mod salvage;
 mod schema;
+mod salvage;
+mod runs;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -10,8 +10,8 @@
 //! it, because they may have been paid for.
 
 mod meter;
-mod request;
 mod settings;
+mod request;
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,9 @@
 //!                                           └────▶ cancel
 //! ```
 
-mod report;
 mod request;
 mod state;
+mod report;
 
 #[cfg(test)]
 mod tests;
