@@ -105,7 +105,7 @@ deny:
 ci:
     bash .ci/run
 
-# Print the module tree in layer order, each module with its first line of documentation.
+# Print the module tree in the order of use, each module with its first line of documentation.
 map:
     #!/bin/sh
     set -eu

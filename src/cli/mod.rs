@@ -374,9 +374,12 @@ fn start_log(traces: Option<&Traces>) {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
+    use std::slice;
+    use std::sync::LazyLock;
 
     use clap::CommandFactory;
+    use regex::{Captures, Regex};
 
     use crate::config::SETTINGS;
     use crate::config::kind::Kind;
@@ -409,41 +412,98 @@ mod tests {
         assert_eq!(code.matches("Engine::new(").count(), 1);
     }
 
-    /// Returns the modules of the crate that a text uses, including those in braces.
-    fn modules_used(text: &str) -> BTreeSet<&str> {
-        let name = |text: &'_ str| text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
-        let mut used = BTreeSet::new();
-        for (at, start) in text.match_indices("crate::") {
-            let rest = &text[at + start.len()..];
-            let Some(list) = rest.strip_prefix('{') else {
-                used.insert(&rest[..name(rest)]);
-                continue;
-            };
-            let mut depth = 1;
-            let mut is_first = true;
-            for (at, c) in list.char_indices() {
-                match c {
-                    '{' => depth += 1,
-                    '}' => depth -= 1,
-                    ',' if depth == 1 => is_first = true,
-                    _ if is_first && c.is_alphabetic() => {
-                        used.insert(&list[at..at + name(&list[at..])]);
-                        is_first = false;
-                    }
-                    _ => {}
-                }
-                if depth == 0 {
-                    break;
+    fn regex(pattern: &str) -> Regex {
+        Regex::new(pattern).unwrap()
+    }
+
+    /// A module of tests ends at the next line that begins with its closing brace.
+    static COMMENT_OR_TESTS: LazyLock<Regex> = LazyLock::new(|| {
+        regex(r"(?m)^\s*//.*$|^#\[cfg\((?:all\()?test[,)].*\n(?:#.*\n)*(?:pub\S* )?mod \w+(?:;| \{(?s:.*?)\n\})")
+    });
+    static BRACES: LazyLock<Regex> = LazyLock::new(|| regex(r"([\w:]+::)\{([^{}]*)\}"));
+    static DECLARATION: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^(?:pub\S* )?mod (\w+);"));
+    static IMPORT: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^(?:pub\S* )?use [^;]+;"));
+    static RENAMED: LazyLock<Regex> = LazyLock::new(|| regex(r"\w+ as (\w+)"));
+    static PATH: LazyLock<Regex> = LazyLock::new(|| regex(r"\w+(?:::\w+)+"));
+
+    /// A module of the crate, without its comments and tests.
+    struct Module {
+        /// With the braces of paths written out.
+        code: String,
+        /// The modules it declares, in order.
+        declared: Vec<String>,
+        /// The position in `declared` of the module that each name is, or is imported from.
+        origins: BTreeMap<String, usize>,
+    }
+
+    impl Module {
+        fn read(path: &[String]) -> Self {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+            let folder = path.iter().fold(source, |folder, name| folder.join(name));
+            let files = [folder.with_extension("rs"), folder.join("mod.rs"), folder.join("lib.rs")];
+            let text = files.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap();
+            let code = written_out(&COMMENT_OR_TESTS.replace_all(&text, ""));
+            let declared: Vec<_> = DECLARATION.captures_iter(&code).map(|found| found[1].to_owned()).collect();
+            let mut origins = BTreeMap::new();
+            for import in IMPORT.find_iter(&code) {
+                for imported in paths(path, &RENAMED.replace_all(import.as_str(), "$1")) {
+                    let Some([module, .., name]) = imported.strip_prefix(path) else { continue };
+                    origins.extend(declared.iter().position(|other| other == module).map(|at| (name.clone(), at)));
                 }
             }
+            origins.extend(declared.iter().cloned().enumerate().map(|(at, name)| (name, at)));
+            Self { code, declared, origins }
         }
-        used
+    }
+
+    /// Returns each module by its path from the root: `kb::search` is at `["kb", "search"]`.
+    fn modules() -> BTreeMap<Vec<String>, Module> {
+        let mut modules = BTreeMap::new();
+        let mut unread = vec![Vec::<String>::new()];
+        while let Some(path) = unread.pop() {
+            let module = Module::read(&path);
+            unread.extend(module.declared.iter().map(|name| [&path[..], slice::from_ref(name)].concat()));
+            modules.insert(path, module);
+        }
+        modules
+    }
+
+    /// Writes out the braces of paths: `a::{b, c::{d, e}}` becomes `a::b, a::c::d, a::c::e`.
+    fn written_out(code: &str) -> String {
+        let mut code = code.to_owned();
+        while BRACES.is_match(&code) {
+            let list = |found: &Captures<'_>| {
+                let paths = found[2].split(',').map(|item| format!("{}{}", &found[1], item.trim()));
+                paths.collect::<Vec<_>>().join(", ")
+            };
+            code = BRACES.replace_all(&code, list).into_owned();
+        }
+        code
+    }
+
+    /// Returns the paths in the code of a module, from the root of the crate.
+    fn paths(module: &[String], code: &str) -> Vec<Vec<String>> {
+        let from_root = |written: &str| {
+            let mut path = module.to_vec();
+            for name in written.split("::") {
+                match name {
+                    "crate" => path.clear(),
+                    "super" => drop(path.pop()),
+                    "self" => {}
+                    name => path.push(name.to_owned()),
+                }
+            }
+            path
+        };
+        PATH.find_iter(code).map(|written| from_root(written.as_str())).collect()
     }
 
     #[test]
-    fn modules_are_found_inside_of_braces() {
-        let text = "use crate::{engine::{Engine, Mode}, kb};\nuse crate::base::line;\nfn f() -> crate::llm::Role {}";
-        assert_eq!(modules_used(text).into_iter().collect::<Vec<_>>(), ["base", "engine", "kb", "llm"]);
+    fn paths_are_found_inside_of_braces() {
+        let code = "use crate::{kb::{Hit, chunk::{self, Unit}}, llm};\nuse super::line;\nfn f() -> self::c::Role {}";
+        let found = paths(&["a".to_owned(), "b".to_owned()], &written_out(code));
+        let found: Vec<_> = found.iter().map(|path| path.join("::")).collect();
+        assert_eq!(found, ["kb::Hit", "kb::chunk", "kb::chunk::Unit", "llm", "a::line", "a::b::c::Role"]);
     }
 
     /// The table of `ARCHITECTURE.md`: each layer, and the layers above it that it may use.
@@ -463,106 +523,41 @@ mod tests {
         ("cli", "base traces render config engine mcp serve"),
     ];
 
-    /// Returns the code of a module without comments and tests.
-    fn code_of(path: &Path) -> String {
-        if path.is_dir() {
-            let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-            // By the file name only: the checkout itself may be below a folder of tests.
-            let is_code =
-                |file: &PathBuf| !file.file_name().is_some_and(|name| name.to_string_lossy().contains("tests"));
-            return files.filter(is_code).map(|file| code_of(&file)).collect();
-        }
-        if path.extension().is_none_or(|extension| extension != "rs") {
-            return String::new();
-        }
-        // The folder or the file of a layer may be missing.
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-        code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
-    }
-
     #[test]
     fn each_layer_uses_only_the_layers_it_may() {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let library = std::fs::read_to_string(source.join("lib.rs")).unwrap();
-        let declared =
-            library.lines().filter_map(|line| line.strip_suffix(';')?.rsplit_once("mod ").map(|(_, name)| name));
-        let names = LAYERS.map(|(name, _)| name);
-        assert_eq!(declared.take(names.len()).collect::<Vec<_>>(), names, "the order of `lib.rs`");
-        for (layer, may_use) in LAYERS {
-            let code = ["", ".rs"].map(|end| code_of(&source.join(format!("{layer}{end}")))).concat();
-            assert!(code.contains("crate::") || layer == "base", "{layer} was read");
-            for used in modules_used(&code).into_iter().filter(|used| names.contains(used) && *used != layer) {
-                assert!(may_use.split(' ').any(|may| may == used), "`{layer}` uses `{used}`");
+        let modules = modules();
+        let root: &[String] = &[];
+        assert_eq!(modules[root].declared, LAYERS.map(|(name, _)| name), "the order of `lib.rs`");
+        for (path, module) in &modules {
+            let Some(layer) = path.first() else { continue };
+            let (_, may_use) = LAYERS.iter().find(|(name, _)| name == layer).unwrap();
+            for used in paths(path, &module.code).iter().filter_map(|used| used.first()) {
+                let is_allowed = used == layer || may_use.split(' ').any(|other| other == used);
+                assert!(is_allowed, "`{}` uses `{used}`", path.join("::"));
             }
         }
     }
 
-    /// Returns the file behind each name that the module of a folder re-exports from one of `files`.
-    fn reexported(folder: &Path, files: &BTreeSet<String>) -> BTreeMap<String, String> {
-        let code = [folder.join("mod.rs"), folder.with_extension("rs")].map(|path| code_of(&path)).concat();
-        let mut found = BTreeMap::new();
-        for item in code.split("use ").skip(1).filter_map(|rest| rest.split(';').next()) {
-            let item = item.strip_prefix("self::").unwrap_or(item);
-            let Some((file, names)) = item.split_once("::").filter(|(file, _)| files.contains(*file)) else { continue };
-            found.extend(words(names).map(|name| (name.to_owned(), file.to_owned())));
-        }
-        found
-    }
-
-    /// Returns the names that a file uses of its parent module, alone and in braces.
-    fn names_of_parent(code: &str) -> BTreeSet<&str> {
-        let item = |rest: &'_ str| match rest.strip_prefix('{') {
-            Some(_) => rest.find("};").unwrap_or_default(),
-            None => rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len()),
-        };
-        code.match_indices("super::")
-            .flat_map(|(at, start)| {
-                let rest = &code[at + start.len()..];
-                words(&rest[..item(rest)])
-            })
-            .collect()
-    }
-
-    fn words(text: &str) -> impl Iterator<Item = &str> {
-        text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
-    }
-
-    /// Returns the files of a folder that each of its files uses, by name or through what the module of the folder
-    /// re-exports. That module itself is left out, since it declares them all.
-    fn uses_within(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
-        let name = |file: PathBuf| file.file_name().unwrap().to_str()?.strip_suffix(".rs").map(str::to_owned);
-        let files = std::fs::read_dir(folder).unwrap().filter_map(|entry| name(entry.unwrap().path()));
-        let files: BTreeSet<_> = files.filter(|name| name != "mod" && !name.contains("tests")).collect();
-        let reexported = reexported(folder, &files);
-        let uses = |file: &String| {
-            let code = code_of(&folder.join(format!("{file}.rs"))).replace("super::super::", "");
-            let names = names_of_parent(&code);
-            let behind: BTreeSet<_> = names.iter().filter_map(|name| reexported.get(*name)).collect();
-            let used = |other: &&String| behind.contains(other) || code.contains(&format!("super::{other}::"));
-            files.iter().filter(|other| *other != file).filter(used).cloned().collect()
-        };
-        files.iter().map(|file| (file.clone(), uses(file))).collect()
-    }
-
+    /// Folders are siblings, too, and no two use each other.
     #[test]
-    fn files_of_a_folder_do_not_use_each_other_in_circles() {
-        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-        let mut seen = 0;
-        while let Some(folder) = folders.pop() {
-            let inner = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-            folders.extend(inner.filter(|path| path.is_dir()));
-            let mut uses = uses_within(&folder);
-            seen += uses.values().map(BTreeSet::len).sum::<usize>();
-            // Files that use none of those left are taken out, until all are, or the rest uses each other.
-            while let Some(leaf) = uses.iter().find(|(_, used)| used.is_empty()).map(|(file, _)| file.clone()) {
-                uses.remove(&leaf);
-                for used in uses.values_mut() {
-                    used.remove(&leaf);
+    fn file_uses_only_siblings_that_are_declared_before_it() {
+        let modules = modules();
+        let (mut seen, mut late) = (0, BTreeSet::new());
+        for (path, module) in &modules {
+            for used in paths(path, &module.code) {
+                // The innermost module around both declares the siblings: the one of the user and the one it uses.
+                let shared = path.iter().zip(&used).take_while(|(own, other)| own == other).count();
+                let (Some(user), Some(name)) = (path.get(shared), used.get(shared)) else { continue };
+                let Module { declared, origins, .. } = &modules[&path[..shared]];
+                let Some(&sibling) = origins.get(name).filter(|sibling| declared[**sibling] != *user) else { continue };
+                seen += 1;
+                if sibling > origins[user] {
+                    let (path, used) = (path.join("::"), used.join("::"));
+                    late.insert(format!("`{path}` uses `{used}`: declare `{}` before `{user}`", declared[sibling]));
                 }
             }
-            assert!(uses.is_empty(), "files in a circle (folders are not examined) in {}: {uses:?}", folder.display());
         }
-        assert!(seen > 200, "{seen} uses were seen");
+        assert!(late.is_empty(), "{}", late.into_iter().collect::<Vec<_>>().join("\n"));
+        assert!(seen > 1000, "{seen} uses were seen");
     }
 }
