@@ -9,8 +9,7 @@
 //! Index a folder as text and search it, without a network or a model:
 //!
 //! ```
-//! use dr::config::Flags;
-//! use dr::engine::{Engine, IndexRequest, Scope};
+//! use dr::engine::{Engine, Flags, IndexRequest, Scope};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -13,8 +13,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
 use crate::base::line::cut;
-use crate::config::Flags;
-use crate::engine::Engine;
+use crate::engine::{Engine, Flags};
 
 /// Print a completion script for a shell
 ///

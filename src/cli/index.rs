@@ -14,8 +14,9 @@ use super::signal::interruptible;
 use super::ui::{BAD, GOOD, NOTE, Ui, styled};
 use crate::base::line::{counted, one_line};
 use crate::base::money::{dollars_text, nanos};
-use crate::config::dollars;
-use crate::engine::{Engine, Include, IndexEstimate, IndexRequest, IngestSummary, Pulled, ServerEstimate, SkippedFile};
+use crate::engine::{
+    Engine, Include, IndexEstimate, IndexRequest, IngestSummary, Pulled, ServerEstimate, SkippedFile, dollars,
+};
 
 /// Index folders of Markdown, or update their index
 ///

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::config::{Flags, bounds, dollars, duration};
+use crate::engine::{Flags, bounds, dollars, duration};
 
 /// Limits of a run.
 #[derive(Args, Debug, Default)]

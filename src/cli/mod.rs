@@ -1,8 +1,8 @@
 //! The command line: one file per subcommand.
 //!
 //! The file of a subcommand has its flags and one function that calls the engine and prints through [`ui::Ui`]. It uses
-//! `engine`, `render`, `config` and `base`, and none of the layers in between, so that other surfaces can share all
-//! decisions; `mcp`, `serve` and `traces` are only started here. A test below enforces this.
+//! `engine`, `render` and `base`, and none of the layers in between, so that other surfaces can share all decisions;
+//! `mcp`, `serve` and `traces` are only started here. A test below enforces this.
 
 pub(crate) mod ui;
 pub(crate) mod exit;
@@ -59,8 +59,7 @@ use self::live::EventFormat;
 use self::ui::{Color, Ui};
 use crate::base::file::read_text;
 use crate::base::mutex::locked;
-use crate::config::Flags;
-use crate::engine::{EmbedderChoice, Engine, SearchMode, answers_extraction, kill_programs};
+use crate::engine::{EmbedderChoice, Engine, Flags, SearchMode, answers_extraction, kill_programs};
 use crate::render::json::versioned;
 use crate::traces::Traces;
 
@@ -520,7 +519,7 @@ mod tests {
         ("engine", "base traces kb llm source research run render config"),
         ("mcp", "base render engine"),
         ("serve", "base render engine mcp"),
-        ("cli", "base traces render config engine mcp serve"),
+        ("cli", "base traces render engine mcp serve"),
     ];
 
     #[test]

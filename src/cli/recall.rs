@@ -9,8 +9,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::{one_line, printable};
-use crate::config::bounds;
-use crate::engine::{Engine, EntrySource, FileState, FoundBefore};
+use crate::engine::{Engine, EntrySource, FileState, FoundBefore, bounds};
 use crate::render::json::versioned;
 
 /// Find quotes that earlier runs found

@@ -12,8 +12,7 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
-use crate::config::{dollars, duration};
-use crate::engine::{Amounts, Engine, ResumeRequest};
+use crate::engine::{Amounts, Engine, ResumeRequest, dollars, duration};
 
 /// Continue a run that was interrupted or reached a limit
 ///

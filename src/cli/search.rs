@@ -14,8 +14,7 @@ use super::exit::Exit;
 use super::expanded;
 use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, file_address, linked, styled};
 use crate::base::line::{below_title, counted, one_line, printable};
-use crate::config::bounds;
-use crate::engine::{Engine, Hit, Neighbourhood, Scope, SearchMode, Searched, Snippet, Support};
+use crate::engine::{Engine, Hit, Neighbourhood, Scope, SearchMode, Searched, Snippet, Support, bounds};
 use crate::render::json::{line, versioned};
 
 /// Maximum number of lines of a section printed with a hit.

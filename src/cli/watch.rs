@@ -20,8 +20,9 @@ use super::ui::Ui;
 use crate::base::line::{counted, one_line, with_causes};
 use crate::base::money::{dollars_text, nanos};
 use crate::base::mutex::locked;
-use crate::config::{dollars, duration};
-use crate::engine::{Engine, IndexWatch, IngestEvent, IngestSummary, SkippedFile, WatchEvent, WatchRequest};
+use crate::engine::{
+    Engine, IndexWatch, IngestEvent, IngestSummary, SkippedFile, WatchEvent, WatchRequest, dollars, duration,
+};
 use crate::render::json::versioned_line;
 
 /// Keep the index up to date while folders change

@@ -4,7 +4,7 @@
 //! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
 //! codes. Every surface (the command line, MCP, the page and its API) is built on these methods and on the types
 //! re-exported here. Below them, a surface uses `render`, which formats results, and the helpers of `base`; the command
-//! line also reads `config` and opens `traces`. A test in `cli/mod.rs` enforces this.
+//! line also opens `traces`. A test in `cli/mod.rs` enforces this.
 //!
 //! # Where to look
 //!
@@ -79,7 +79,8 @@ pub use self::stored::report_of;
 pub(crate) use self::stored::{Asked, RunDetails, RunGroup, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
 pub(crate) use self::watch::{IndexWatch, WatchEvent, WatchRequest};
-pub(crate) use crate::config::Trustable;
+pub use crate::config::Flags;
+pub(crate) use crate::config::{Trustable, bounds, dollars, duration};
 pub(crate) use crate::kb::embed::{Downloading, EmbedderChoice, Fetching, Published};
 pub(crate) use crate::kb::estimate::{IndexEstimate, ServerEstimate};
 pub(crate) use crate::kb::eval::Figures;
@@ -101,7 +102,7 @@ pub(crate) use crate::source::{Place, lines_of};
 
 use self::opened::Opened;
 use crate::base::folder::create_private;
-use crate::config::{Flags, Paths, Settings};
+use crate::config::{Paths, Settings};
 use crate::kb::index::IndexLocation;
 use crate::traces::{NotExported, TraceSettings};
 
