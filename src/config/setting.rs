@@ -1,6 +1,7 @@
 //! The definition of a setting: its name, valid values, and who may set it.
 
 use figment::value::{Num, Value};
+use serde_json::Value as Json;
 
 use super::kind::{Kind, duration, whole};
 
@@ -15,8 +16,10 @@ pub(crate) struct Setting {
     pub(crate) doc: &'static str,
     /// Default as TOML, if it has one.
     pub(crate) default: Option<&'static str>,
-    /// Behaviour if it is unset and has no default.
-    pub(crate) unset: &'static str,
+    /// Behaviour if it is unset and has no default. `{}` stands for `in_force`.
+    unset: &'static str,
+    /// The value in force if it is unset, from the code that applies it.
+    in_force: Option<fn() -> Json>,
     /// Whether a flag has the same name.
     pub(crate) has_flag: bool,
     /// Whether there is a variable `DR_NAME`.
@@ -67,7 +70,15 @@ impl Setting {
     /// Returns a setting that any file may set, without default, flag or variable.
     pub(super) const fn new(name: &'static str, kind: Kind, doc: &'static str) -> Self {
         Self {
-            name, kind, doc, default: None, unset: "–", has_flag: false, has_variable: false, project: Project::May
+            name,
+            kind,
+            doc,
+            default: None,
+            unset: "–",
+            in_force: None,
+            has_flag: false,
+            has_variable: false,
+            project: Project::May,
         }
     }
 
@@ -78,6 +89,11 @@ impl Setting {
     /// Describes the behaviour without a value.
     pub(super) const fn unset(self, text: &'static str) -> Self {
         Self { unset: text, ..self }
+    }
+
+    /// Adds the value in force without a value, which takes the place of `{}` in the description.
+    pub(super) const fn in_force(self, value: fn() -> Json) -> Self {
+        Self { in_force: Some(value), ..self }
     }
 
     /// Adds a flag and a variable.
@@ -129,6 +145,11 @@ impl Setting {
         if bounds.is_empty() { self.doc.to_owned() } else { format!("{}: {bounds}", self.doc) }
     }
 
+    /// Returns the behaviour if it is unset and has no default.
+    pub(super) fn unset_text(&self) -> String {
+        self.in_force.map_or_else(|| self.unset.to_owned(), |value| self.unset.replace("{}", &stated(&value())))
+    }
+
     /// Returns its table; `None` for a top-level setting.
     pub(crate) fn table(&self) -> Option<&'static str> {
         self.name.split_once('.').map(|(table, _)| table)
@@ -153,6 +174,18 @@ impl Setting {
     /// Returns a valid value, as TOML.
     pub(super) fn example(&self) -> String {
         self.default.map_or_else(|| self.kind.example(), str::to_owned)
+    }
+}
+
+/// Formats a whole number, word or switch for the manual: digits in groups of three, the others in backticks.
+fn stated(value: &Json) -> String {
+    match value {
+        Json::Number(number) => {
+            let digits = number.to_string();
+            digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",")
+        }
+        Json::String(word) => format!("`{word}`"),
+        other => format!("`{other}`"),
     }
 }
 

@@ -23,10 +23,10 @@ use crate::base::line::{shortened, with_causes};
 use crate::kb::embed::{CrossEncoder, CrossEncoderChoice, CrossEncoderError, UnknownCrossEncoder};
 
 /// Default number of hits that are reranked.
-const CANDIDATES: usize = 20;
+pub(crate) const CANDIDATES: usize = 20;
 
 /// Default timeout of a request.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Value of `model` for the language model of a run.
 const OF_RUN: &str = "llm";
@@ -364,14 +364,7 @@ fn scores_in(reply: &Value, number: usize) -> Option<Vec<f32>> {
 mod tests {
     use super::*;
     use crate::base::clock::{ManualClock, Moment};
-    use crate::config::assert_states;
     use crate::kb::embed::ModelStore;
-
-    #[test]
-    fn rows_of_the_settings_state_the_defaults_in_force() {
-        assert_states("rerank.candidates", CANDIDATES);
-        assert_states("rerank.timeout_seconds", TIMEOUT.as_secs());
-    }
 
     fn local(choice: CrossEncoderChoice) -> CrossEncoder {
         CrossEncoder::new(choice, ModelStore::in_folder("/no/store".into()), "/no/data".into(), Some(1))

@@ -26,23 +26,23 @@ pub(crate) const STRONG_MODEL: &str = "gpt-6.1-sol";
 pub(crate) const CHEAP_MODEL: &str = "gpt-6-luna";
 
 /// Default limit of visible tokens per reply.
-const MAX_OUTPUT_TOKENS: u32 = 4_000;
+pub(crate) const MAX_OUTPUT_TOKENS: u32 = 4_000;
 
 /// Default allowance of reasoning tokens per reply, for models that reason.
-const REASONING_TOKENS: u32 = 4_000;
+pub(crate) const REASONING_TOKENS: u32 = 4_000;
 
 /// Default limit of tokens per prompt. Models make poorer use of longer prompts, whatever their window: in RULER,
 /// Llama 3.1 8B scores 95.5 at 4,096 tokens, 87.4 at 32,768 and 77.0 at 131,072.
-const MAX_INPUT_TOKENS: u64 = 32_000;
+pub(crate) const MAX_INPUT_TOKENS: u64 = 32_000;
 
 /// Context window assumed for an unknown model, in tokens.
-const WINDOW_TOKENS: u64 = 32_768;
+pub(crate) const WINDOW_TOKENS: u64 = 32_768;
 
 /// Minimum number of prompt tokens a window must have room for.
 const MIN_INPUT_TOKENS: u64 = 1_024;
 
 /// Default timeout of a request.
-const TIMEOUT: Duration = Duration::from_mins(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// One layer of model settings, for all roles or for one. The rows of the settings document the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -348,15 +348,6 @@ mod tests {
     use super::super::message::{Prompt, Usage};
     use super::*;
     use crate::base::line::with_causes;
-    use crate::config::assert_states;
-
-    #[test]
-    fn rows_of_the_settings_state_the_defaults_in_force() {
-        assert_states("models.max_input_tokens", MAX_INPUT_TOKENS);
-        assert_states("models.max_output_tokens", MAX_OUTPUT_TOKENS);
-        assert_states("models.reasoning_tokens", REASONING_TOKENS);
-        assert_states("models.timeout_seconds", TIMEOUT.as_secs());
-    }
 
     fn resolve(options: Value, variables: &[(&str, &str)]) -> Result<Option<Models>, ModelsError> {
         let options: ModelsOptions = serde_json::from_value(options).unwrap();

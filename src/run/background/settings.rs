@@ -17,23 +17,8 @@ use crate::llm::price::{Price, PriceTable};
 use crate::research::node::NodeId;
 use crate::run::journal::JobEndpoint;
 
-/// Default for the dollars set aside for one job.
-const MAX_COST: f64 = 3.0;
-
-/// Default for the jobs of one run.
-const MAX_JOBS: usize = 3;
-
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
-
-/// Default for the tool calls of one job.
-const MAX_TOOL_CALLS: u32 = 30;
-
-/// Default for the tokens of a reply, reasoning included.
-const MAX_OUTPUT_TOKENS: u32 = 60_000;
-
-/// Default for the minutes one job may take.
-const TIMEOUT_MINUTES: u64 = 30;
 
 /// Longest list of allowed or blocked hosts, set by OpenAI.
 const MAX_DOMAINS: usize = 100;
@@ -58,6 +43,19 @@ pub(crate) struct DeepResearchOptions {
     pub(crate) code_interpreter: Option<bool>,
     pub(crate) mcp: Option<JobMcpOptions>,
     pub(crate) timeout_minutes: Option<u64>,
+}
+
+/// Defaults, which the rows of the settings state.
+impl DeepResearchOptions {
+    pub(crate) const EFFORT: Effort = Effort::High;
+    pub(crate) const SUMMARIES: bool = true;
+    /// Dollars.
+    pub(crate) const MAX_COST: u32 = 3;
+    pub(crate) const MAX_JOBS: usize = 3;
+    pub(crate) const MAX_TOOL_CALLS: u32 = 30;
+    pub(crate) const MAX_OUTPUT_TOKENS: u32 = 60_000;
+    pub(crate) const CODE_INTERPRETER: bool = false;
+    pub(crate) const TIMEOUT_MINUTES: u64 = 30;
 }
 
 /// The table `[deep_research.mcp]`. The rows of the settings document the fields.
@@ -153,25 +151,25 @@ impl DeepResearchSettings {
             EndpointError::Key(source) => DeepResearchError::Key(source),
         })?;
         let ModelEndpoint { address, key } = endpoint;
-        let max_jobs = options.max_jobs.unwrap_or(MAX_JOBS);
+        let max_jobs = options.max_jobs.unwrap_or(DeepResearchOptions::MAX_JOBS);
         let settings = Self {
             provider,
             is_free: address.is_own(options.local),
             models: models(options.models.as_deref(), facts.models, max_jobs)?,
             is_named: options.models.is_some(),
             terms: JobTerms {
-                effort: options.effort.clone().unwrap_or(Effort::High),
-                summaries: options.summaries.unwrap_or(true),
-                max_tool_calls: options.max_tool_calls.unwrap_or(MAX_TOOL_CALLS),
-                max_output_tokens: options.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
+                effort: options.effort.clone().unwrap_or(DeepResearchOptions::EFFORT),
+                summaries: options.summaries.unwrap_or(DeepResearchOptions::SUMMARIES),
+                max_tool_calls: options.max_tool_calls.unwrap_or(DeepResearchOptions::MAX_TOOL_CALLS),
+                max_output_tokens: options.max_output_tokens.unwrap_or(DeepResearchOptions::MAX_OUTPUT_TOKENS),
                 allowed_domains: domains("allowed_domains", options.allowed_domains.as_deref())?,
                 blocked_domains: domains("blocked_domains", options.blocked_domains.as_deref())?,
-                code_interpreter: options.code_interpreter.unwrap_or(false),
+                code_interpreter: options.code_interpreter.unwrap_or(DeepResearchOptions::CODE_INTERPRETER),
                 mcp: options.mcp.as_ref().map(|options| mcp(options, environment)).transpose()?,
             },
-            max_cost_nanos: nanos(options.max_cost.unwrap_or(MAX_COST)),
+            max_cost_nanos: nanos(options.max_cost.unwrap_or(f64::from(DeepResearchOptions::MAX_COST))),
             max_jobs,
-            timeout: Duration::from_mins(options.timeout_minutes.unwrap_or(TIMEOUT_MINUTES)),
+            timeout: Duration::from_mins(options.timeout_minutes.unwrap_or(DeepResearchOptions::TIMEOUT_MINUTES)),
             key,
             address,
         };
@@ -265,17 +263,7 @@ mod tests {
     use super::*;
     use crate::base::environment::{OPENAI_BASE_URL, OPENAI_KEY};
     use crate::base::line::with_causes;
-    use crate::config::assert_states;
     use crate::llm::endpoint::OPENAI;
-
-    #[test]
-    fn rows_of_the_settings_state_the_defaults_in_force() {
-        assert_states("deep_research.max_cost", MAX_COST);
-        assert_states("deep_research.max_jobs", MAX_JOBS);
-        assert_states("deep_research.max_tool_calls", MAX_TOOL_CALLS);
-        assert_states("deep_research.max_output_tokens", MAX_OUTPUT_TOKENS);
-        assert_states("deep_research.timeout_minutes", TIMEOUT_MINUTES);
-    }
 
     const LOCAL: &str = "http://localhost:9999/v1";
 

@@ -14,12 +14,6 @@ use crate::source::Label;
 /// Longest name of a server, in bytes: it is part of the name of each tool.
 const MAX_NAME: usize = 32;
 
-/// Default of `timeout_seconds`.
-const TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Default of `max_calls`.
-const MAX_CALLS: u32 = 20;
-
 /// Variables that every process needs. All others are kept from a server, since they may hold keys.
 const INHERITED: [&str; 13] = [
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "APPDATA",
@@ -44,6 +38,12 @@ pub(crate) struct McpOptions {
     pub(crate) environment: Vec<String>,
     pub(crate) timeout_seconds: Option<u64>,
     pub(crate) max_calls: Option<u32>,
+}
+
+/// Defaults, which the rows of the settings state.
+impl McpOptions {
+    pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
+    pub(crate) const MAX_CALLS: u32 = 20;
 }
 
 /// How a server is reached.
@@ -167,8 +167,8 @@ impl ServerSettings {
             key,
             label,
             tools: options.tools.iter().cloned().collect(),
-            timeout: options.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
-            max_calls: options.max_calls.unwrap_or(MAX_CALLS),
+            timeout: options.timeout_seconds.map_or(McpOptions::TIMEOUT, Duration::from_secs),
+            max_calls: options.max_calls.unwrap_or(McpOptions::MAX_CALLS),
         })
     }
 
@@ -224,13 +224,6 @@ fn variables(name: &str, options: &McpOptions, environment: &Environment) -> Res
 mod tests {
     use super::*;
     use crate::base::line::with_causes;
-    use crate::config::assert_states;
-
-    #[test]
-    fn rows_of_the_settings_state_the_defaults_in_force() {
-        assert_states("mcp.NAME.timeout_seconds", TIMEOUT.as_secs());
-        assert_states("mcp.NAME.max_calls", MAX_CALLS);
-    }
 
     fn resolve(name: &str, toml: &str) -> Result<ServerSettings, McpSettingsError> {
         let variables =

@@ -89,6 +89,9 @@ pub(crate) struct WebAccess {
 }
 
 impl WebOptions {
+    /// Default of `fetch`, which its row states.
+    pub(crate) const FETCH: bool = true;
+
     /// Resolves the settings. Pages are cached in the folder `pages`, and pages from outside `dates` are dropped.
     ///
     /// # Errors
@@ -106,9 +109,10 @@ impl WebOptions {
         let allowed_hosts =
             self.allowed_hosts.iter().map(|host| host.parse()).collect::<Result<Vec<AllowedHost>, _>>()?;
         let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
-        let fetcher = match self.fetch {
-            Some(false) => None,
-            Some(true) | None => Some(Arc::new(Fetcher::new(options, Arc::clone(&clock))?)),
+        let fetcher = if self.fetch.unwrap_or(Self::FETCH) {
+            Some(Arc::new(Fetcher::new(options, Arc::clone(&clock))?))
+        } else {
+            None
         };
         let source = WebSource::new(providers, fetcher, pages, clock).with_dates(dates);
         Ok(WebAccess { source: Arc::new(source), can_search })

@@ -11,15 +11,6 @@ use crate::base::environment::{Environment, KeyError, OPENAI_KEY};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret};
 use crate::base::money::nanos;
 
-/// Default number of texts per request. Text Embeddings Inference accepts no more by default.
-const BATCH: usize = 32;
-
-/// Default number of requests in flight.
-const CONCURRENCY: usize = 4;
-
-/// Default timeout of a request. A local server may have to load the model first.
-const TIMEOUT: Duration = Duration::from_mins(1);
-
 /// Components of the vectors of known models, by a part of their name in lower case; the first match wins.
 const DIMENSIONS: [(&str, usize); 20] = [
     ("text-embedding-3-small", 1_536),
@@ -61,6 +52,15 @@ pub(crate) struct EndpointOptions {
     pub(crate) timeout_seconds: Option<u64>,
     pub(crate) price: Option<f64>,
     pub(crate) local: Option<bool>,
+}
+
+/// Defaults, which the rows of the settings state.
+impl EndpointOptions {
+    /// Text Embeddings Inference accepts no more by default.
+    pub(crate) const BATCH: usize = 32;
+    pub(crate) const CONCURRENCY: usize = 4;
+    /// A local server may have to load the model first.
+    pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 }
 
 /// Where vectors of a Matryoshka model are truncated to the dimensions of the settings.
@@ -172,8 +172,8 @@ impl EndpointOptions {
                 address,
                 is_local,
                 price,
-                batch: self.batch.unwrap_or(BATCH).max(1),
-                concurrency: self.concurrency.unwrap_or(CONCURRENCY).max(1),
+                batch: self.batch.unwrap_or(Self::BATCH).max(1),
+                concurrency: self.concurrency.unwrap_or(Self::CONCURRENCY).max(1),
             },
             key,
             dimensions,
@@ -182,7 +182,7 @@ impl EndpointOptions {
             passage_prefix: prefix(&self.passage_prefix, family.passage_prefix),
             window: self.window_tokens.unwrap_or_else(|| family.window()),
             reads: self.languages.clone().unwrap_or_else(|| Reads::of_model(model)),
-            timeout: self.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
+            timeout: self.timeout_seconds.map_or(Self::TIMEOUT, Duration::from_secs),
         })
     }
 }
@@ -195,14 +195,6 @@ fn known_dimensions(model: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::assert_states;
-
-    #[test]
-    fn rows_of_the_settings_state_the_defaults_in_force() {
-        assert_states("embedding.batch", BATCH);
-        assert_states("embedding.concurrency", CONCURRENCY);
-        assert_states("embedding.timeout_seconds", TIMEOUT.as_secs());
-    }
 
     const LOCAL: &str = "http://localhost:11434/v1";
     const ELSEWHERE: &str = "https://embed.example/v1";
