@@ -26,7 +26,7 @@ pub(super) struct LimitArgs {
     max_time: Option<String>,
 
     /// Most rounds of research (default: 6)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(bounds("max_rounds")))]
     max_rounds: Option<u32>,
 
     /// Most levels of sub-questions (default: 3)
