@@ -149,13 +149,18 @@ impl Engine {
         let mut searched = searcher.index().manifest().collections.keys();
         let closed =
             searched.find(|name| (collections.is_empty() || collections.contains(name)) && self.is_local_only(name));
-        let withheld = match closed {
-            _ if reranker.is_of_run() => Some(RerankError::OfRun.to_string()),
-            _ if reranker.is_server() && self.settings.is_offline() => Some("offline".to_owned()),
-            _ if reranker.is_local() => None,
-            Some(name) => Some(format!("`{name}` is only for models of your own")),
-            None if is_cost_limited => Some("it has no price, and the cost of the run is limited".to_owned()),
-            None => None,
+        let withheld = if reranker.is_of_run() {
+            Some(RerankError::OfRun.to_string())
+        } else if reranker.is_server() && self.settings.is_offline() {
+            Some("offline".to_owned())
+        } else if reranker.is_local() {
+            None
+        } else {
+            match closed {
+                Some(name) => Some(format!("`{name}` is only for models of your own")),
+                None if is_cost_limited => Some("it has no price, and the cost of the run is limited".to_owned()),
+                None => None,
+            }
         };
         Ok(searcher.with_rerank(match withheld {
             Some(reason) => Rerank::Withheld(format!("{reranker} was not used: {reason}")),
@@ -191,12 +196,15 @@ impl Engine {
             searched.extend(searcher.index().manifest().collections.keys());
         }
         let closed = searched.iter().find(|name| self.is_local_only(name));
-        let why = match closed {
-            _ if self.settings.is_offline() => "dr is offline".to_owned(),
-            Some(name) if !server.is_local => {
-                format!("`{name}` is for local models only, and the server is at {}", server.address)
+        let why = if self.settings.is_offline() {
+            "dr is offline".to_owned()
+        } else {
+            match closed {
+                Some(name) if !server.is_local => {
+                    format!("`{name}` is for local models only, and the server is at {}", server.address)
+                }
+                Some(_) | None => return searcher,
             }
-            Some(_) | None => return searcher,
         };
         searcher.without_vectors(VectorsUnusable::Withheld(why))
     }

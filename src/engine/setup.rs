@@ -99,7 +99,7 @@ fn check_follows(plan: Option<&SavedPlan>, follows: Option<&Followed>) -> Result
         Some(run) if follows.is_none_or(|followed| followed.run != *run) => {
             Err(EngineError::PlanFollows { run: run.clone() })
         }
-        _ => Ok(()),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -388,7 +388,7 @@ impl Engine {
                 role,
                 endpoint: models.role(role).endpoint.clone(),
             }),
-            _ => Ok(()),
+            (None, _) | (Some(_), None) => Ok(()),
         }
     }
 

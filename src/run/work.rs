@@ -326,7 +326,19 @@ fn asked(state: &RunState) -> String {
 /// Returns whether to search the web instead of a failed job: not if the job may be in flight, or may succeed when the
 /// run is resumed.
 fn may_be_searched_instead(error: &StepError) -> bool {
-    matches!(error, StepError::Call(CallError::Model(error)) if !matches!(error, ModelError::Unknown { .. }))
+    let StepError::Call(CallError::Model(error)) = error else { return false };
+    match error {
+        ModelError::Unknown { .. } => false,
+        ModelError::Transient { .. }
+        | ModelError::RateLimited { .. }
+        | ModelError::ContextTooLong { .. }
+        | ModelError::Refused { .. }
+        | ModelError::InvalidOutput { .. }
+        | ModelError::Quota
+        | ModelError::Authentication
+        | ModelError::Permanent { .. }
+        | ModelError::NoResearch { .. } => true,
+    }
 }
 
 /// Joins the findings from inside and outside without a model.
