@@ -37,7 +37,7 @@ pub enum StopReason {
     Complete,
     /// The money limit was reached.
     BudgetExceeded,
-    /// The limit on tokens or on calls was reached.
+    /// The token limit was reached.
     TokensExceeded,
     /// The time limit was reached.
     TimeExceeded,
