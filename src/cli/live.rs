@@ -12,7 +12,7 @@ use crate::base::line::{cut, one_line, printable};
 use crate::base::money::dollars_text;
 use crate::base::mutex::locked;
 use crate::engine::{
-    BudgetLimits, CallStep, Engine, Event, LINE_CHARACTERS, Observer, Progress, RunEvent, Section, Spent, event_line,
+    BudgetLimits, CallNotice, Engine, Event, LINE_CHARACTERS, Observer, Progress, RunEvent, Section, Spent, event_line,
 };
 use crate::render::json::escaped;
 use crate::render::tree::{TreeStyle, tree_lines};
@@ -157,12 +157,12 @@ impl LiveView {
                     self.call = event_line(&event);
                 }
             }
-            RunEvent::Call { what, key, detail, spent } => {
+            RunEvent::Call { notice, spent } => {
                 self.spent = Some(spent);
-                self.call = match what {
-                    CallStep::Sent => format!("calling {detail} ({key})"),
-                    CallStep::Retried => format!("retrying {key}: {detail}"),
-                    CallStep::Replied => format!("{detail} replied ({key})"),
+                self.call = match notice {
+                    CallNotice::Sent(key, kind) => format!("calling {kind} ({key})"),
+                    CallNotice::Retried(key, error) => format!("retrying {key}: {error}"),
+                    CallNotice::Replied(key, kind) => format!("{kind} replied ({key})"),
                 };
             }
             RunEvent::Written { section } => self.written = preview(&section),

@@ -61,7 +61,7 @@ pub use self::indexing::IndexRequest;
 pub(crate) use self::links::{Backlink, BrokenLink, DocumentLinks, LinkCheck, LinkEntry, LinkState, NoteName};
 pub(crate) use self::models::{ModelEntry, ModelList, ModelUse, Reembedding};
 pub(crate) use self::neighbourhood::Neighbourhood;
-pub(crate) use self::observer::{CallStep, Doing, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
+pub(crate) use self::observer::{Doing, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
 pub(crate) use self::passage::{DOCUMENTS, Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
 pub(crate) use self::pull::Pulled;
@@ -97,6 +97,7 @@ pub(crate) use crate::run::background::JobEntry;
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
 pub(crate) use crate::run::event::{Event, RunRequest};
 pub(crate) use crate::run::journal::{EgressKind, EgressRow};
+pub(crate) use crate::run::ledger::CallNotice;
 pub(crate) use crate::source::mcp::{SaidTool, kill_programs};
 pub(crate) use crate::source::{Place, lines_of};
 

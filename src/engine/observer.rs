@@ -32,11 +32,8 @@ pub(crate) enum RunEvent {
     },
     /// A model call changed its state.
     Call {
-        what: CallStep,
         #[serde(flatten)]
-        key: CallKey,
-        /// Role of the model, or the reason for a retry.
-        detail: String,
+        notice: CallNotice,
         /// Amounts the run has spent so far.
         spent: Spent,
     },
@@ -75,11 +72,11 @@ impl RunEvent {
     /// Returns what the run does now; `None` if the event does not tell.
     pub(crate) fn doing(&self) -> Option<Doing> {
         match self {
-            Self::Event { .. } | Self::Call { what: CallStep::Replied, .. } => None,
-            Self::Call { what: CallStep::Sent, key, .. } => Some(Doing::of_call(key)),
-            Self::Call { what: CallStep::Retried, key, detail, .. } => {
+            Self::Event { .. } | Self::Call { notice: CallNotice::Replied(..), .. } => None,
+            Self::Call { notice: CallNotice::Sent(key, _), .. } => Some(Doing::of_call(key)),
+            Self::Call { notice: CallNotice::Retried(key, error), .. } => {
                 let Doing { text, node } = Doing::of_call(key);
-                Some(Doing { text: format!("{text}, again after: {}", cut(detail, LINE_CHARACTERS)), node })
+                Some(Doing { text: format!("{text}, again after: {}", cut(error, LINE_CHARACTERS)), node })
             }
             Self::Written { .. } | Self::Note { .. } | Self::Instead { .. } => {
                 self.line().map(|text| Doing { text, node: None })
@@ -135,14 +132,6 @@ fn text_of(step: Step, number: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CallStep {
-    Sent,
-    Retried,
-    Replied,
-}
-
 /// State of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
@@ -179,14 +168,7 @@ impl From<&RunNotice<'_>> for RunEvent {
                     by_rules: state.settings.by_rules,
                 },
             },
-            RunNotice::Call(notice, spent) => {
-                let (what, key, detail) = match notice {
-                    CallNotice::Sent(key, role) => (CallStep::Sent, key, role.to_string()),
-                    CallNotice::Retried(key, error) => (CallStep::Retried, key, error.clone()),
-                    CallNotice::Replied(key, role) => (CallStep::Replied, key, role.to_string()),
-                };
-                Self::Call { what, key: key.clone(), detail, spent: *spent }
-            }
+            RunNotice::Call(notice, spent) => Self::Call { notice: (*notice).clone(), spent: *spent },
             RunNotice::Written(section) => Self::Written { section: (*section).clone() },
         }
     }

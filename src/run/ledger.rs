@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde::Serialize;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
@@ -35,12 +36,34 @@ use crate::llm::message::Reply;
 use crate::llm::model::ModelError;
 
 /// A call as it happens, for progress displays.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "CallLine")]
 pub enum CallNotice {
     Sent(CallKey, CallKind),
-    /// It is sent again after a failure.
+    /// It is sent again after this failure.
     Retried(CallKey, String),
     Replied(CallKey, CallKind),
+}
+
+/// A [`CallNotice`] as JSON.
+#[derive(Serialize)]
+struct CallLine {
+    what: &'static str,
+    #[serde(flatten)]
+    key: CallKey,
+    /// Role of the model, or the failure before a retry.
+    detail: String,
+}
+
+impl From<CallNotice> for CallLine {
+    fn from(notice: CallNotice) -> Self {
+        let (what, key, detail) = match notice {
+            CallNotice::Sent(key, kind) => ("sent", key, kind.to_string()),
+            CallNotice::Retried(key, error) => ("retried", key, error),
+            CallNotice::Replied(key, kind) => ("replied", key, kind.to_string()),
+        };
+        Self { what, key, detail }
+    }
 }
 
 /// Receives the calls of a run as they happen.
