@@ -65,10 +65,14 @@ impl Environment {
     /// Reads the variables of this process. If none holds OpenAI's key, it is taken from the file `dotenv` of a trusted
     /// folder.
     pub(crate) fn read(dotenv: &Path, is_trusted: bool) -> Self {
+        Self::of_process().with_dotenv(dotenv, is_trusted)
+    }
+
+    /// Reads the variables of this process.
+    pub(crate) fn of_process() -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         // `std::env::vars` panics on a variable that is not UTF-8.
-        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        Self::of(variables).with_dotenv(dotenv, is_trusted)
+        Self::of(std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))))
     }
 
     /// Creates an environment from these variables.

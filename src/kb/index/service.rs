@@ -8,6 +8,7 @@ use std::error::Error;
 
 use lancedb::connection::ConnectBuilder;
 
+use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret};
 
 /// Scheme of the address of a database.
@@ -35,11 +36,8 @@ pub(super) struct ServiceAccess {
 /// The variables do not give the address or key of a database.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    #[error("`{KEY}` is not set")]
-    NoKey,
-    /// The key cannot be sent. The error leaves it out.
-    #[error("`{KEY}` has characters that cannot be sent")]
-    Key,
+    #[error(transparent)]
+    Key(#[from] KeyError),
     #[error("`{HOST}` cannot be used")]
     Host {
         #[from]
@@ -53,7 +51,7 @@ pub enum AccessError {
 impl AccessError {
     pub(super) fn hint(&self) -> String {
         match self {
-            Self::NoKey | Self::Key => format!("export {KEY}=…, a key of this database"),
+            Self::Key(_) => format!("export {KEY}=…, a key of this database"),
             Self::Host { .. } => format!("for example {HOST}=https://lancedb.example.com; unset it for LanceDB Cloud"),
             Self::Plain { .. } => "use an `https://` address; `http://` is for servers on this machine".to_owned(),
         }
@@ -61,15 +59,15 @@ impl AccessError {
 }
 
 impl ServiceAccess {
-    /// Reads the variables. Empty ones count as not set.
-    pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Self, AccessError> {
-        let set = |name| variable(name).filter(|value| !value.trim().is_empty());
-        let host = set(HOST).map(|host| host.parse::<BaseUrl>()).transpose()?;
+    /// Resolves the variables. A blank server or region counts as not set.
+    pub(super) fn of(environment: &Environment) -> Result<Self, AccessError> {
+        let set = |name| environment.get(name).filter(|value| !value.trim().is_empty());
+        let host = set(HOST).map(str::parse::<BaseUrl>).transpose()?;
         if let Some(host) = host.as_ref().filter(|host| host.is_plain() && !host.is_loopback()) {
             return Err(AccessError::Plain { host: host.host().to_owned() });
         }
-        let key = set(KEY).ok_or(AccessError::NoKey)?.parse().map_err(|_| AccessError::Key)?;
-        Ok(Self { key, region: set(REGION).unwrap_or_else(|| DEFAULT_REGION.to_owned()), host })
+        let key = environment.key(KEY)?;
+        Ok(Self { key, region: set(REGION).unwrap_or(DEFAULT_REGION).to_owned(), host })
     }
 
     #[cfg(feature = "remote")]
@@ -135,8 +133,7 @@ impl ServiceError {
 /// Returns an answer without the key, which a server may echo.
 #[cfg(feature = "remote")]
 fn without_key(answer: &str) -> String {
-    let key = std::env::var(KEY).ok().and_then(|key| key.parse::<Secret>().ok());
-    key.map_or_else(|| answer.to_owned(), |key| key.scrub(answer))
+    Environment::of_process().key(KEY).map_or_else(|_| answer.to_owned(), |key| key.scrub(answer))
 }
 
 #[cfg(test)]
@@ -144,17 +141,15 @@ mod tests {
     use super::*;
 
     fn access(variables: &[(&str, &str)]) -> Result<ServiceAccess, AccessError> {
-        ServiceAccess::of(|name| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
-        })
+        ServiceAccess::of(&Environment::of(variables.iter().copied()))
     }
 
     #[test]
     fn key_alone_reaches_the_cloud_in_the_default_region() {
         let found = access(&[(KEY, "abc"), (REGION, ""), (HOST, " ")]).unwrap();
         assert_eq!(found, ServiceAccess { key: "abc".parse().unwrap(), region: "us-east-1".into(), host: None });
-        assert!(matches!(access(&[(REGION, "eu-west-1")]), Err(AccessError::NoKey)));
-        assert!(matches!(access(&[(KEY, "a b")]), Err(AccessError::Key)));
+        assert!(matches!(access(&[(REGION, "eu-west-1")]), Err(AccessError::Key(KeyError::NotSet { .. }))));
+        assert!(matches!(access(&[(KEY, "a b")]), Err(AccessError::Key(KeyError::Unsendable { .. }))));
         assert!(!format!("{found:?}").contains("abc"));
     }
 

@@ -15,6 +15,7 @@ use super::cache::{BlockCache, Caching};
 use super::lease::Site;
 use super::service::ServiceAccess;
 use super::{During, IndexError, IndexLocation};
+use crate::base::environment::Environment;
 
 /// Limits of LanceDB's caches, whose defaults are several gigabytes.
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
@@ -55,7 +56,7 @@ impl Tables {
 fn builder(location: &IndexLocation) -> Result<ConnectBuilder, IndexError> {
     let builder = lancedb::connect(&location.to_string());
     if location.is_service() {
-        let access = ServiceAccess::of(|name| std::env::var(name).ok());
+        let access = ServiceAccess::of(&Environment::of_process());
         let access = access.map_err(|source| IndexError::Access { location: location.to_string(), source })?;
         // The service may have cached a version from before the latest commit.
         return Ok(access.apply(builder).read_consistency_interval(Duration::ZERO));
