@@ -77,10 +77,16 @@ fn tell_of_index(ui: &mut Ui, report: &VerifiedReport) {
     }
 }
 
-/// Returns the citations that do not hold, one line each, and a summary.
+/// Returns the citations that do not hold, one line each, the pages that are on no record, and a summary.
 fn text(report: &VerifiedReport, online: bool) -> String {
     let lines = report.citations.iter().filter_map(|citation| line(citation, online));
     let mut text: String = lines.map(|line| line + "\n").collect();
+    if !report.unrecorded.is_empty() {
+        text.push_str("pages looked up, but not recorded, since the run of this report is not stored here:\n");
+        for address in &report.unrecorded {
+            text.push_str(&format!("  {}\n", styled(PLACE, &one_line(address))));
+        }
+    }
     let hint = if report.unchecked_pages() > 0 && !online { " (`--online` checks them)" } else { "" };
     text.push_str(&format!("{}: {}{hint}\n", one_line(&report.report), report.summary()));
     text

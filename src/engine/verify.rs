@@ -31,12 +31,13 @@ use crate::kb::extract::{Extractable, Include};
 use crate::kb::index::{DocumentRow, IndexError, leads_out_of};
 use crate::kb::walk::{read_inside, walk};
 use crate::render::saved::{Citation, CitedPlace, MAX_SAVED_BYTES, SavedReport};
+use crate::research::branch::Branch;
 use crate::research::evidence::{EvidenceId, line_range};
 use crate::research::folded::{FoldedText, Lines};
 use crate::run::egress::{Egress, Leaving, OWN_SITE};
 use crate::run::journal::EgressKind;
 use crate::run::store::StoreError;
-use crate::source::web::{DateRange, WebAccess};
+use crate::source::web::{DateRange, WebAccess, WebUrl};
 
 /// Maximum number of pages that are fetched for one report.
 const MAX_PAGES: usize = 200;
@@ -74,6 +75,10 @@ pub(crate) struct VerifiedReport {
     /// Why the index was not compared, if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) index_problem: Option<String>,
+    /// Addresses that were looked up without a record, since the run of the report is not stored here. Not in the JSON,
+    /// which has every citation.
+    #[serde(skip)]
+    pub(crate) unrecorded: Vec<String>,
 }
 
 /// Number of citations by state.
@@ -186,7 +191,7 @@ impl Engine {
             }
             None => None,
         };
-        check_pages(&mut citations, pages.as_ref()).await;
+        let unrecorded = check_pages(&mut citations, pages.as_ref()).await;
         let counts = Counts::of(&citations);
         let updated = match saved {
             Some(saved) if request.update => self.update(&request.report, &saved, &mut citations)?,
@@ -197,7 +202,7 @@ impl Engine {
             citation.state.holds() || is_corrected
         });
         let report = request.report.clone();
-        Ok(VerifiedReport { report, run_id, holds, updated, counts, citations, index_problem })
+        Ok(VerifiedReport { report, run_id, holds, updated, counts, citations, index_problem, unrecorded })
     }
 
     async fn load_report(&self, request: &VerifyRequest) -> Result<Loaded, EngineError> {
@@ -286,14 +291,20 @@ impl Engine {
     ///
     /// Returns an error if the run is in use or its folder is read-only: a page whose address cannot be recorded is not
     /// fetched.
-    async fn record_of(&self, run: Option<&str>) -> Result<Option<Egress>, EngineError> {
+    async fn record_of(&self, run: Option<&str>) -> Result<Option<RunRecord>, EngineError> {
         // Parsed, since a part of an id could be that of another run.
         let Some(run) = run.and_then(|run| run.parse::<RunId>().ok()) else { return Ok(None) };
         let Some(store) = self.runs_if_any()? else { return Ok(None) };
         match store.find(Some(run.as_str())).await {
             Err(StoreError::Missing(_)) => Ok(None),
-            // Open, since the user asks for these pages.
-            run => Ok(Some(Egress::new(store.lock(&run?)?, Arc::new(SystemClock), true))),
+            run => {
+                let run = run?;
+                let locked = store.lock(&run)?;
+                // A run whose events are damaged still records what it sends.
+                let branches = store.read(&run).await.map(|(_, state)| state.branches).unwrap_or_default();
+                // Open, since the user asks for these pages.
+                Ok(Some(RunRecord { egress: Egress::new(locked, Arc::new(SystemClock), true), branches }))
+            }
         }
     }
 
@@ -356,17 +367,30 @@ impl CitedPage {
 /// Access to the pages that a report cites.
 struct CitedPages {
     web: WebAccess,
-    /// Why a page cannot be recorded, and is not fetched: the run is in use, for example.
-    record: Result<Option<Egress>, String>,
+    /// The record of the run, if it is stored here; or why a page cannot be recorded, and is not fetched: the run is in
+    /// use, for example.
+    record: Result<Option<RunRecord>, String>,
+}
+
+/// Where the pages that are fetched for the report of a run are recorded.
+struct RunRecord {
+    egress: Egress,
+    branches: BTreeMap<NodeId, Branch>,
 }
 
 impl CitedPages {
+    /// Returns whether a page is looked up without a record. Only web addresses are looked up.
+    fn is_unrecorded(&self, page: &CitedPage) -> bool {
+        matches!(self.record, Ok(None)) && page.0.parse::<WebUrl>().is_ok()
+    }
+
     /// Returns the text of a page as it is now, or the state of its citations without it.
-    async fn text(&self, page: CitedPage, node: &NodeId) -> Result<FoldedText, CitationState> {
+    async fn text(&self, page: CitedPage, citations: &[&VerifiedCitation]) -> Result<FoldedText, CitationState> {
         let address = Outbound::of(page);
         let not_checked = |why| CitationState::NotChecked { why };
         if let Some(record) = self.record.as_ref().map_err(|why| not_checked(why.clone()))? {
-            let recorded = record.release(node, OWN_SITE, Leaving::all(EgressKind::Check, &address)).await;
+            let node = node_of(citations, &record.branches);
+            let recorded = record.egress.release(&node, OWN_SITE, Leaving::all(EgressKind::Check, &address)).await;
             recorded.map_err(|error| not_checked(with_causes(&error)))?;
         }
         match self.web.source.text_now(&address).await {
@@ -377,8 +401,10 @@ impl CitedPages {
     }
 }
 
-/// Checks the cited pages, each fetched once and one after the other.
-async fn check_pages(citations: &mut [VerifiedCitation], pages: Option<&CitedPages>) {
+/// Checks the cited pages, each fetched once and one after the other. Returns the addresses that were looked up without
+/// a record.
+async fn check_pages(citations: &mut [VerifiedCitation], pages: Option<&CitedPages>) -> Vec<String> {
+    let mut unrecorded = Vec::new();
     let mut by_page: BTreeMap<CitedPage, Vec<usize>> = BTreeMap::new();
     for (citation, at) in citations.iter().zip(0..) {
         if let Some(page) = CitedPage::of(&citation.source) {
@@ -390,7 +416,13 @@ async fn check_pages(citations: &mut [VerifiedCitation], pages: Option<&CitedPag
         let page = match pages {
             None => not_checked("pages are fetched with `--online` only".into()),
             Some(_) if number >= MAX_PAGES => not_checked(format!("more than {MAX_PAGES} pages are cited")),
-            Some(pages) => pages.text(page, &node_of(&citations[places[0]].id)).await,
+            Some(pages) => {
+                if pages.is_unrecorded(&page) {
+                    unrecorded.push(page.0.clone());
+                }
+                let cited: Vec<_> = places.iter().map(|at| &citations[*at]).collect();
+                pages.text(page, &cited).await
+            }
         };
         for citation in places {
             let citation = &mut citations[citation];
@@ -401,11 +433,19 @@ async fn check_pages(citations: &mut [VerifiedCitation], pages: Option<&CitedPag
             };
         }
     }
+    unrecorded
 }
 
-/// Returns the node that found a quote; the root, for an id that `dr` has not written.
-fn node_of(id: &str) -> NodeId {
-    id.parse::<EvidenceId>().map_or_else(|_| NodeId::numbered(1), |id| id.node().clone())
+/// Returns the node of the run that found one of these quotes; the root if none did. A report may be forged, and a page
+/// must not be listed under a node that has not quoted it.
+fn node_of(citations: &[&VerifiedCitation], branches: &BTreeMap<NodeId, Branch>) -> NodeId {
+    let found = |VerifiedCitation { id, quote, source, .. }: &&VerifiedCitation| {
+        let id: EvidenceId = id.parse().ok()?;
+        let cited = Citation { id: id.to_string(), quote: quote.clone(), place: source.clone() };
+        let mut evidence = branches.get(id.node())?.evidence.iter();
+        evidence.any(|known| Citation::from(known) == cited).then(|| id.node().clone())
+    };
+    citations.iter().find_map(found).unwrap_or_else(|| NodeId::numbered(1))
 }
 
 fn is_same_collection(place: &CitedPlace, other: &CitedPlace) -> bool {
@@ -614,6 +654,7 @@ impl VerifiedReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::{Label, Passage, Place};
 
     const TEXT: &str = "# Cells\n\nLithium cells last.\nThey do not leak.\n";
 
@@ -672,6 +713,29 @@ mod tests {
             (vec![("a.md", TEXT)], at(""), "unreadable: not a regular file"),
         ] {
             assert_eq!(state(&files, &citation), expected, "{citation:?} in {files:?}");
+        }
+    }
+
+    #[test]
+    fn page_is_recorded_under_the_node_that_quotes_it_and_under_the_root_for_a_forged_id() {
+        let (url, quote) = ("https://example.org/", "Valves open at six.");
+        let place = Place::unfetched(url.into(), "Valves".into(), None);
+        let passage = Passage::whole(url.into(), Label::Public, place, quote.into());
+        let node = NodeId::numbered(2);
+        let mut branch = Branch::without_findings("When do valves open?");
+        branch.evidence.push(passage.quote(0..quote.len(), EvidenceId::new(node.clone(), 1), 1.0));
+        let branches = BTreeMap::from([(node, branch)]);
+        for (id, quote, url, expected) in [
+            ("n2e1", quote, url, "n2"),
+            ("n2e2", quote, url, "n1"),
+            ("n3e1", quote, url, "n1"),
+            ("n2e1", "Valves open at seven.", url, "n1"),
+            ("n2e1", quote, "https://elsewhere.example/", "n1"),
+            ("not an id", quote, url, "n1"),
+        ] {
+            let cited = Citation { id: id.into(), quote: quote.into(), place: CitedPlace::Page { url: url.into() } };
+            let cited = verified((cited, (CitationState::Unchanged, None)));
+            assert_eq!(node_of(&[&cited], &branches).to_string(), expected, "{cited:?}");
         }
     }
 
