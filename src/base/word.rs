@@ -273,8 +273,8 @@ pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Returns the parts of a name that begin with a capital, and what is before the first. A name in a single case has none,
-/// and neither has "iPhone".
+/// Returns the parts of a name that begin with a capital, and the part before the first. A name in a single case has
+/// none, and neither has "iPhone".
 fn parts_of_name(name: &str) -> Vec<&str> {
     let letters: Vec<_> = name.char_indices().collect();
     let begins = |at: &usize| {

@@ -118,7 +118,7 @@ impl SearchArgs {
 }
 
 impl FilterArgs {
-    /// Returns what may be searched.
+    /// Returns the documents that may be found.
     pub(super) fn scope(&self) -> Scope {
         Scope {
             collections: self.collections.clone(),

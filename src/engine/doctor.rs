@@ -173,8 +173,8 @@ impl Engine {
         }
     }
 
-    /// Repairs what cannot be made again from other files: saves what can be read of a damaged journal. Also removes a
-    /// damaged research memory, which later runs fill again.
+    /// Repairs files that cannot be made again from others: saves the readable part of a damaged journal. Also removes
+    /// a damaged research memory, which later runs fill again.
     ///
     /// # Errors
     ///
@@ -451,7 +451,7 @@ fn described(embedder: &dyn Embedder, place: &str) -> String {
     format!("{name}{place}, {dimension} dimensions, {}", embedder.fingerprint())
 }
 
-/// Returns what was read, or why it cannot be: an error, or a panic that damage has caused.
+/// Returns the result of a read, or a failed check for an error or a panic that damage has caused.
 async fn undamaged<T>(read: impl Future<Output = Result<T, EngineError>>) -> Result<T, Check> {
     caught(read).await.map_err(damaged_index)?.map_err(|error| match error {
         // The index is as good as it was.

@@ -135,7 +135,7 @@ impl Neighbours {
 }
 
 impl Neighbourhood {
-    /// Cuts outline and notes to the room that is left. `before` is what was left out of the section.
+    /// Cuts outline and notes to the room that is left. `before` says how the section was cut.
     fn within(mut self, room: &mut Room, before: Option<String>) -> Self {
         for heading in &mut self.outline {
             heading.text = shortened(&heading.text);
@@ -150,7 +150,7 @@ impl Neighbourhood {
     }
 }
 
-/// Returns the lines of a section that there is room for, and what was left out of it. Some room is kept for the outline.
+/// Returns the lines of a section that fit into the room, and a note on the others. Some room is kept for the outline.
 fn part_of(section: &Excerpt, passage: (u32, u32), room: &mut Room) -> (Option<SectionText>, Option<String>) {
     let most = room.left / 4 * 3;
     let whole = (section.line_start, section.line_end);

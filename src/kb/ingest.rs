@@ -1,11 +1,11 @@
 //! Indexes folders incrementally: only changed files are read, only changed chunks embedded.
 //!
 //! ```text
-//! walk ─▶ compare ─▶ read, parse, cut ─▶ commit ─▶ remove what is gone ─▶ text index ─▶ vectors ─▶ vector index
+//! walk ─▶ compare ─▶ read, parse, cut ─▶ commit ─▶ remove missing files ─▶ text index ─▶ vectors ─▶ vector index
 //! ```
 //!
-//! Every commit leaves a searchable index, and every step compares with what is stored rather than with a record of an
-//! earlier run. The next run therefore completes a run that was killed or cancelled at any point.
+//! Every commit leaves a searchable index, and every step compares with the index itself rather than with a record of
+//! an earlier run. The next run therefore completes a run that was killed or cancelled at any point.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;

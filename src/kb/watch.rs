@@ -1,7 +1,7 @@
 //! Watches folders for changes, and reports when these have settled.
 //!
 //! ```text
-//! system ─▶ may it change what is indexed? ─▶ first and last change ─▶ settled
+//! system ─▶ may it concern an indexed file? ─▶ first and last change ─▶ settled
 //! ```
 //!
 //! The changes themselves are not kept, because indexing compares the folders with the index anyway. However many

@@ -409,7 +409,8 @@ fn with_emphasis(unit: &str, sentence: &str) -> Option<String> {
 }
 
 /// Removes the author's bold marks from a unit, except around labels in lines of their own: a reader would take them
-/// for the emphasis of the answer. Returns what is left of the text before and after a sentence, and of the sentence.
+/// for the emphasis of the answer. Returns the rest of the text before the sentence, of the sentence, and of the text
+/// after it.
 fn without_bold(unit: &str, sentence: Range<usize>) -> [String; 3] {
     let is_heading = |bold: &Range<usize>| {
         let before = unit[..bold.start].rsplit('\n').next().unwrap_or_default();

@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn fold_by_rules_says_nothing_twice_and_crowds_nobody_out() {
+    fn fold_by_rules_repeats_no_finding_and_keeps_room_for_each_node() {
         let (first, second) = (NodeId::numbered(2), NodeId::numbered(3));
         let many: Vec<_> = (0..30).map(|n| format!("Fact {n} of A is that it weighs {n} stones.")).collect();
         let many = branch(&first, &many.iter().map(String::as_str).collect::<Vec<_>>(), Label::Internal);

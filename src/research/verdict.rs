@@ -211,7 +211,7 @@ pub(crate) async fn judge(
     let count = |text: &str| caller.count(Role::Judge, text);
     let mut shown = (draft_text(draft), shown_quotes(quotes, &count));
     let prompt = fitted(caller, room, &mut shown, render, |(draft, quotes)| {
-        // The draft is what is judged, so the quotes go first.
+        // The draft is judged, so the quotes are dropped first.
         quotes.pop().is_some() || shorten_longest(std::iter::once(draft), &count)
     });
     let check = |said: &VerdictDraft| {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn judge_who_finds_the_evidence_thin_and_recommends_no_more_is_obeyed() {
+    async fn verdict_that_finds_evidence_thin_and_recommends_no_more_is_kept() {
         let (mut brief, tree, branches) = half_done(NodeStatus::Done);
         brief.aspects.truncate(1);
         for (more, relied_on, is_more) in [(false, "n2", false), (true, "n2", true), (false, "n77", true)] {

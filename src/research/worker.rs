@@ -233,7 +233,7 @@ impl Gathered {
         self.in_vain.extend(outside.in_vain);
         self.saw_internal |= outside.saw_internal;
         self.unfinished.extend(outside.unfinished);
-        // A half that was cut short explains what is missing; otherwise the later half tells how the work ended.
+        // A half that was cut short explains the gaps; otherwise the later half tells how the work ended.
         let cut_short = [self.stop, outside.stop].into_iter();
         let mut cut_short =
             cut_short.filter(|stop| matches!(stop, BranchStop::BudgetExceeded | BranchStop::ModelFailed));

@@ -341,6 +341,6 @@ mod tests {
         asked(&cache, 3, "please tell me, does topic 4 increase survival").await;
         assert_eq!(known(&store, &run).await, 0);
         asked(&cache, 3, "Does topic 4 increase survival?").await;
-        assert_eq!(known(&store, &run).await, 1, "the very same query is the same for everybody");
+        assert_eq!(known(&store, &run).await, 1, "an identical query is shared by all nodes");
     }
 }

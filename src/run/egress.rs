@@ -103,7 +103,7 @@ impl Egress {
             let texts = aspects.chain(before.questions()).chain([before.task()]);
             texts.for_each(|text| tripwire.may_leave(text.as_str()));
         }
-        // Questions that were worded after retrieval may repeat what was read.
+        // Questions that were worded after retrieval may repeat internal text.
         for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(&node.id).is_none())) {
             tripwire.read(node.question.as_str());
         }

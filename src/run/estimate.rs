@@ -161,7 +161,7 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
     let reranks = reranks * waiting().filter(searches).count() as u64;
     // Two at most: the figures are those of usual runs, not of the worst that the limits allow.
     let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).clamp(1, 2);
-    // A second round asks for what is missing only.
+    // A second round works on the gaps only.
     let most_nodes = nodes + (rounds - 1) * nodes.div_ceil(2);
     let share = |role, calls: (u64, u64), input: (u64, u64), output: (u64, u64)| {
         let RoleModel { model, max_input_tokens, max_output_tokens, .. } = models.role(role);

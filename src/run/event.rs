@@ -76,7 +76,7 @@ impl Default for RunRequest {
     }
 }
 
-/// Settings of a run. Fixed when it starts, except for the limits and for what may leave.
+/// Settings of a run. Fixed when it starts, except for the limits and the rules of egress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
     // Flattened, since journals have these fields beside the others.

@@ -297,7 +297,7 @@ impl WebPages {
             *published = published.take().or_else(|| named.published.clone());
         }
         if let Some((reading, question)) = &self.reading {
-            // Only what is shown is shortened: quotes are checked against the whole text.
+            // Only the shown text is shortened: quotes are checked against the whole page.
             if let Some(shown) = reading.shown(&self.node, question, &page.passage.text).await? {
                 page.passage.snippet = shown;
             }

@@ -115,7 +115,7 @@ impl HitRanker {
         let passages = &found.passages[..candidates];
         let ids = passages.iter().flat_map(|passage| ["\n", passage.id.as_str()]).collect::<String>();
         let key = CallKey::of_node(node).then(Step::Rerank).about(&format!("{query}{ids}"));
-        // What is left is worth more in steps of the workers.
+        // The rest of the budget is worth more in steps of the workers.
         if self.caller.is_tight(&key) {
             return Err(NoOrder::Tight);
         }

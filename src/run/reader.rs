@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn short_page_is_shown_as_it_is_and_nobody_is_asked() {
+    async fn short_page_is_shown_as_it_is_without_a_call() {
         let caller = Arc::new(Scripted::replying(json!({})));
         let shown = shown(VALVES, Arc::clone(&caller) as Arc<dyn Caller>).await.unwrap();
         assert_eq!((shown, caller.keys().len()), (None, 0));

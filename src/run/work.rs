@@ -94,7 +94,7 @@ impl Work {
         }
     }
 
-    /// Returns what was skimmed for its question.
+    /// Returns the answers that the skim found for its question.
     fn answers<'a>(&self, skim: Option<&'a Skim>) -> Option<Vec<&'a Answer>> {
         skim.map(|skim| skim.to(&self.node.aspects, &self.node.question, &self.beside))
     }
@@ -171,7 +171,7 @@ impl Steps {
     #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "skim"))]
     async fn skimmed(&self, desk: &Desk, work: &Work) -> Result<Option<&Skim>, StepError> {
         let skimmed = self.skim.get_or_try_init(|| async {
-            // On the record of the root, whichever node comes first: what is recorded must not depend on timing.
+            // On the record of the root, whichever node comes first: the record must not depend on timing.
             let (root, brief) = (NodeId::numbered(1), &work.brief);
             let source = self.sources.inside(&root);
             let mut units = skim::units(&root, brief, &source, self.picker.as_ref()).await?;

@@ -1,4 +1,4 @@
-//! Questions: what can be asked, a plan with its estimate, and the start of a run.
+//! Questions: the form and its choices, a plan with its estimate, and the start of a run.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! Questions over the folders of `tests/answers`, asked offline through the binary and scored by what is printed.
+//! Questions over the folders of `tests/answers`, asked offline through the binary and scored by its output.
 //!
 //! `just answers` asks them all and prints the figures; the suite asks a few that are answered well today.
 
@@ -66,7 +66,7 @@ enum Verdict {
     Bad,
 }
 
-/// What came of a question.
+/// The score of an answer.
 #[derive(Debug, Serialize)]
 struct Scored<'a> {
     id: &'a str,
@@ -77,7 +77,7 @@ struct Scored<'a> {
     expected: &'a str,
     outcome: String,
     verdict: Verdict,
-    /// What is wrong with it.
+    /// Why it is not good.
     why: String,
     /// Share of the wanted lines that are printed and cited; 1 if none is wanted.
     coverage: f64,
@@ -381,11 +381,11 @@ fn table(figures: &[Figures]) -> String {
     format!("{head}{under}{}", figures.iter().map(Figures::line).collect::<String>())
 }
 
-/// Lists what is not good, the worst first, with the first lines that were printed.
+/// Lists the answers that are not good, the worst first, with the first lines that were printed.
 fn failures(scored: &[Scored<'_>]) -> String {
     let mut text = String::new();
     for verdict in [Verdict::Bad, Verdict::Usable] {
-        // What is held out is counted but not shown, so that weights are not fitted to it by eye.
+        // Held-out questions are counted but not shown, so that weights are not fitted to them by eye.
         for scored in scored.iter().filter(|scored| scored.verdict == verdict && !scored.held_out) {
             let Scored { id, kind, ask, why, coverage, .. } = scored;
             let _ = writeln!(text, "\n{id} {verdict:?} ({kind}): {ask}\n   {why}, coverage {coverage:.2}");

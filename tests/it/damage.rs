@@ -50,7 +50,7 @@ fn run_ids(world: &World) -> Vec<String> {
     listed["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What is done to a file.
+/// Damage to a file.
 #[derive(Debug)]
 enum Damage {
     Flip { at: usize, bit: u8 },

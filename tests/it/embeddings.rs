@@ -298,7 +298,7 @@ fn nothing_is_sent_offline() {
 #[test]
 fn collection_that_is_local_only_is_not_sent_to_a_server_elsewhere() {
     const CLOSED: &str = "[collections.kb]\nlocal_only = true\n";
-    // Nobody answers at this address, and nobody is asked.
+    // No server has this address, and no request is sent to it.
     const ELSEWHERE: &str = "https://embed.example/v1";
     let (server, world) = indexed(CLOSED);
     set(&world, &settings(ELSEWHERE, &format!("price = 0.1\n{CLOSED}")));

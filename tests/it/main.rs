@@ -59,7 +59,7 @@ mod ask;
 /// The samples of the README.
 mod readme;
 
-/// Questions over the folders of `tests/answers`, scored by what is printed.
+/// Questions over the folders of `tests/answers`, scored by their answers.
 mod answers;
 
 /// Research runs on a scripted model endpoint.

@@ -3,7 +3,7 @@
 /// Over stdin and stdout.
 mod stdio;
 
-/// Over HTTP: who is let in, and what is served to other machines.
+/// Over HTTP: authentication, and the tools and collections served to other machines.
 pub(crate) mod http;
 
 /// Runs that are cancelled, and servers that are ended in the middle of one.
@@ -58,7 +58,7 @@ impl Server {
         client.serve_with_lifecycle((output, input), era).await.unwrap()
     }
 
-    /// Sends lines as they are, closes stdin, and returns the lines of stdout and what is on stderr.
+    /// Sends lines as they are, closes stdin, and returns the lines of stdout, and stderr.
     fn exchange(mut self, lines: &[&str]) -> (Vec<Value>, String) {
         let mut input = self.child.stdin.take().unwrap();
         for line in lines {

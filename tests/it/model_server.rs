@@ -134,7 +134,7 @@ impl ModelServer {
         self.log.lock().unwrap().probes
     }
 
-    /// Returns all bytes received, for tests of what must not be sent.
+    /// Returns all bytes received, for tests that a text is not sent.
     pub(crate) fn received(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().unwrap().received).into_owned()
     }

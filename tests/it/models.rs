@@ -99,7 +99,7 @@ fn server_with_a_smaller_context_than_is_set_is_named_by_doctor_and_before_each_
 
 #[test]
 fn server_that_leaves_the_schema_out_of_its_count_does_not_cut_prompts() {
-    // llama.cpp counts the messages, which are a fourth of what is sent.
+    // llama.cpp counts the messages, which are a fourth of the request.
     let server = ModelServer::start(|request| fills_in(request, r#"{"larger": 71, "numbers": [17, 71]}"#, 43));
     let checks = checks(&world_at(&server, ""));
     assert!(checks[2].starts_with("ok model tokens: 43 where dr counts at most "), "{checks:#?}");

@@ -93,7 +93,7 @@ fn no_command_opens_a_socket_even_with_a_key_and_a_server() {
         let run = world.run_of(run_without_internet(world.command(args)));
         assert_eq!(run.exit, Some(0), "{args:?}: {run}");
     }
-    assert_eq!(server.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody called");
+    assert_eq!(server.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "a connection was made");
 }
 
 #[test]

@@ -25,7 +25,7 @@ const QUESTION: &str = "How do we water the greenhouse beds, and how do others w
 enum Sign<'a> {
     /// A line of stderr or of the log contains this text.
     Line(&'a str),
-    /// The first byte of output that is more than a pipe holds. Nobody reads the rest, so the command cannot end.
+    /// The first byte of output that is more than a pipe holds. The rest is never read, so the command cannot end.
     Output,
     /// A request that is never answered.
     Request(&'a Receiver<()>),

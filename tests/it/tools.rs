@@ -161,7 +161,7 @@ fn calling(calls: Value, more: &str) -> (ModelServer, World, Script) {
     (models, world, script)
 }
 
-/// Starts models whose workers search and make `calls` in their first step, and then note what is described.
+/// Starts models whose workers search and make `calls` in their first step, and then note descriptions.
 fn caller(calls: Value) -> ModelServer {
     ModelServer::start(move |request| reply(request, &calls))
 }

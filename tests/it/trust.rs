@@ -114,7 +114,7 @@ fn commands_work_without_home_if_the_system_knows_a_home_folder() {
     let world = World::with_kb();
     for args in [&["index", "kb", "--no-embed"][..], &["ask", "--offline", QUESTION], &["runs"], &["doctor"]] {
         let mut command = world.command(args);
-        // Otherwise they would use the home folder of whoever runs the tests.
+        // Otherwise they would use the home folder of the user who runs the tests.
         for name in ["CONFIG", "CACHE", "DATA"] {
             command.env(format!("XDG_{name}_HOME"), world.home(name));
         }

@@ -43,7 +43,7 @@ impl Watching {
         serde_json::from_str(&self.stdout.recv_timeout(PATIENCE).expect("a line comes")).unwrap()
     }
 
-    /// Sends a signal, and returns the exit code and what was not read of stdout.
+    /// Sends a signal, and returns the exit code and the unread lines of stdout.
     fn end(mut self, signal: &str) -> (Option<i32>, Vec<String>) {
         send(signal, &self.child);
         let exit = self.child.wait().unwrap().code();

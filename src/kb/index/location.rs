@@ -201,8 +201,8 @@ fn path_inside<'a>(base: &Path, root: &'a Path) -> Result<&'a Path, StripPrefixE
 
 /// Returns where `path` leads if a symbolic link inside `project` takes it out of there.
 ///
-/// Such a link may have come with the project, so it must not decide what is read. A path that is spelled as outside
-/// was chosen by the user, and links on it are followed.
+/// Such a link may have come with the project, so it must not decide which files are read. A path that is spelled as
+/// outside was chosen by the user, and links on it are followed.
 pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
     let project = project.canonicalize().ok()?;
     let real = path.canonicalize().ok().filter(|real| !real.starts_with(&project))?;

@@ -136,7 +136,7 @@ pub(super) fn near_forms(text: &str, words: &[Range<usize>], language: &'static 
     for range in words {
         let word = &text[range.clone()];
         if let Some(characters) = characters_of(word) {
-            // Pairs run across words: what is one word here may be two elsewhere.
+            // Pairs run across words: one word here may be two elsewhere.
             let joined = before.filter(|(end, _)| *end == range.start).map(|(_, letter)| letter);
             let letters: Vec<char> = joined.into_iter().chain(characters).collect();
             forms.extend(letters.windows(2).map(|pair| format!("{}{}{NEAR}", pair[0], pair[1])));

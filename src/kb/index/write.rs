@@ -281,7 +281,7 @@ impl IndexWriter {
             let location = || self.index.location.to_string();
             let stored = manifest_in(&table).await?;
             let stored = stored.map_err(|source| IndexError::Manifest { location: location(), source })?;
-            // Another writer has published a rebuild: what is committed to this generation would be lost.
+            // Another writer has published a rebuild: a commit to this generation would be lost.
             if stored.generation != self.index.manifest.generation {
                 return Err(IndexError::Superseded.into());
             }

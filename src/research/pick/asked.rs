@@ -85,7 +85,7 @@ pub(super) fn gives_reason(sentence: &str) -> bool {
     has_word(&sentence.to_lowercase(), REASONS)
 }
 
-/// Returns whether a question asks what is or was new.
+/// Returns whether a question asks for a change: its date, its version, its release.
 pub(super) fn asks_for_changes(question: &str) -> bool {
     has_word(&question.to_lowercase(), CHANGES)
 }

@@ -321,7 +321,7 @@ pub(super) fn named(candidate: &UnitCandidate<'_>, weights: &Weights, splitter: 
     if is_asked { share(weights, &heading.into_iter().collect(), &HashSet::new()) } else { 0.0 }
 }
 
-/// Returns whether a unit is about the opposite of what is asked, judged by its first sentence and the heading right
+/// Returns whether a unit is about the opposite of the question, judged by its first sentence and the heading right
 /// above it: later ones may say how to undo a task.
 fn opposes(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> bool {
     let title = candidate.reading.document.place.title();

@@ -169,7 +169,7 @@ fn ends_name(tokens: &[&str], at: usize) -> bool {
     is_last || tokens[..at].last().is_some_and(|word| ends(word))
 }
 
-/// Returns the texts between single stars or underscores, each with what is before it. An underscore within a word is
+/// Returns the texts between single stars or underscores, each with the text before it. An underscore within a word is
 /// part of the word.
 fn italics(sentence: &str) -> impl Iterator<Item = (&str, &str)> {
     let opens = move |at: usize| {

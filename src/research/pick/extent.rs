@@ -51,7 +51,7 @@ const EXPLAINING: [&str; 9] = [
     "This example", "This code",
 ];
 
-/// Maximum number of lines on a screen of the text that is shown above a step: what is needed first is said briefly.
+/// Maximum number of lines on a screen of the text that is shown above a step: prerequisites are short.
 const TEXT_ABOVE_STEPS: usize = 10;
 
 /// Openings of a later step of a procedure.

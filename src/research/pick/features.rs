@@ -100,7 +100,7 @@ pub(super) struct Features {
     pub(super) lacks: f32,
     /// Share of the question's words in the heading right above it, if that has no other words.
     pub(super) named: f32,
-    /// Whether it is about the opposite of what is asked.
+    /// Whether it is about the opposite of the question.
     pub(super) opposes: f32,
 }
 

@@ -1,9 +1,9 @@
-//! Recognises questions for what is allowed, and texts that allow something.
+//! Recognises questions about permission, and texts that give it.
 
 use super::negation::negates;
 use super::wording::has_word;
 
-/// Openings of a question for what is allowed, and words of a text that allows it. Not "can", which any manual has.
+/// Openings of a question about permission, and words of a text that gives it. Not "can", which any manual has.
 const ASKS_FOR_PERMISSION: [&str; 11] = [
     "can i ", "can we ", "can my ", "can our ", "may i ", "may we ", "may my ", "may our ", "am i allowed ",
     "are we allowed ", "is it ok ",

@@ -200,7 +200,7 @@ impl<'a> Sought<'a> {
         !matches!(self.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison)
     }
 
-    /// Returns whether a sentence has the requested list in it, or contrasts what is compared.
+    /// Returns whether a sentence has the requested list in it, or contrasts the things compared.
     pub(super) fn says_whole(&self, sentence: &str, weights: &Weights) -> bool {
         let share = || share(weights, &self.words_in(sentence), &HashSet::new());
         let lists = || sentence.contains(':') || (sentence.matches(", ").count() > 1 && has_word(sentence, "and|or"));

@@ -69,8 +69,8 @@ impl CallRow {
         // Versions that had a single provider did not store it.
         let provider = self.job.as_ref().and_then(|job| job.provider).unwrap_or_default();
         let mut report = provider.parse(&self.reply()?.raw.to_string());
-        // A reply does not always list a tool server that was offered and not called. By what is stored and not by the
-        // settings, which may have changed since.
+        // A reply does not always list a tool server that was offered and not called. The stored endpoint decides and
+        // not the settings, which may have changed since.
         let endpoint = self.job.as_ref().and_then(|job| job.endpoint.as_ref());
         report.had_server |= endpoint.is_none_or(|endpoint| !endpoint.is_web_only);
         Some(report)

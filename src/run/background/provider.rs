@@ -22,7 +22,7 @@ use crate::llm::model::ModelError;
 pub(super) type ResolveEndpoint =
     fn(&DeepResearchOptions, &Environment) -> Result<(ModelEndpoint, bool), EndpointError>;
 
-/// What is known of a provider before it is set up.
+/// The facts about a provider that no setting changes.
 pub(super) struct ProviderFacts {
     /// Its default models, in the order they are tried. A model that was shut down is skipped.
     pub(super) models: &'static [&'static str],

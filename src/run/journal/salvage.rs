@@ -5,7 +5,7 @@
 //!     └─────────────────────────────────────────────────────────────────▶ state.db.damaged
 //! ```
 //!
-//! A run keeps its events up to the first that is lost: that is a state it was once in, so it can be shown and resumed.
+//! A run keeps its events up to the first that is lost: the run was once in that state, so it can be shown and resumed.
 //! Rows of the other tables are kept one by one. The rest of a run without its first event, which has its question and
 //! settings, is written to a file of JSON lines beside the damaged database.
 
@@ -394,7 +394,7 @@ struct Table {
 }
 
 impl Table {
-    /// Reads every row that SQLite can still reach: from both ends up to the damage, then by halves of what is left.
+    /// Reads every row that SQLite can still reach: from both ends up to the damage, then the rest by halves.
     /// Returns whether nothing failed.
     fn read(&self, connection: &Connection, columns: &[&str], mut take: impl FnMut(&Row<'_>)) -> bool {
         let mut is_whole = true;
@@ -458,8 +458,8 @@ impl Table {
     }
 }
 
-/// Reads events page by page. SQLite reads any page of the table, and what is below it, if the page is put in the place
-/// of the first one, `root`.
+/// Reads events page by page. SQLite reads any page of the table, and the pages below it, if the page is put in the
+/// place of the first one, `root`.
 fn read_scattered(
     damaged: &Path,
     root: u32,
@@ -713,7 +713,7 @@ pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
     if !is_half_repaired(path) {
         return Ok(());
     }
-    // A journal restored from a backup, for example, must not be replaced by what was saved of the damaged one.
+    // A journal restored from a backup, for example, must not be replaced by the rest of the damaged one.
     if !is_kept(path)? {
         return std::fs::rename(side_file(path, REPAIRED), side_file(path, UNUSED));
     }

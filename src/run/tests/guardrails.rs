@@ -1,4 +1,4 @@
-//! Every limit ends a run with a report on what was found, which names the limit.
+//! Every limit ends a run with a report of the findings, which names the limit.
 
 use super::super::budget::{LimitsByPlan, PlanShare};
 use super::super::orchestrator::RunNotice;

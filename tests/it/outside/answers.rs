@@ -118,7 +118,7 @@ fn key_of_an_engine_is_sent_to_it_only_and_stored_nowhere() {
     let searches = server.requests().into_iter().filter(|request| request.path == "/search");
     let keys: Vec<_> = searches.map(|request| request.headers["authorization"].clone()).collect();
     assert!(!keys.is_empty() && keys.iter().all(|key| *key == format!("Bearer {ENGINE_KEY}")), "{keys:?}");
-    assert_eq!(server.received().matches(ENGINE_KEY).count(), keys.len(), "nobody else is told");
+    assert_eq!(server.received().matches(ENGINE_KEY).count(), keys.len(), "the key is sent to the engine alone");
     for folder in [world.path(""), world.home("")] {
         assert!(!is_stored(&folder, ENGINE_KEY.as_bytes()) && !is_stored(&folder, KEY.as_bytes()));
     }

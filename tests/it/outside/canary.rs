@@ -1,4 +1,4 @@
-//! P5: what is said inside reaches the models and nobody else, however a model tries.
+//! P5: internal text reaches the models alone, however hard a model tries to leak it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::web_server::{Fault, Setup, WebServer};
 
 const QUESTION: &str = "What is known of project Heron, and how do others run such projects?";
 
-/// What must not leave: a code name, an address, nine common words in a row, a number, and a name.
+/// Texts that must not leave: a code name, an address, nine common words in a row, a number, and a name.
 const SECRETS: [&str; 5] = [
     "CANARY-7f3a9c",
     "ilse.marten@quillhaven.example",
@@ -78,7 +78,7 @@ fn rot13(text: &str) -> String {
         .collect()
 }
 
-/// Returns what can be seen of the secrets in what came in.
+/// Returns the secrets, or disguises of them, that a server received.
 fn arrived(server: &WebServer) -> Vec<String> {
     let received = server.received_decoded();
     attempts(&SECRETS)
@@ -177,7 +177,7 @@ fn betray(request: &Request, known: &[&str], collector: &str) -> String {
             }
             report
         }
-        // Whoever keeps a summary puts all that it knows into it.
+        // A call that keeps a summary repeats everything it was shown.
         None => return loud(&reader::say(request), known),
         _ => return reader::say(request),
     };
@@ -285,8 +285,8 @@ fn egress(world: &World) -> Vec<(String, String, bool)> {
     shown["egress"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Returns the calls of the newest run that kept the summary for workers on the web. Whoever keeps a summary tells all
-/// that it was shown.
+/// Returns the calls of the newest run that kept the summary for workers on the web. Such a call repeats everything it
+/// was shown.
 fn public_summaries(world: &World) -> Vec<String> {
     let lines = world.dr(["export"]).succeeded().stdout;
     let call = |line: &&str| line.contains("\"kind\":\"call\"") && line.contains("/public\"");
@@ -617,7 +617,7 @@ fn name_and_price_in_chinese_do_not_arrive_unless_the_user_lets_them() {
 const OF_VAULT: [&str; 2] = ["4417-0982-5536", "51234"];
 
 /// Returns models for the vault: the worker inside is shown [`OF_VAULT`], notes something else, and reports a number of its
-/// own; the planner words a second round with another. Whoever works on the web searches for `numbers`.
+/// own; the planner words a second round with another. Workers on the web search for `numbers`.
 fn remembering(numbers: &'static [&'static str]) -> Setup {
     let node = |id: &str, question: &str, hint: &str, depends_on: &[&str]| {
         json!({

@@ -6,7 +6,7 @@ use super::{ONE_ROUND, QUESTION, TWO_ROUNDS, endpoint, faulty, topics, topics_at
 use crate::common::{Run, World};
 use crate::model_server::{ModelServer, Response};
 
-/// Asks, and returns what was printed and how many requests that took.
+/// Asks, and returns the output and the number of requests that it took.
 fn asked(world: &World, server: &ModelServer, args: &[&str]) -> (Run, usize) {
     let before = server.count();
     let run = world.dr([&["ask", "--json"], args].concat());

@@ -8,7 +8,7 @@ use crate::common::{Run, World};
 use crate::model_server::{ModelServer, Request, Response};
 use crate::researcher::Researcher;
 
-/// Asserts that a run printed the answer that it gives offline, said why, and what can be done.
+/// Asserts that a run printed the answer that it gives offline, the reason, and a hint.
 fn assert_offline_answer(world: &World, run: &Run, why: &str) -> Value {
     assert_eq!(run.exit, Some(4), "{run}");
     let report = run.json();

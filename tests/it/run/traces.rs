@@ -211,7 +211,7 @@ fn collector_learns_the_program_and_nothing_of_the_machine_and_headers_are_sent(
 #[test]
 fn no_text_of_question_files_replies_or_queries_is_exported() {
     let (collector, _server, world) = traced();
-    // The log is on, since what is logged must not be exported by that.
+    // The log is on, since logged texts must not be exported.
     let world = world.with_variable("DR_LOG", "trace,dr=trace");
     world.dr(["ask", "--quiet", QUESTION]).succeeded();
     assert_no_texts(&collector.spans());

@@ -232,7 +232,7 @@ fn huge_and_malformed_bodies_are_refused_and_the_server_goes_on() {
         let reply = page.send_chunked("POST", path, &[headers[0], ACCEPT], &huge);
         assert_eq!(reply.status, 413, "{path} in chunks: {}", reply.body);
     }
-    // What is too long is not kept: six times 50 MB were sent.
+    // A body that is too long is not kept: six of 50 MB were sent.
     let grown = peak_memory(&page.child).saturating_sub(before);
     assert!(grown < 40 * 1024, "{grown} kB more");
     for (body, status) in [

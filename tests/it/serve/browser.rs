@@ -133,7 +133,7 @@ impl Browser {
         self.until(script, &[selector, text]);
     }
 
-    /// Clicks by script, since what is below the fold cannot be clicked.
+    /// Clicks by script, since an element below the fold cannot be clicked.
     fn click(&self, selector: &str) {
         self.sees(selector);
         self.run("document.querySelector(arguments[0]).click()", &[selector]);

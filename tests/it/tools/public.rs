@@ -7,7 +7,7 @@ use crate::reader;
 use crate::researcher::nodes;
 use crate::run::traces::{Collector, assert_no_texts};
 
-/// What must not leave.
+/// Texts that must not leave.
 const SECRETS: [&str; 2] = ["CANARY-7f3a9c", "the board agreed to buy the mill next spring"];
 
 const QUESTION: &str = "What is known of project Heron, and how do others run such projects?";
