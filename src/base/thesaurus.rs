@@ -266,7 +266,7 @@ impl Directions {
 }
 
 impl Related {
-    /// Returns the synonyms of a question's words; none for a language other than English.
+    /// Returns the synonyms of a question's words. Only English has any.
     pub(crate) fn of(question: &str, language: Option<&Language>) -> Self {
         if language.is_none_or(Language::is_english) { Self(related(question)) } else { Self::default() }
     }

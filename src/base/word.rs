@@ -34,8 +34,8 @@ impl Default for WordSplitter {
 }
 
 impl WordSplitter {
-    /// Returns the stems that are parts of compounds in a text: "Hauptversammlung" of "Jahreshauptversammlung". None in
-    /// languages that do not [join words](Language::joins_words).
+    /// Returns the stems that are parts of compounds in a text: "Hauptversammlung" of "Jahreshauptversammlung". Empty
+    /// for languages that do not [join words](Language::joins_words).
     pub(crate) fn parts_in<'a>(&self, text: &str, stems: impl Iterator<Item = &'a String>) -> Vec<String> {
         if !self.language.joins_words() {
             return Vec::new();

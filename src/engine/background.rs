@@ -183,8 +183,8 @@ impl Background {
         Box::pin(engine.plan(request, beginning.observer(), beginning.stop.clone())).await
     }
 
-    /// Starts a run and returns its id. A question that a run has answered starts none: the id is that of the earlier
-    /// run.
+    /// Starts a run and returns its id. A question that a run has answered starts no other: the id is that of the
+    /// earlier run.
     ///
     /// # Errors
     ///

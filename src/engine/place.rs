@@ -58,7 +58,7 @@ impl Engine {
         Ok(FilePlace { file: root.join(&path), path, line, page, is_extracted, stale })
     }
 
-    /// Returns the folder of each collection of the index, to link to its files; none without an index that can be read.
+    /// Returns the folder of each collection of the index, to link to its files. Empty if no index can be read.
     pub(crate) async fn folders(&self) -> BTreeMap<String, PathBuf> {
         let Ok(Some(manifest)) = Index::known(&self.location).await else { return BTreeMap::new() };
         // A link out of the project may have come with it, so reports do not link there.

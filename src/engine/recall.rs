@@ -38,8 +38,8 @@ pub(crate) enum FileState {
 }
 
 impl Engine {
-    /// Searches the quotes of all stored runs by similarity, or those from one kind of source. Returns up to `limit` of the
-    /// settings, best first; none if no run has found anything.
+    /// Searches the quotes of all stored runs by similarity, or those from one kind of source. Returns up to `limit` of
+    /// the settings, best first. Finding nothing is not an error.
     ///
     /// # Errors
     ///

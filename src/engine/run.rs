@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Starts a run without carrying it out, so that its id is known at once. A question that a run has answered starts
-    /// none.
+    /// no run.
     ///
     /// # Errors
     ///

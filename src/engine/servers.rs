@@ -62,7 +62,7 @@ impl Engine {
         accepted
     }
 
-    /// Starts each server and lists its tools. Offline, none is started.
+    /// Starts each server and lists its tools. Offline, starts no server.
     pub(super) async fn servers_checks(&self) -> Vec<Check> {
         if self.is_offline() {
             return Vec::new();

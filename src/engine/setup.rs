@@ -199,8 +199,8 @@ impl Engine {
         LimitsByPlan { tokens, time: Some(PlanShare { base: base * times, each: each * times }) }
     }
 
-    /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it uses none
-    /// and tells the observer.
+    /// Starts a prepared run of a request and records its first event. If the models cannot work on it, it runs
+    /// without them and tells the observer.
     pub(super) async fn start(
         &self,
         request: &AskRequest,

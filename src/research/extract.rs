@@ -104,7 +104,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     Ok(Branch { report, evidence, further, support, notes, reported, saw_internal })
 }
 
-/// Searches, and picks the units that answer best. Picks none if the results do not support an answer.
+/// Searches, and picks the units that answer best. Picks nothing if the results do not support an answer.
 pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     node: &NodeId,
     question: &Question,

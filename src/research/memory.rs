@@ -495,7 +495,7 @@ fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
 /// Returns the sentences that bear on a question most, in their original order, in at most `tokens`.
 ///
 /// The fewer sentences have a key word of the question, the more it counts. The name of a run's subject is in most of
-/// them: a sentence that shares no other word is left out, unless none shares more.
+/// them: a sentence that shares no other word is left out, unless no sentence does.
 fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
     let splitter = WordSplitter::default();
     let said: Vec<_> = all.iter().map(|piece| stems(piece.as_ref(), &splitter)).collect();

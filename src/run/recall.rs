@@ -128,7 +128,7 @@ pub(crate) struct RecallQuery<'a> {
     pub(crate) kind: EntryKind,
     /// Only entries from this source; from any source if it is `None`.
     pub(crate) source: Option<EntrySource>,
-    /// Only entries of these nodes; all if there is none.
+    /// Only entries of these nodes. If empty, of all.
     pub(crate) nodes: &'a [NodeId],
     /// Maximum number of entries to return.
     pub(crate) limit: usize,

@@ -482,7 +482,7 @@ async fn recalled<'a>(
 }
 
 /// Returns the entries that match a query by the ids of their quotes, or of the nodes they summarise, with their cosines,
-/// most similar first. None without a memory, which is never needed for a report.
+/// most similar first. Empty without a memory, which a report never needs.
 async fn similar<T: FromStr>(recall: Option<&Recall>, query: RecallQuery<'_>) -> Vec<(T, f32)> {
     let Some(recall) = recall else { return Vec::new() };
     let found = recall.search(&query).await;

@@ -21,7 +21,7 @@ pub(crate) struct Facts {
 pub(crate) struct Languages {
     /// The languages as listed.
     pub(crate) shown: &'static str,
-    /// ISO 639-1 codes; none if it reads more languages than are told apart here.
+    /// ISO 639-1 codes. Empty if it reads more languages than are told apart here.
     pub(super) codes: &'static [&'static str],
 }
 

@@ -365,7 +365,8 @@ mod tests {
 
     const ASSET: &str = concat!("fastembed:", env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8");
 
-    /// The built-in model's folder through fastembed; none, and a word about it, where no ONNX Runtime is found.
+    /// Loads the built-in model's folder through fastembed. Prints a note and returns `None` if no ONNX Runtime is
+    /// found.
     fn asset() -> Option<Arc<dyn Embedder>> {
         match load(&options(ASSET)) {
             Ok(embedder) => Some(embedder),

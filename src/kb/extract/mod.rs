@@ -82,7 +82,7 @@ impl FromStr for Extractable {
     }
 }
 
-/// The formats that a collection includes besides Markdown and plain text; none by default.
+/// The formats that a collection includes besides Markdown and plain text. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Include(BTreeSet<Extractable>);
 

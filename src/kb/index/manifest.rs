@@ -23,7 +23,7 @@ pub struct Manifest {
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
     pub collections: BTreeMap<String, String>,
-    /// Formats that collections include besides Markdown and plain text; none for a collection without an entry.
+    /// Formats that collections include besides Markdown and plain text. A collection without an entry has no others.
     pub(crate) includes: BTreeMap<String, Include>,
 }
 

@@ -35,7 +35,7 @@ const MOST_WORDS: usize = 3;
 pub struct ProperName {
     /// As written in the question.
     pub(crate) word: String,
-    /// The documents with this name; none if it names something else.
+    /// The documents with this name. Empty if it names something else.
     pub(crate) documents: BTreeSet<DocumentId>,
 }
 
@@ -91,7 +91,7 @@ impl Searcher {
     }
 
     /// Returns the hits by which support for an answer is judged: those that mention a document named in the
-    /// question, or all of them if there are none or it names no document.
+    /// question, or all of them if no hit does or it names no document.
     pub(super) fn to_judge<'a>(&self, hits: &'a [Hit], names: &[ProperName]) -> Cow<'a, [Hit]> {
         if names.is_empty() {
             return hits.into();

@@ -176,8 +176,8 @@ fn bases(word: &str) -> Vec<String> {
     [base.to_owned(), format!("{base}e")].into_iter().chain(single).collect()
 }
 
-/// Returns how many errors a word may have; none for a name in capitals, one with digits, or a correct English word:
-/// in a folder without `wifi`, the word does not stand for `wiki`.
+/// Returns how many errors a word may have: 0 for a name in capitals, one with digits, and a correct English word,
+/// since `wifi` does not stand for `wiki` in a folder that lacks it.
 fn errors_in(word: &str) -> usize {
     let letters = word.chars().count();
     let is_code = word.chars().any(|letter| !letter.is_alphabetic()) || word.chars().skip(1).any(char::is_uppercase);

@@ -20,7 +20,7 @@ const CHANGES: &str = "when|new|newest|latest|version|versions|release|releases|
 const PACE: &str = "daily|weekly|fortnightly|biweekly|monthly|quarterly|yearly|annually|hourly|nightly|every|once|twice|immediately|\
     second|seconds|minute|minutes|hour|hours|day|days|week|weeks|month|months|quarter|year|years";
 
-/// Openings of a question for a time. "When" inside a clause ("what does it mean when …") asks for none.
+/// Openings of a question for a time. "When" inside a clause ("what does it mean when …") does not ask for one.
 const ASKS_FOR_TIME: [&str; 14] = [
     "when did ", "when was ", "when were ", "when do ", "when does ", "when is ", "when are ", "when will ",
     "when should ", "when can ", "when must ", "since when ", "until when ", "how old ",

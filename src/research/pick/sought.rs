@@ -164,7 +164,7 @@ impl<'a> Sought<'a> {
     /// Returns whether a heading is the term being defined, in a note whose title says that it is a glossary.
     pub(super) fn is_entry(&self, heading: &str, title: &str) -> bool {
         let title = title.to_lowercase();
-        // "Terms of service" are none.
+        // "Terms of service" is not a glossary.
         let is_glossary = title.trim() == "terms" || has_word(&title, "glossary|terminology|definitions");
         is_glossary && self.term.as_ref().is_some_and(|term| term.is_named_by(heading, self.splitter))
     }

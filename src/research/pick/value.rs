@@ -15,7 +15,7 @@ const ASKS_FOR_NUMBER: [&str; 8] = [
 /// ports".
 const NUMBERED: &str = "port|ports|percentage|amount|size";
 
-/// Nouns after "what is the" for which the answer is a number. "The port to Windows" is none.
+/// Nouns after "what is the" for which the answer is a number. "Port" is not one: "the port to Windows".
 const NUMBERS_OF_SOMETHING: &str = "percentage|amount|size|score|number|timeout|interval|duration|threshold";
 const VERSIONS: &str = "version|versions|release";
 const NUMBERED_WITHIN: usize = 3;

@@ -8,8 +8,8 @@ fn brief(question: &str) -> Brief {
     brief_by_rules(&question.parse().unwrap(), Mode::Auto, &[])
 }
 
-/// Returns the entities of a comparison, or the parts of a question as they are searched, without the final mark;
-/// none if it is plain.
+/// Returns the entities of a comparison, or the parts of a question as they are searched, without the final mark.
+/// Empty for a plain question.
 fn parts(question: &str, is_comparison: bool) -> Vec<String> {
     let shape = Shape::of(question, &WordSplitter::default());
     assert!(shape.parts.is_empty() || shape.is_comparison == is_comparison, "{question}: {shape:?}");

@@ -69,7 +69,7 @@ pub struct Journal {
     keeping: Keeping,
     #[cfg(test)]
     writes_left: Arc<std::sync::atomic::AtomicI64>,
-    /// Value that `writes_left` gets when the text of a job is recorded; none if negative.
+    /// Value that `writes_left` gets when the text of a job is recorded. Ignored if negative.
     #[cfg(test)]
     writes_from_job: Arc<std::sync::atomic::AtomicI64>,
 }

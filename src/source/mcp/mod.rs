@@ -50,7 +50,7 @@ pub struct McpServers {
 }
 
 impl McpServers {
-    /// Sets up servers. Starts none.
+    /// Sets up servers, without starting them.
     pub(crate) fn new(
         settings: Vec<ServerSettings>,
         known: &KnownTools,

@@ -22,7 +22,7 @@ const MAX_QUERY_CHARS: usize = 400;
 
 const MAX_QUERY_WORDS: usize = 50;
 
-/// Dates sent for an open end of a range: Brave takes none without both.
+/// Dates sent for an open end of a range: Brave requires both.
 const FIRST_DAY: Date = date(1990, 1, 1);
 const LAST_DAY: Date = date(2100, 1, 1);
 

@@ -111,7 +111,7 @@ pub(crate) struct Unread {
 
 /// The web, through search engines and one fetcher.
 pub struct WebSource {
-    /// All are asked; none if only named pages are opened.
+    /// Every search asks all of them. Empty if only named pages are opened.
     engines: Vec<GuardedProvider>,
     fetcher: Option<Arc<Fetcher>>,
     pages: PageStore,

@@ -157,7 +157,7 @@ impl WebOptions {
         Ok(Arc::new(EngineClient::new(engine, address, key, contact.as_ref())?))
     }
 
-    /// Returns the engines, each once; none if the web is not searched.
+    /// Returns the engines, each once. The list is empty if the web is not searched.
     fn engines(&self, environment: &Environment) -> Result<Vec<SearchEngine>, WebSettingsError> {
         let names = match self.provider.as_deref() {
             // `base_url` without `provider` can only mean SearXNG, the one engine without a public address.
