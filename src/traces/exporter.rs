@@ -15,7 +15,7 @@ use super::shape::shaped;
 use crate::base::line::with_causes;
 
 /// State shared by the thread that exports batches and the command.
-pub(super) struct Door {
+pub(super) struct ExportGate {
     resource: Resource,
     /// Set once the settings are known.
     way: OnceLock<Result<opentelemetry_otlp::SpanExporter, NotExported>>,
@@ -25,8 +25,8 @@ pub(super) struct Door {
     lost: AtomicUsize,
 }
 
-impl Door {
-    /// Returns a closed door, which lets no span pass yet.
+impl ExportGate {
+    /// Returns a closed gate, which no span passes yet.
     pub(super) fn closed(resource: Resource) -> Self {
         let (sent, lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { resource, way: OnceLock::new(), failure: Arc::default(), sent, lost }
@@ -90,11 +90,11 @@ impl Door {
 }
 
 /// Exports batches once the gate is open.
-pub(super) struct GatedExporter(Arc<Door>);
+pub(super) struct GatedExporter(Arc<ExportGate>);
 
 impl GatedExporter {
-    pub(super) fn at(door: Arc<Door>) -> Self {
-        Self(door)
+    pub(super) fn at(gate: Arc<ExportGate>) -> Self {
+        Self(gate)
     }
 }
 

@@ -32,7 +32,7 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::layer::{Filter, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use self::exporter::{Door, GatedExporter};
+use self::exporter::{ExportGate, GatedExporter};
 use self::identity::{RunIds, RunTracer};
 pub(crate) use self::settings::{NotExported, TraceOptions, TraceSettings};
 
@@ -42,7 +42,7 @@ const BATCH: usize = 64;
 /// Traces of this process, from its start to its end.
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
-    door: Arc<Door>,
+    gate: Arc<ExportGate>,
 }
 
 impl Traces {
@@ -52,8 +52,8 @@ impl Traces {
             return None;
         }
         let resource = resource();
-        let door = Arc::new(Door::closed(resource.clone()));
-        let batches = BatchSpanProcessor::builder(GatedExporter::at(Arc::clone(&door)))
+        let gate = Arc::new(ExportGate::closed(resource.clone()));
+        let batches = BatchSpanProcessor::builder(GatedExporter::at(Arc::clone(&gate)))
             .with_batch_config(BatchConfigBuilder::default().with_max_export_batch_size(BATCH).build())
             .build();
         let provider = SdkTracerProvider::builder()
@@ -61,12 +61,12 @@ impl Traces {
             .with_resource(resource)
             .with_span_processor(batches)
             .build();
-        Some(Self { provider, door })
+        Some(Self { provider, gate })
     }
 
     /// Lets the spans leave according to the settings. Only the first call counts.
     pub(crate) fn open(&self, settings: Result<TraceSettings, NotExported>) {
-        self.door.open(settings);
+        self.gate.open(settings);
     }
 
     /// Returns the layer that converts spans of `tracing`: only those in [`shape`], and no events.
@@ -89,15 +89,16 @@ impl Traces {
     /// Exports the remaining spans, for at most `patience` and until `stop`. Returns the reason why spans were lost,
     /// if any were.
     pub(crate) fn finish(self, patience: Duration, runtime: &Runtime, stop: &CancellationToken) -> Option<String> {
-        // The door has its own runtime, which must not be dropped within another: hence not an `async` function.
-        let Self { provider, door } = self;
+        // The client of the exporter has its own runtime, which must not be dropped within another: hence not an `async`
+        // function.
+        let Self { provider, gate } = self;
         let flushed = runtime.spawn_blocking(move || provider.shutdown_with_timeout(patience).is_ok());
         let late = match runtime.block_on(stop.run_until_cancelled(flushed)) {
             Some(Ok(true)) => None,
             Some(_) => Some(format!("the collector took longer than {} ms", patience.as_millis())),
             None => Some("interrupted".to_owned()),
         };
-        door.lost(late)
+        gate.lost(late)
     }
 }
 

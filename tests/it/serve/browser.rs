@@ -19,14 +19,14 @@ const SCREENSHOTS: &str = "DR_SCREENSHOTS";
 /// Returns the texts of the page whose contrast is below WCAG AA, and how many texts there are.
 const CONTRAST: &str = include_str!("contrast.js");
 
-/// A door that calls of models wait at while it is closed.
+/// Holds back calls of models while it is closed.
 #[derive(Default)]
-struct Door {
+struct CallGate {
     is_closed: Mutex<bool>,
     moved: Condvar,
 }
 
-impl Door {
+impl CallGate {
     fn set(&self, closed: bool) {
         *self.is_closed.lock().unwrap() = closed;
         self.moved.notify_all();
@@ -192,8 +192,8 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
         eprintln!("skipped: ChromeDriver is not installed");
         return;
     };
-    let door = Arc::new(Door::default());
-    let (kept, is_dear) = (Arc::clone(&door), Arc::new(AtomicBool::new(false)));
+    let gate = Arc::new(CallGate::default());
+    let (kept, is_dear) = (Arc::clone(&gate), Arc::new(AtomicBool::new(false)));
     let dear = Arc::clone(&is_dear);
     let models = ModelServer::start(move |request| {
         let is_step = request.form() == Some("step");
@@ -237,7 +237,7 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
     eyes.reads("#estimate", "tokens");
     eyes.look("plan");
     eyes.types("#node-0", " Please.");
-    door.set(true);
+    gate.set(true);
     eyes.click("#run-plan");
 
     // It is watched, reloaded in the middle, stopped and resumed.
@@ -249,7 +249,7 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
     eyes.reads("h1", "<script>alert(1)</script>");
     eyes.click("#stop");
     eyes.reads("#state", "stopped");
-    door.set(false);
+    gate.set(false);
     eyes.click("#resume");
     eyes.reads("#state", "ended");
 
