@@ -34,7 +34,7 @@ use crate::render::saved::{Citation, CitedPlace, MAX_SAVED_BYTES, SavedReport};
 use crate::research::branch::Branch;
 use crate::research::evidence::{EvidenceId, line_range};
 use crate::research::folded::{FoldedText, Lines};
-use crate::run::egress::{Egress, Leaving, OWN_SITE};
+use crate::run::egress::{Egress, OWN_SITE, OutgoingText};
 use crate::run::journal::EgressKind;
 use crate::run::store::StoreError;
 use crate::source::web::{DateRange, WebAccess, WebUrl};
@@ -390,7 +390,7 @@ impl CitedPages {
         let not_checked = |why| CitationState::NotChecked { why };
         if let Some(record) = self.record.as_ref().map_err(|why| not_checked(why.clone()))? {
             let node = node_of(citations, &record.branches);
-            let recorded = record.egress.release(&node, OWN_SITE, Leaving::all(EgressKind::Check, &address)).await;
+            let recorded = record.egress.release(&node, OWN_SITE, OutgoingText::all(EgressKind::Check, &address)).await;
             recorded.map_err(|error| not_checked(with_causes(&error)))?;
         }
         match self.web.source.text_now(&address).await {

@@ -26,14 +26,14 @@ pub(crate) const OWN_SITE: &str = "the page's own site";
 
 /// A text that is about to leave.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving<'a> {
+pub(crate) struct OutgoingText<'a> {
     pub(crate) kind: EgressKind,
     pub(crate) text: &'a Outbound,
     /// The part that the tripwire checks: neither a template of this program nor a date.
     pub(crate) words: &'a Outbound,
 }
 
-impl<'a> Leaving<'a> {
+impl<'a> OutgoingText<'a> {
     /// Returns a text that is no template.
     pub(crate) fn all(kind: EgressKind, text: &'a Outbound) -> Self {
         Self { kind, text, words: text }
@@ -156,8 +156,8 @@ impl Egress {
     /// # Errors
     ///
     /// Returns [`SourceError::Withheld`] for a text that trips the wire, and an error if the journal fails.
-    pub(crate) async fn release(&self, node: &NodeId, target: &str, text: Leaving<'_>) -> Result<(), SourceError> {
-        let Leaving { kind, text, words } = text;
+    pub(crate) async fn release(&self, node: &NodeId, target: &str, text: OutgoingText<'_>) -> Result<(), SourceError> {
+        let OutgoingText { kind, text, words } = text;
         // Recorded below even if the user allows all text to leave.
         let checked = if self.0.is_open { Ok(()) } else { locked(&self.0.tripwire).check(words.as_str()) };
         let withheld = checked.err().map(|tripped| tripped.to_string());

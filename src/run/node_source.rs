@@ -16,7 +16,7 @@ use tracing::{Instrument, Span, debug_span};
 
 use super::background::Finished;
 use super::cache::{Cache, normalised};
-use super::egress::{Egress, Leaving, OWN_SITE};
+use super::egress::{Egress, OWN_SITE, OutgoingText};
 use super::journal::{EgressKind, Lookup, LookupTool};
 use super::ranker::{HitRanker, Unranked};
 use super::reader::PageReader;
@@ -289,8 +289,8 @@ impl WebPages {
     }
 
     async fn fetch(&self, id: &str, named: &Permitted) -> Result<OpenedPage, SourceError> {
-        let leaving = Leaving::all(EgressKind::Address, &named.address);
-        self.shared.egress.release(&self.node, OWN_SITE, leaving).await?;
+        let outgoing = OutgoingText::all(EgressKind::Address, &named.address);
+        self.shared.egress.release(&self.node, OWN_SITE, outgoing).await?;
         let mut page = self.shared.wait_limit.wait(self.web.open(&named.address)).await?;
         page.passage.id = id.to_owned();
         if let Place::Web { published, .. } = &mut page.passage.place {
@@ -397,8 +397,8 @@ impl Outside {
         breaker
             .ask(async {
                 // Within the breaker: a query that it refuses does not leave, and must not be on record as sent.
-                let leaving = Leaving::all(EgressKind::Query, query);
-                egress.release(node, &web.scope(), leaving).await?;
+                let outgoing = OutgoingText::all(EgressKind::Query, query);
+                egress.release(node, &web.scope(), outgoing).await?;
                 wait_limit.wait(web.search(query, limit)).await
             })
             .await

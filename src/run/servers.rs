@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
-use super::egress::{Egress, Leaving};
+use super::egress::{Egress, OutgoingText};
 use super::journal::{EgressKind, Lookup, LookupTool};
 use super::shared::Shared;
 use crate::base::breaker::Breaker;
@@ -77,7 +77,7 @@ impl Arguments for str {
 
 impl Arguments for Outbound {
     async fn release(&self, egress: &Egress, node: &NodeId, target: &str) -> Result<(), SourceError> {
-        egress.release(node, target, Leaving::all(EgressKind::Call, self)).await
+        egress.release(node, target, OutgoingText::all(EgressKind::Call, self)).await
     }
 }
 

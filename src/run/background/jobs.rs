@@ -34,7 +34,7 @@ use crate::research::outward::OutwardTask;
 use crate::research::worker::WorkError;
 use crate::run::budget::{CallCost, Purpose};
 use crate::run::cache::{Cache, normalised};
-use crate::run::egress::{Egress, Leaving};
+use crate::run::egress::{Egress, OutgoingText};
 use crate::run::journal::{
     Call, CallKind, CallOutcome, CallRow, CallState, EgressKind, EgressRow, JournalError, LockedRun, Lookup,
     LookupTool, StartedJob,
@@ -224,7 +224,7 @@ impl Jobs {
     ) -> Result<Finished, WorkError> {
         let call = || async {
             let words = task.task.words();
-            let text = Leaving { kind: EgressKind::Job, text: &task.instructions, words: &words };
+            let text = OutgoingText { kind: EgressKind::Job, text: &task.instructions, words: &words };
             let release = || egress.release(task.node, "Deep Research", text);
             self.carry_out(task.node, &task.instructions, release).await
         };
