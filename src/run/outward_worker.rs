@@ -40,29 +40,29 @@ fn shown<'a>(
     }
 }
 
-/// How a node is worked on outside.
-pub(super) enum Mind<'a> {
+/// The means of working on a node outside.
+pub(super) enum OutwardMethod<'a> {
     Model(Outward<&'a Desk>),
-    /// With rules that pick sentences.
+    /// Rules that pick sentences.
     Rules(&'a dyn Pick),
 }
 
 /// Works on a node of the web by searching, and returns its branch.
 pub(super) async fn searched(
-    mind: Mind<'_>,
+    method: OutwardMethod<'_>,
     outside: &Outside,
     node: &Node,
     work: &OutwardWork,
     task: &OutwardTask,
 ) -> Result<Branch, WorkError> {
     let question = task.question();
-    let branch = match mind {
-        Mind::Model(desk) => {
+    let branch = match method {
+        OutwardMethod::Model(desk) => {
             let shown = shown(node, CallKey::of_node(&node.id), work, task, &question);
             let gathered = gather(&desk, &Conversation::outside(&shown, outside)).await?;
             compress(&desk, &shown, gathered).await?
         }
-        Mind::Rules(picker) => {
+        OutwardMethod::Rules(picker) => {
             let asked = question.as_str().parse();
             // Text that is no valid question, such as one too long, is replaced by the question of the user.
             let asked = asked.as_ref().unwrap_or(&work.asked);

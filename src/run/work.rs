@@ -14,7 +14,7 @@ use super::desk::{Desk, Outward};
 use super::event::RunRequest;
 use super::node_source::Outside;
 use super::outward::{CONTEXT_TOKENS, OutwardWork};
-use super::outward_worker::{self, Mind};
+use super::outward_worker::{self, OutwardMethod};
 use super::phase::Briefs;
 use super::steps::{StepError, Steps};
 use super::tree::{Clarified, RunState};
@@ -259,14 +259,15 @@ impl Steps {
     async fn searched(&self, work: &Work, task: &OutwardTask) -> Result<Branch, StepError> {
         let mut outside = self.outside(work, task)?;
         let Some(desk) = self.desk.as_deref() else {
-            let mind = Mind::Rules(self.picker.as_ref());
-            let branch = outward_worker::searched(mind, &outside, &work.node, &work.outward, task).await?;
+            let method = OutwardMethod::Rules(self.picker.as_ref());
+            let branch = outward_worker::searched(method, &outside, &work.node, &work.outward, task).await?;
             let conclusions: Vec<_> = work.outward.conclusions.iter().map(|(.., branch)| branch.as_branch()).collect();
             return Ok(built_on(branch, &conclusions));
         };
         outside.servers = self.sources.public_tools(&work.node.id).await?;
         let mut branch =
-            outward_worker::searched(Mind::Model(Outward(desk)), &outside, &work.node, &work.outward, task).await?;
+            outward_worker::searched(OutwardMethod::Model(Outward(desk)), &outside, &work.node, &work.outward, task)
+                .await?;
         branch.notes.extend(outside.notes());
         Ok(branch)
     }
