@@ -169,7 +169,7 @@ pub struct Orchestrator {
     state: RunState,
     steps: Arc<Steps>,
     budget: Budget,
-    grace: Grace,
+    grace: GracePeriod,
     /// Parent of all other spans of the run.
     span: Span,
 }
@@ -178,13 +178,13 @@ pub struct Orchestrator {
 pub(crate) type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
 
 /// Task that cancels calls in flight after a grace period once the run is stopped. It ends with the run.
-struct Grace {
+struct GracePeriod {
     task: tokio::task::JoinHandle<()>,
     /// Cancelled after the grace period.
     closed: CancellationToken,
 }
 
-impl Grace {
+impl GracePeriod {
     fn after(stop: CancellationToken, clock: Arc<dyn Clock>) -> Self {
         let closed = CancellationToken::new();
         let over = closed.clone();
@@ -199,7 +199,7 @@ impl Grace {
     }
 }
 
-impl Drop for Grace {
+impl Drop for GracePeriod {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -271,7 +271,7 @@ impl Orchestrator {
             attach::text("question", || state.question.to_string());
         });
         let budget = budget(&state, calls, &resources);
-        let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
+        let grace = GracePeriod::after(resources.stop.clone(), Arc::clone(&resources.clock));
         let clock = Arc::clone(&resources.clock);
         let cache = Cache::new(locked.clone(), state.started, Arc::clone(&clock), resources.embedder.clone());
         let egress = Egress::new(locked.clone(), clock, state.settings.is_open);
