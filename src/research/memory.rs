@@ -126,7 +126,7 @@ pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeI
 /// The public summary is made with outbound wording, since outward workers see it; the other summary with the wording
 /// of the plan.
 #[derive(Debug)]
-pub(crate) struct Told<'a, Q: ?Sized = str> {
+pub(crate) struct FoldedNode<'a, Q: ?Sized = str> {
     pub(crate) task: &'a Q,
     pub(crate) id: &'a NodeId,
     pub(crate) question: &'a Q,
@@ -140,13 +140,13 @@ pub(crate) struct Told<'a, Q: ?Sized = str> {
 pub(crate) async fn fold_public(
     caller: Option<&dyn Caller>,
     key: &CallKey,
-    told: Told<'_, Outbound>,
+    node: FoldedNode<'_, Outbound>,
     g: &PublicSummary,
     branch: &PublicBranch,
     r_tokens: u64,
 ) -> Result<PublicSummary, CallError> {
-    let told = Told { task: told.task.as_str(), id: told.id, question: told.question.as_str() };
-    fold(caller, key, told, g.as_str(), branch.as_branch(), r_tokens).await.map(PublicSummary)
+    let node = FoldedNode { task: node.task.as_str(), id: node.id, question: node.question.as_str() };
+    fold(caller, key, node, g.as_str(), branch.as_branch(), r_tokens).await.map(PublicSummary)
 }
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
@@ -160,7 +160,7 @@ pub(crate) async fn fold_public(
 pub(crate) async fn fold(
     caller: Option<&dyn Caller>,
     key: &CallKey,
-    told: Told<'_>,
+    node: FoldedNode<'_>,
     g: &str,
     branch: &Branch,
     r_tokens: u64,
@@ -171,7 +171,7 @@ pub(crate) async fn fold(
     if count(&whole) <= r_tokens {
         return Ok(whole);
     }
-    let Some(prompt) = fold_prompt(caller, &told, g, branch, r_tokens) else {
+    let Some(prompt) = fold_prompt(caller, &node, g, branch, r_tokens) else {
         return Ok(fold_by_rules(g, branch, r_tokens, &count));
     };
     let asked = caller.call(key, &prompt).await;
@@ -183,11 +183,11 @@ pub(crate) async fn fold(
 }
 
 /// Returns the prompt of a fold with the branch truncated to fit; `None` if even the summary does not fit.
-fn fold_prompt(caller: &dyn Caller, told: &Told<'_>, g: &str, branch: &Branch, r_tokens: u64) -> Option<Prompt> {
+fn fold_prompt(caller: &dyn Caller, node: &FoldedNode<'_>, g: &str, branch: &Branch, r_tokens: u64) -> Option<Prompt> {
     let most = (2 * r_tokens + OVERHEAD_TOKENS).min(caller.input_limit(Role::Summariser));
     let render = |result: &str| {
         let context = json!({
-            "task": told.task, "summary": g, "id": told.id, "question": told.question, "result": result,
+            "task": node.task, "summary": g, "id": node.id, "question": node.question, "result": result,
             "most_words": words_in(r_tokens),
         });
         Template::Fold.prompt(caller, context)
@@ -548,8 +548,8 @@ mod tests {
         let mut g = String::new();
         for round in 0..5 {
             let key = CallKey::new(format!("fold/{round}"));
-            let told = Told { task: "Compare A and B", id: &id, question: "What is A?" };
-            g = fold(Some(&caller), &key, told, &g, &found, r).await.unwrap();
+            let node = FoldedNode { task: "Compare A and B", id: &id, question: "What is A?" };
+            g = fold(Some(&caller), &key, node, &g, &found, r).await.unwrap();
             assert!(tokens(&g) <= r, "{}", tokens(&g));
             assert!(g.ends_with('.'), "a summary that is too long ends where a sentence does");
         }
@@ -563,15 +563,15 @@ mod tests {
     async fn fold_goes_by_rules_where_the_model_fails_or_may_not_be_asked() {
         let id = add_node(&mut tree(), "What is A?", &[]);
         let found = branch(&id, &["A costs nine euros."], Label::Internal);
-        let told = |id| Told { task: "Compare A and B", id, question: "What is A?" };
+        let node = |id| FoldedNode { task: "Compare A and B", id, question: "What is A?" };
         for error in [broken("down"), CallError::Limit(Limit::Cost)] {
             let caller = Scripted::replying("".into()).failing_at(1, error);
-            let g = fold(Some(&caller), &CallKey::new("f"), told(&id), LONG, &found, 20).await;
+            let g = fold(Some(&caller), &CallKey::new("f"), node(&id), LONG, &found, 20).await;
             assert_eq!(g.unwrap(), "B is free. [n9e1]\nA costs nine euros. [n2e1]");
             assert_eq!(caller.keys().len(), 1);
         }
         let caller = Scripted::replying("".into()).failing_at(1, CallError::Cancelled);
-        let g = fold(Some(&caller), &CallKey::new("f"), told(&id), LONG, &found, 20).await;
+        let g = fold(Some(&caller), &CallKey::new("f"), node(&id), LONG, &found, 20).await;
         assert_eq!(g, Err(CallError::Cancelled));
     }
 
@@ -585,8 +585,8 @@ mod tests {
         for (id, claim) in [(first, "A costs nine euros."), (second, "B costs ten.")] {
             tree.get_mut(&id).unwrap().group = Some("prices".into());
             let found = branch(&id, &[claim], Label::Internal);
-            let told = Told { task: "Compare A and B", id: &id, question: "What is it?" };
-            g = fold(Some(&caller), &CallKey::new("f"), told, &g, &found, 400).await.unwrap();
+            let node = FoldedNode { task: "Compare A and B", id: &id, question: "What is it?" };
+            g = fold(Some(&caller), &CallKey::new("f"), node, &g, &found, 400).await.unwrap();
             branches.insert(id, found);
         }
         let brief = brief("Compare A and B", &["a"]);

@@ -28,7 +28,7 @@ use crate::research::cut::estimate;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::Pick;
 use crate::research::memory::{
-    Memory, PublicBranch, Summary, Told, cited, fold, fold_by_rules, fold_public, group_summaries,
+    FoldedNode, Memory, PublicBranch, Summary, cited, fold, fold_by_rules, fold_public, group_summaries,
     group_summaries_by_rules, label,
 };
 use crate::research::node::{Node, NodeId, SourceHint};
@@ -328,16 +328,17 @@ impl Steps {
             let key = CallKey::of_run(Step::Fold).at(rounds.number).at(&node.id);
             if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id) {
                 let (task, question) = (outward_brief(state), outward_task(state, node).question());
-                let told = Told { task: &task, id: &node.id, question: &question };
+                let folded = FoldedNode { task: &task, id: &node.id, question: &question };
                 let (public, key) = (&memory.global_public, key.then(Step::Public));
-                memory.global_public = fold_public(outward, &key, told, public, &found, r).await?;
+                memory.global_public = fold_public(outward, &key, folded, public, &found, r).await?;
             }
             // As long as everything is public, one summary serves all.
             let text = match (memory.global.label, label) {
                 (Label::Public, Label::Public) => memory.global_public.as_str().to_owned(),
                 (Label::Internal, _) | (_, Label::Internal) => {
-                    let told = Told { task: brief.task.as_str(), id: &node.id, question: node.question.as_str() };
-                    fold(caller, &key, told, &memory.global.text, branch, r).await?
+                    let folded =
+                        FoldedNode { task: brief.task.as_str(), id: &node.id, question: node.question.as_str() };
+                    fold(caller, &key, folded, &memory.global.text, branch, r).await?
                 }
             };
             memory.global = Summary { text, label: memory.global.label.max(label) };
