@@ -42,8 +42,8 @@ enum Enforced {
     Strict(Value),
     /// The endpoint enforces a JSON object; the schema is part of the prompt.
     Object,
-    /// The schema is part of the prompt.
-    Told,
+    /// The schema is part of the prompt only.
+    PromptOnly,
 }
 
 /// Returns how a schema is enforced; `None` without one.
@@ -52,11 +52,11 @@ enum Enforced {
 /// out every value but an object, so a schema of another type is only part of the prompt.
 fn enforced(support: SchemaSupport, prompt: &Prompt) -> Option<Enforced> {
     let form = &prompt.schema.as_ref()?.schema;
-    let loose = if is_of_objects(form) { Enforced::Object } else { Enforced::Told };
+    let loose = if is_of_objects(form) { Enforced::Object } else { Enforced::PromptOnly };
     Some(match support {
         SchemaSupport::Strict => schema::strict(form).map_or(loose, Enforced::Strict),
         SchemaSupport::Json => loose,
-        SchemaSupport::None => Enforced::Told,
+        SchemaSupport::None => Enforced::PromptOnly,
     })
 }
 
@@ -79,7 +79,7 @@ fn is_of_objects(schema: &Value) -> bool {
 pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]> {
     let form = match (enforced(support, prompt), &prompt.schema) {
         (None | Some(Enforced::Strict(_)), _) | (_, None) => return Cow::Borrowed(&prompt.messages),
-        (Some(Enforced::Object | Enforced::Told), Some(form)) => &form.schema,
+        (Some(Enforced::Object | Enforced::PromptOnly), Some(form)) => &form.schema,
     };
     let kind = if is_of_objects(form) { "object" } else { "value" };
     let rule = format!("Reply with one JSON {kind} and nothing else. It must follow this JSON Schema:\n{form}");
@@ -96,7 +96,7 @@ pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]
 pub(super) fn sent_schema(support: SchemaSupport, prompt: &Prompt) -> Option<Value> {
     match enforced(support, prompt)? {
         Enforced::Strict(schema) => Some(schema),
-        Enforced::Object | Enforced::Told => None,
+        Enforced::Object | Enforced::PromptOnly => None,
     }
 }
 
@@ -127,7 +127,7 @@ fn responses(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt)
             Some(TextResponseFormatConfiguration::JsonSchema(json_schema(prompt, schema)))
         }
         Some(Enforced::Object) => Some(TextResponseFormatConfiguration::JsonObject),
-        Some(Enforced::Told) | None => None,
+        Some(Enforced::PromptOnly) | None => None,
     };
     let message = |message: &Message| {
         InputItem::EasyMessage(EasyInputMessage {
@@ -159,7 +159,7 @@ fn chat(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> C
     let response_format = match enforced(support, prompt) {
         Some(Enforced::Strict(schema)) => Some(ResponseFormat::JsonSchema { json_schema: json_schema(prompt, schema) }),
         Some(Enforced::Object) => Some(ResponseFormat::JsonObject),
-        Some(Enforced::Told) | None => None,
+        Some(Enforced::PromptOnly) | None => None,
     };
     let message = |message: &Message| -> ChatCompletionRequestMessage {
         let text = message.text.clone();

@@ -86,11 +86,11 @@ fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
     });
 }
 
-/// A client that passes on what it is told of progress.
+/// A client that passes on notifications of progress.
 #[derive(Clone)]
-struct Told(UnboundedSender<ProgressNotificationParam>);
+struct ProgressClient(UnboundedSender<ProgressNotificationParam>);
 
-impl ClientHandler for Told {
+impl ClientHandler for ProgressClient {
     fn get_info(&self) -> ClientConfig {
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("test", "1"))
     }
@@ -107,7 +107,7 @@ fn question_is_answered_with_citations_and_progress_in_both_eras() {
         block_on(async {
             let (sender, mut progress) = unbounded_channel();
             let mut server = Server::start(&world, &[]);
-            let client = server.connect(Told(sender), era).await;
+            let client = server.connect(ProgressClient(sender), era).await;
             let sent = begun(&client, "ask", json!({ "question": QUESTION, "offline": true })).await;
             let token = sent.progress_token.clone();
             let ServerResult::CallToolResult(result) = sent.await_response().await.unwrap() else { panic!("a result") };
