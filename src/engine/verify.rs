@@ -180,9 +180,9 @@ impl Engine {
         // First, so that a request for pages offline is refused before files are read.
         let web = if request.online { Some(self.pages_now()?) } else { None };
         let Loaded { run_id, citations, saved } = self.load_report(request).await?;
-        let (shelf, index_problem) = self.shelf(request.folder.as_deref()).await?;
+        let (folders, index_problem) = self.cited_folders(request.folder.as_deref()).await?;
         let quoted = citations.clone();
-        let checked = within_async(MAX_TIME, move || shelf.check(&quoted)).await.map_err(VerifyError::TooSlow)?;
+        let checked = within_async(MAX_TIME, move || folders.check(&quoted)).await.map_err(VerifyError::TooSlow)?;
         let mut citations: Vec<_> = citations.into_iter().zip(checked).map(verified).collect();
         let pages = match web {
             Some(web) => {
@@ -242,7 +242,7 @@ impl Engine {
     }
 
     /// Returns the folders to read, with what the index has of them, and why the index could not be read.
-    async fn shelf(&self, folder: Option<&Path>) -> Result<(Shelf, Option<String>), EngineError> {
+    async fn cited_folders(&self, folder: Option<&Path>) -> Result<(CitedFolders, Option<String>), EngineError> {
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(VerifyError::NotAFolder { folder: folder.to_path_buf() }.into());
         }
@@ -258,7 +258,7 @@ impl Engine {
             Ok(Err(error)) => (None, Some(with_causes(&error))),
             Err(panic) => (None, Some(panic)),
         };
-        let mut shelf = Shelf {
+        let mut folders = CitedFolders {
             folder: folder.map(Path::to_path_buf),
             project: self.project.clone(),
             roots: HashMap::new(),
@@ -266,10 +266,10 @@ impl Engine {
         };
         if let Some((index, documents)) = index {
             let roots = index.manifest().collections.keys().filter_map(|name| Some((name.clone(), index.root(name)?)));
-            shelf.roots = roots.filter(|(_, root)| root.is_dir()).collect();
-            shelf.documents = documents;
+            folders.roots = roots.filter(|(_, root)| root.is_dir()).collect();
+            folders.documents = documents;
         }
-        Ok((shelf, problem))
+        Ok((folders, problem))
     }
 
     /// Returns access to pages, whose cache is created if necessary.
@@ -463,7 +463,7 @@ fn verified((Citation { id, quote, place }, (state, index_is_older)): (Citation,
 type Checked = (CitationState, Option<bool>);
 
 /// The folders that cited files are read from.
-struct Shelf {
+struct CitedFolders {
     /// Replaces the folders of all collections.
     folder: Option<PathBuf>,
     project: PathBuf,
@@ -479,7 +479,7 @@ enum CitedFile {
     Unreadable(String),
 }
 
-impl Shelf {
+impl CitedFolders {
     /// Returns the state of each citation of a file; pages and calls are left unchecked. Reads one file at a time.
     fn check(&self, citations: &[Citation]) -> Vec<Checked> {
         let mut by_file: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
@@ -669,14 +669,14 @@ mod tests {
         Citation { id: "n1e1".into(), quote: quote.into(), place }
     }
 
-    fn shelf(folder: &Path) -> Shelf {
-        Shelf { folder: None, project: folder.to_path_buf(), roots: HashMap::new(), documents: Vec::new() }
+    fn folders(project: &Path) -> CitedFolders {
+        CitedFolders { folder: None, project: project.to_path_buf(), roots: HashMap::new(), documents: Vec::new() }
     }
 
     /// Returns the state of a citation in a folder of files, in short.
     fn state(files: &[(&str, &str)], citation: &Citation) -> String {
         let folder = crate::kb::walk::tests::folder(files);
-        match shelf(folder.path()).check(std::slice::from_ref(citation)).remove(0).0 {
+        match folders(folder.path()).check(std::slice::from_ref(citation)).remove(0).0 {
             CitationState::Unchanged => "unchanged".into(),
             CitationState::Moved { now } => format!("moved to {}", now.for_people()),
             CitationState::Changed => "changed".into(),
@@ -748,16 +748,16 @@ mod tests {
         std::fs::write(outside.path().join("a.md"), TEXT).unwrap();
         symlink(outside.path(), folder.path().join("kb")).unwrap();
         symlink(outside.path().join("a.md"), folder.path().join("link.md")).unwrap();
-        let shelf = shelf(folder.path());
+        let folders = folders(folder.path());
         for (path, expected) in [
             ("a.md", CitationState::Gone),
             ("kb/a.md", CitationState::Unreadable { why: "link leads out of the folder".into() }),
             ("link.md", CitationState::Unreadable { why: "link leads out of the folder".into() }),
         ] {
-            assert_eq!(shelf.check(&[cited(path, 3, 3, "Lithium cells last.")])[0].0, expected, "{path}");
+            assert_eq!(folders.check(&[cited(path, 3, 3, "Lithium cells last.")])[0].0, expected, "{path}");
         }
         for collection in ["..", "/", "", "a/..", "kb"] {
-            assert_eq!(shelf.root(collection), folder.path(), "{collection}");
+            assert_eq!(folders.root(collection), folder.path(), "{collection}");
         }
     }
 }
