@@ -3,7 +3,7 @@
 //! ```text
 //! reserve(worst case) ─▶ Reservation ─▶ sent() ─▶ settle(actual cost)
 //!        │                   │             └────▶ keep()     outcome unknown: the worst case stays charged
-//!     Refusal             dropped: all returned              (dropping it does the same)
+//!  BudgetRefusal          dropped: all returned              (dropping it does the same)
 //! ```
 //!
 //! All workers share one [`Budget`]. A call reserves its worst case atomically before it is sent, so two workers cannot
