@@ -33,28 +33,28 @@ const OPEN_ENDED: [&str; 8] =
 pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName], picked: &[Picked]) -> bool {
     let splitter = WordSplitter::default();
     let said = texts(picked.iter().flat_map(Picked::said));
-    let answer = Answer { sought: Sought::of(question.as_str(), &splitter), picked, said };
-    answer.points_elsewhere()
-        || answer.lacks_kind()
-        || answer.lacks_length()
-        || answer.lacks_dimension()
-        || answer.lacks_number()
-        || answer.lacks_object()
-        || answer.lacks_counted()
-        || answer.lacks_code_word()
-        || answer.lacks_name(names)
-        || answer.lacks_named()
+    let units = PickedUnits { sought: Sought::of(question.as_str(), &splitter), picked, said };
+    units.points_elsewhere()
+        || units.lacks_kind()
+        || units.lacks_length()
+        || units.lacks_dimension()
+        || units.lacks_number()
+        || units.lacks_object()
+        || units.lacks_counted()
+        || units.lacks_code_word()
+        || units.lacks_name(names)
+        || units.lacks_named()
 }
 
-/// The units picked for a question.
-struct Answer<'a> {
+/// The units picked for a question, with all they quote.
+struct PickedUnits<'a> {
     sought: Sought<'a>,
     picked: &'a [Picked],
     /// All quotes, with the names of their places.
     said: String,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> PickedUnits<'a> {
     /// Returns the quotes with their places, without the text added for context, which was not picked for the question.
     fn said(&self) -> impl Iterator<Item = (&'a Place, &'a str)> {
         self.picked.iter().flat_map(Picked::said)
