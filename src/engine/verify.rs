@@ -345,9 +345,9 @@ impl Engine {
 
 /// The address of a page that a report cites. The user asks for these pages.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct CitedPage(String);
+struct CitedAddress(String);
 
-impl MayLeave for CitedPage {
+impl MayLeave for CitedAddress {
     const VOUCHER: Voucher<Self> = Voucher::here();
 
     fn into_text(self) -> String {
@@ -355,7 +355,7 @@ impl MayLeave for CitedPage {
     }
 }
 
-impl CitedPage {
+impl CitedAddress {
     fn of(place: &CitedPlace) -> Option<Self> {
         match place {
             CitedPlace::Page { url } => Some(Self(url.clone())),
@@ -380,12 +380,12 @@ struct RunRecord {
 
 impl CitedPages {
     /// Returns whether a page is looked up without a record. Only web addresses are looked up.
-    fn is_unrecorded(&self, page: &CitedPage) -> bool {
+    fn is_unrecorded(&self, page: &CitedAddress) -> bool {
         matches!(self.record, Ok(None)) && page.0.parse::<WebUrl>().is_ok()
     }
 
     /// Returns the text of a page as it is now, or the state of its citations without it.
-    async fn text(&self, page: CitedPage, citations: &[&VerifiedCitation]) -> Result<FoldedText, CitationState> {
+    async fn text(&self, page: CitedAddress, citations: &[&VerifiedCitation]) -> Result<FoldedText, CitationState> {
         let address = Outbound::of(page);
         let not_checked = |why| CitationState::NotChecked { why };
         if let Some(record) = self.record.as_ref().map_err(|why| not_checked(why.clone()))? {
@@ -405,9 +405,9 @@ impl CitedPages {
 /// a record.
 async fn check_pages(citations: &mut [VerifiedCitation], pages: Option<&CitedPages>) -> Vec<String> {
     let mut unrecorded = Vec::new();
-    let mut by_page: BTreeMap<CitedPage, Vec<usize>> = BTreeMap::new();
+    let mut by_page: BTreeMap<CitedAddress, Vec<usize>> = BTreeMap::new();
     for (citation, at) in citations.iter().zip(0..) {
-        if let Some(page) = CitedPage::of(&citation.source) {
+        if let Some(page) = CitedAddress::of(&citation.source) {
             by_page.entry(page).or_default().push(at);
         }
     }
