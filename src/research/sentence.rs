@@ -112,12 +112,12 @@ fn worth_quoting(mut sentences: Vec<Sentence>) -> Vec<Sentence> {
 type InlineText = Vec<(Range<usize>, String)>;
 
 /// A block of text.
-struct Block {
+struct TextBlock {
     text: InlineText,
     is_row: bool,
 }
 
-impl Block {
+impl TextBlock {
     fn sentences(&self, passage: &str) -> Vec<Sentence> {
         let length: usize = self.text.iter().map(|(_, text)| text.len()).sum();
         // A date in the last cell says nothing without the others.
@@ -127,7 +127,7 @@ impl Block {
 
 #[derive(Default)]
 struct Blocks {
-    done: Vec<Block>,
+    done: Vec<TextBlock>,
     open: InlineText,
     /// Whether the open text is a table row.
     is_row: bool,
@@ -221,7 +221,7 @@ impl Blocks {
     fn close(&mut self) {
         (self.line, self.has_plain) = (0, false);
         if !self.open.is_empty() {
-            self.done.push(Block { text: std::mem::take(&mut self.open), is_row: self.is_row });
+            self.done.push(TextBlock { text: std::mem::take(&mut self.open), is_row: self.is_row });
         }
     }
 }
