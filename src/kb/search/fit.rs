@@ -50,7 +50,7 @@ struct Case {
 }
 
 #[derive(Deserialize)]
-struct Query {
+struct LabelledQuestion {
     text: String,
     #[serde(default = "yes")]
     answerable: bool,
@@ -75,7 +75,7 @@ async fn measure() {
         let index_of = Index::open(&IndexLocation::parse(index).unwrap()).await.unwrap();
         let searcher = Searcher::new(index_of, Ok(load(&EmbedderOptions::builtin()).unwrap()));
         let queries = std::fs::read_to_string(format!("{folder}/queries.jsonl")).unwrap();
-        for query in queries.lines().map(|line| serde_json::from_str::<Query>(line).unwrap()) {
+        for query in queries.lines().map(|line| serde_json::from_str::<LabelledQuestion>(line).unwrap()) {
             let kind = match kind {
                 "foreign" if query.answerable => Kind::Foreign,
                 "foreign" => continue,

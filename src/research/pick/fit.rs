@@ -30,17 +30,17 @@ const STEPS: usize = 3_000;
 const RATE: f64 = 0.5;
 
 #[derive(Deserialize)]
-struct Excerpt {
+struct UnitExcerpt {
     doc: String,
     content: String,
 }
 
 #[derive(Deserialize)]
-struct Query {
+struct GradedQuestion {
     text: String,
-    gold: Vec<Excerpt>,
+    gold: Vec<UnitExcerpt>,
     #[serde(default)]
-    fair: Vec<Excerpt>,
+    fair: Vec<UnitExcerpt>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,11 +100,11 @@ fn readings(hits: &[Hit], folder: &str) -> Vec<DocumentHits> {
 }
 
 /// Returns whether a unit has half of an excerpt: one may begin in the sentence before.
-fn has_any(candidate: &UnitCandidate<'_>, excerpts: &[Excerpt]) -> bool {
+fn has_any(candidate: &UnitCandidate<'_>, excerpts: &[UnitExcerpt]) -> bool {
     let Passage { place: Place::Kb { path, .. }, text, .. } = &candidate.reading.document else { return false };
     let own = &candidate.unit.range;
     let shared = |at: usize, length: usize| own.end.min(at + length).saturating_sub(own.start.max(at));
-    let has = |Excerpt { content, .. }: &Excerpt| {
+    let has = |UnitExcerpt { content, .. }: &UnitExcerpt| {
         text.match_indices(content).any(|(at, _)| shared(at, content.len()) * 2 > content.len())
     };
     excerpts.iter().filter(|excerpt| excerpt.doc == *path).any(has)
@@ -121,7 +121,7 @@ async fn measure() {
         let [index, folder, questions] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
         let searcher = searcher(index, &embedder).await;
         for line in std::fs::read_to_string(questions).unwrap().lines() {
-            let Query { text, gold, fair } = serde_json::from_str(line).unwrap();
+            let GradedQuestion { text, gold, fair } = serde_json::from_str(line).unwrap();
             let readings = readings(&searcher.search(&text, &options()).await.unwrap().hits, folder);
             let question: Question = text.parse().unwrap();
             let sought = Sought::of(&text, &searcher.splitter);
@@ -189,7 +189,7 @@ fn fit(cases: &[&Case]) -> Vec<f64> {
 
 /// A question measured by `just fit`; the other fields are kept unchanged.
 #[derive(Serialize, Deserialize)]
-struct Judged {
+struct MeasuredQuestion {
     index: String,
     question: String,
     values: BTreeMap<String, f32>,
@@ -207,7 +207,7 @@ async fn add_matches() {
     let mut searchers: BTreeMap<String, Searcher> = BTreeMap::new();
     let mut cases = String::new();
     for line in std::fs::read_to_string(&path).unwrap().lines() {
-        let mut case: Judged = serde_json::from_str(line).unwrap();
+        let mut case: MeasuredQuestion = serde_json::from_str(line).unwrap();
         if !searchers.contains_key(&case.index) {
             searchers.insert(case.index.clone(), searcher(&case.index, &embedder).await);
         }
