@@ -241,7 +241,7 @@ impl<'a> Writer<'a> {
 
     /// Returns whether the rest of the budget is likely to pay for the sections of an outline that are not kept, and the
     /// summary; without one, for the outline and a section on each node as well.
-    fn can_pay(&self, outline: Option<&[Heading<'_>]>) -> bool {
+    fn can_pay(&self, outline: Option<&[OutlineHeading<'_>]>) -> bool {
         let sizes: BTreeMap<_, u64> = self
             .found()
             .into_iter()
@@ -322,7 +322,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns a section that lists the findings of its nodes.
-    fn section_by_rules(&self, heading: &Heading<'_>) -> Section {
+    fn section_by_rules(&self, heading: &OutlineHeading<'_>) -> Section {
         let findings = self.findings(&heading.nodes);
         let lines: Vec<_> = findings.into_iter().map(|finding| format!("- {}", one_line(&cited(finding)))).collect();
         Section { title: heading.title.clone(), text: lines.join("\n"), nodes: Vec::new() }
@@ -360,7 +360,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the headings. Every node with findings is below at least one.
-    async fn outline(&self) -> Result<Vec<Heading<'a>>, CallError> {
+    async fn outline(&self) -> Result<Vec<OutlineHeading<'a>>, CallError> {
         let found = self.found();
         let before = self
             .sections_before()
@@ -424,7 +424,7 @@ impl<'a> Writer<'a> {
         found
     }
 
-    async fn section(&self, at: usize, outline: &[Heading<'_>], titles: &str) -> Result<Section, CallError> {
+    async fn section(&self, at: usize, outline: &[OutlineHeading<'_>], titles: &str) -> Result<Section, CallError> {
         let heading = &outline[at];
         if let Some(section) = heading.kept {
             return Ok(section.clone());
@@ -761,7 +761,7 @@ fn strike_ids(value: &mut Value) {
 }
 
 /// A heading of an outline.
-struct Heading<'a> {
+struct OutlineHeading<'a> {
     title: String,
     /// The nodes that its section is written from.
     nodes: Vec<&'a Node>,
@@ -769,7 +769,7 @@ struct Heading<'a> {
     kept: Option<&'a Section>,
 }
 
-impl<'a> Heading<'a> {
+impl<'a> OutlineHeading<'a> {
     fn of(title: &str, nodes: Vec<&'a Node>) -> Self {
         Self { title: one_line(title), nodes, kept: None }
     }
@@ -784,16 +784,17 @@ impl<'a> Heading<'a> {
 }
 
 /// Resolves the node ids of an outline. Nodes it leaves out are collected in a section of their own.
-fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<Heading<'a>> {
+fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<OutlineHeading<'a>> {
     let node = |id: &String| found.iter().map(|(node, _)| *node).find(|node| node.id.to_string() == id.trim());
-    let heading = |draft: &HeadingDraft| Heading::of(&draft.title, draft.nodes.iter().filter_map(node).collect());
+    let heading =
+        |draft: &HeadingDraft| OutlineHeading::of(&draft.title, draft.nodes.iter().filter_map(node).collect());
     let mut headings: Vec<_> = draft.sections.iter().map(heading).collect();
     headings.retain(|heading| !heading.title.is_empty() && !heading.nodes.is_empty());
     let placed: BTreeSet<_> = headings.iter().flat_map(|heading| heading.nodes.iter().map(|node| &node.id)).collect();
     let left: Vec<_> = found.iter().map(|(node, _)| *node).filter(|node| !placed.contains(&node.id)).collect();
     // Their findings would otherwise be missing from the report.
     if !left.is_empty() {
-        headings.push(Heading::of("Further findings", left));
+        headings.push(OutlineHeading::of("Further findings", left));
     }
     headings
 }
@@ -828,7 +829,7 @@ fn without_bullet(text: &str) -> String {
 }
 
 /// Returns a section as the prompts of the others list it.
-fn section_line(number: usize, heading: &Heading<'_>) -> String {
+fn section_line(number: usize, heading: &OutlineHeading<'_>) -> String {
     let questions: Vec<_> = heading.nodes.iter().map(|node| one_line(node.question.as_str())).collect();
     format!("{number}. {} ({})", heading.title, questions.join(" · "))
 }
