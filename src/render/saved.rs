@@ -402,9 +402,10 @@ fn edits_of(old: &Citation, new: &Citation, place: &PlaceRanges) -> Option<Vec<E
     changed.map(|(range, _, value)| Some((range.clone()?, value))).collect()
 }
 
-type Located = Vec<(Citation, PlaceRanges)>;
+/// Citations, each with the byte ranges that a correction replaces.
+type LocatedCitations = Vec<(Citation, PlaceRanges)>;
 
-fn read_json(text: &str) -> Result<(Option<String>, Located), SavedError> {
+fn read_json(text: &str) -> Result<(Option<String>, LocatedCitations), SavedError> {
     // An editor may have put a byte order mark in front.
     let json = text.trim_start_matches('\u{feff}');
     let report: JsonReport<Citation> = serde_json::from_str(json).map_err(SavedError::Json)?;
@@ -424,7 +425,7 @@ fn read_json(text: &str) -> Result<(Option<String>, Located), SavedError> {
     Ok((report.run_id, report.evidence.into_iter().zip(places).collect()))
 }
 
-fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, Option<Located>), SavedError> {
+fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, Option<LocatedCitations>), SavedError> {
     let front = &text[yaml.clone()];
     let fields: NoteFields = serde_saphyr::from_str_with_options(front, yaml_options(MAX_YAML_NODES))
         .map_err(|error| SavedError::FrontMatter(one_line(error.to_string().lines().next().unwrap_or_default())))?;
