@@ -29,7 +29,7 @@ const MAX_LINE_BYTES: usize = 16 * MAX_MESSAGE_BYTES;
 
 /// Why a line is not a valid message. The client's text is not part of the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum Refusal {
+enum RefusedLine {
     #[error("message has more than {MAX_MESSAGE_BYTES} bytes")]
     TooLong,
     #[error("message is not JSON, or nested too deeply")]
@@ -38,7 +38,7 @@ enum Refusal {
     Invalid,
 }
 
-impl Refusal {
+impl RefusedLine {
     fn code(self) -> ErrorCode {
         match self {
             Self::NotJson => ErrorCode::PARSE_ERROR,
@@ -149,13 +149,13 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send + 'static> Transp
     }
 }
 
-fn message_in(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Refusal> {
+fn message_in(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, RefusedLine> {
     if line.len() > MAX_MESSAGE_BYTES {
-        return Err(Refusal::TooLong);
+        return Err(RefusedLine::TooLong);
     }
     serde_json::from_slice(line).map_err(|error| match error.classify() {
-        Category::Syntax | Category::Eof => Refusal::NotJson,
-        Category::Data | Category::Io => Refusal::Invalid,
+        Category::Syntax | Category::Eof => RefusedLine::NotJson,
+        Category::Data | Category::Io => RefusedLine::Invalid,
     })
 }
 
