@@ -52,7 +52,8 @@ pub struct ParseIdError(String);
 
 /// Returns the first eight bytes of a hash over `parts`, as 16 hex digits.
 ///
-/// Each part is preceded by its length, so that `["ab", "c"]` and `["a", "bc"]` differ.
+/// Each part is preceded by its length, so that `["ab", "c"]` and `["a", "bc"]` differ. Eight bytes are enough: the
+/// probability that any two of ten million ids are equal is 3 in a million.
 fn short_hash(parts: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -89,6 +90,7 @@ macro_rules! id_type {
             type Err = ParseIdError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
+                // No capitals, so that an id has one spelling, also as a file name.
                 let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
                 if text.len() == 16 && text.bytes().all(is_hex) {
                     Ok(Self(text.to_owned()))
@@ -221,7 +223,7 @@ impl ContentHash {
         Self(blake3::hash(bytes).to_hex().to_string())
     }
 
-    /// Wraps a stored hash without checking it.
+    /// Wraps a stored hash without checking it: a damaged one equals no hash, so its file counts as changed.
     pub(crate) fn from_stored(hex: impl Into<String>) -> Self {
         Self(hex.into())
     }

@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 use super::language::Language;
 use super::word::{Word, WordSplitter};
 
-/// Groups of interchangeable words.
+/// Groups of interchangeable words. A word of two meanings is in two groups, so synonyms of synonyms do not count:
+/// "quit" is "exit" or "resign", and "exit" is not "resign".
 const GROUPS: [&str; 141] = [
     "delete remove erase terminate destroy discard",
     "wipe clear erase delete",
@@ -268,6 +269,7 @@ impl Directions {
 impl Related {
     /// Returns the synonyms of a question's words. Only English has any.
     pub(crate) fn of(question: &str, language: Option<&Language>) -> Self {
+        // A question is often too short to tell its language, and most of those are in English.
         if language.is_none_or(Language::is_english) { Self(related(question)) } else { Self::default() }
     }
 
@@ -292,6 +294,7 @@ fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
     let of_phrase = |at: usize| {
         let reach = |verb: &str, particle: &str| match (verb, particle) {
             ("many", _) => LIMITED_WITHIN,
+            // Further away it is a preposition: "which log level is used in …" does not ask about a login.
             (_, "in" | "up") => 1,
             _ => BETWEEN,
         };
@@ -303,6 +306,7 @@ fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
         here.flat_map(|(_, _, others)| others.split(' ')).collect::<Vec<_>>()
     };
     let of_word = |(at, word): (usize, &Word)| {
+        // Words with different meanings may share a stem.
         let groups = BY_STEM.get(&word.stem).into_iter().flatten().filter(|(own, _)| is_form(&written[at], own));
         let group = groups.flat_map(|(_, group)| group.split(' '));
         let mut others: BTreeSet<_> = group.chain(of_phrase(at)).map(|other| splitter.stem(other)).collect();

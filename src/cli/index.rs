@@ -44,6 +44,7 @@ pub(super) struct IndexArgs {
     include: Option<Include>,
 
     /// Run `git pull --ff-only` first in the repositories of the folders
+    // A dry run changes nothing, and a pull changes the folders.
     #[arg(long, conflicts_with = "dry_run")]
     pull: bool,
 
@@ -98,11 +99,12 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
         }
     }
     let summary = run(ui, engine, &request).await?;
+    // After an interruption, too: the files that were read by then are in the index.
     args.output.print(ui, &summary, text)?;
     Ok(if summary.interrupted { Exit::Interrupted } else { Exit::Done })
 }
 
-/// Checks that there are no more names than folders.
+/// Checks that there are no more names than folders. By hand, since clap does not compare two lists.
 pub(super) fn check_names(names: &[String], folders: &[PathBuf]) -> Result<(), CliError> {
     if names.len() <= folders.len() {
         return Ok(());
@@ -172,6 +174,7 @@ fn estimate_text(estimate: &IndexEstimate) -> String {
     match server {
         None => line("cost", &"nothing", "this machine embeds".to_owned()),
         Some(ServerEstimate { address, cost_usd, max_cost_usd, .. }) => {
+            // No limit can be kept without a price, so nothing would be sent.
             let limit = match (cost_usd, max_cost_usd) {
                 (_, None) => "no limit is set",
                 (None, Some(_)) => "the price is not known and the limit is {}, so nothing would be sent",
@@ -194,7 +197,7 @@ fn estimate_text(estimate: &IndexEstimate) -> String {
     text
 }
 
-/// Returns an approximate time in words.
+/// Returns an approximate time in words, with as few digits as an estimate deserves.
 pub(super) fn about(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 90.0 => format!("{seconds:.0} s"),
@@ -205,6 +208,7 @@ pub(super) fn about(seconds: f64) -> String {
 
 fn list(text: &mut String, files: &[SkippedFile]) {
     for SkippedFile { collection, path, reason } in files {
+        // A file name may contain line breaks and escape sequences of terminals.
         let _ = writeln!(text, "  {}: {}", one_line(&format!("{collection}/{path}")), one_line(reason));
     }
 }

@@ -169,6 +169,7 @@ impl EngineError {
             Self::Verify(error) if error.is_usage() => ErrorKind::Usage,
             Self::Model(error) if error.is_usage() => ErrorKind::Usage,
             Self::Model(error) if error.is_cancelled() => ErrorKind::Cancelled,
+            // Only a stopped run cancels a call; a time-out is a failure.
             Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
             // Listed one by one, so that the compiler asks for the kind of a new error.
@@ -188,6 +189,7 @@ impl EngineError {
             | Self::NoLinks
             | Self::NothingToIndex { .. }
             | Self::Folder { .. }
+            // Not a usage error like the others: no setting keeps the HTTP client from being built.
             | Self::Models(ModelsError::Http(_))
             | Self::CannotKeep { .. }
             | Self::NotLocal { .. }

@@ -137,6 +137,7 @@ impl McpTool {
             Self::Ask | Self::ResearchStart | Self::ResearchResume => {
                 ToolAnnotations::with_title(self.title()).read_only(false).destructive(false).open_world(true)
             }
+            // Findings are kept, and a second call changes nothing.
             Self::ResearchCancel => reads.read_only(false).destructive(false).idempotent(true),
         }
     }
@@ -176,6 +177,7 @@ impl McpTool {
             Self::Read => result(&read(service, self.parsed(arguments)?).await?),
             Self::Links => result(&links(service, self.parsed(arguments)?).await?),
             Self::ListCollections => {
+                // Parsed to refuse arguments: a client must not think that its filter was applied.
                 let NoArguments {} = self.parsed(arguments)?;
                 result(&list_collections(service).await?)
             }

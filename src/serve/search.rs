@@ -116,6 +116,7 @@ pub(super) async fn search(
     app.metrics.searched(elapsed);
     let around =
         if query.expand { app.engine.neighbourhoods_within(&hits, MAX_CONTEXT_TOKENS).await? } else { Vec::new() };
+    // Padded, since `zip` drops the hits that have no partner.
     let around = around.into_iter().map(Some).chain(std::iter::repeat(None));
     let without_vectors = without_vectors.map(|(reason, hint)| format!("{reason}; {hint}"));
     Ok(Json(SearchReply {
@@ -222,6 +223,7 @@ impl From<Quoted> for PassageReply {
     fn from(Quoted { evidence, text, at, note }: Quoted) -> Self {
         let place = &evidence.source;
         let (html, url) = match place {
+            // Only files are Markdown. In other text, `*` and `#` are literal.
             Place::Kb { .. } => (document::markdown(&text, at.as_ref()), None),
             Place::Web { url, .. } => (document::plain(&text, at.as_ref()), Some(url.clone())),
             Place::Mcp { .. } => (document::plain(&text, at.as_ref()), None),
