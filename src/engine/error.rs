@@ -189,7 +189,7 @@ impl EngineError {
             | Self::NoLinks
             | Self::NothingToIndex { .. }
             | Self::Folder { .. }
-            // Not a usage error like the others: no setting keeps the HTTP client from being built.
+            // Not a usage error like the others: the HTTP client could not be built.
             | Self::Models(ModelsError::Http(_))
             | Self::CannotKeep { .. }
             | Self::NotLocal { .. }
