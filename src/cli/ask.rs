@@ -49,7 +49,7 @@ pub(super) struct AskArgs {
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 
-    /// Ask again even if an earlier run has answered this, and show the new run no quotes of earlier ones
+    /// Start a new run even if an earlier one has answered the question, without quotes of earlier runs
     #[arg(long)]
     fresh: bool,
 

@@ -16,9 +16,9 @@ use crate::render::json::versioned;
 
 /// Print the settings and the origin of each value
 ///
-/// Without a name, the defaults of tables are left out. Later wins: defaults, your own file, `dr.toml` beside `.dr/`,
-/// variables, flags. Keys are never shown. An invalid
-/// value is an error, even if only a run would use it.
+/// Without a name, the defaults of tables are left out. Each of these overrides those before it: defaults, your own
+/// file, `dr.toml` beside `.dr/`, variables, flags. Keys are never shown. An invalid value is an error, even if only a
+/// run would use it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr config

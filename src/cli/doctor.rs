@@ -22,7 +22,7 @@ use crate::engine::{CheckStatus, Checkup, Engine};
   dr doctor
   dr doctor --model                      also test the language models")]
 pub(super) struct DoctorArgs {
-    /// Also test each language model with two short prompts, and a server that embeds with a word; this may incur a
+    /// Also test each language model with two short prompts, and an embedding server with one word; this may incur a
     /// small cost
     #[arg(long)]
     model: bool,

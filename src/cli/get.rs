@@ -22,7 +22,7 @@ use crate::render::json::versioned;
   dr get 'papers/locks.pdf, page 7'      a page of a PDF
   dr get concepts/journal.md:36-41
   dr get f2cb8db59abecbd4 --expand       the section, the outline, and linked notes
-  dr get 'decisions/*.md' index.md       several, also by wildcards")]
+  dr get 'decisions/*.md' index.md       several files, by path or wildcard")]
 pub(super) struct GetArgs {
     /// Id of a chunk or document, a path, `path:from-to`, or a path with wildcards
     #[arg(value_name = "ID", required = true)]

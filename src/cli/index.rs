@@ -27,8 +27,8 @@ use crate::engine::{
 #[command(after_help = "Examples:
   dr index docs                        index a folder, or update its index
   dr index                             update all folders of the index
-  dr index --dry-run docs              say what that would take and cost
-  dr index --include pdf ~/papers      read PDF files, too, now and later
+  dr index --dry-run docs              estimate its time and cost
+  dr index --include pdf ~/papers      also read PDF files, now and in later runs
   dr index --collection wiki ~/wiki    name the collection")]
 pub(super) struct IndexArgs {
     /// Folders to index

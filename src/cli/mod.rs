@@ -66,7 +66,7 @@ use crate::traces::Traces;
 /// Answer research questions from a folder of Markdown
 ///
 /// `dr index` reads a folder into an index, `dr search` finds passages in it, `dr ask` answers a question with
-/// citations that code has checked. Everything works with no key, no server and no network.
+/// citations that code has checked. None of it needs a key, a server or a network.
 #[derive(Debug, Parser)]
 #[command(name = "dr", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {

@@ -104,7 +104,7 @@ fn table(list: &ModelList) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", styled(QUIET, "* used here   + on this machine   ~ about, to download"));
+    let _ = writeln!(text, "{}", styled(QUIET, "* used here   + on this machine   ~ approximate, not downloaded yet"));
     for Published { set, source, .. } in sources {
         let _ = writeln!(text, "{}", styled(QUIET, &format!("{set}: {source}")));
     }
@@ -148,12 +148,12 @@ fn said(used: &ModelUse) -> String {
     let scope = if written.is_users { ", for all your folders" } else { "" };
     say(&format!("{setting} = \"{}\" is in {}{scope}", one_line(value), written.file.display()));
     if let Some(origin) = &written.overridden {
-        say(&styled(NOTE, &format!("{} sets another, which is in force", one_line(origin))));
+        say(&styled(NOTE, &format!("{} sets another value, which takes precedence", one_line(origin))));
     }
     match reembedding {
         Reembedding::Unconcerned => {}
         Reembedding::NoIndex => say("there is no index yet: `dr index <FOLDER>` makes one with it"),
-        Reembedding::None => say("the index has vectors of it, nothing is to be done"),
+        Reembedding::None => say("the index already has its vectors; there is nothing to do"),
         Reembedding::Unknown { from } => {
             say(&format!("the index has vectors of `{}`: run `dr index --rebuild`", one_line(from)));
         }

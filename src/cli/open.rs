@@ -13,9 +13,9 @@ use crate::engine::{Engine, FilePlace, Selector};
 
 /// Open the file of a passage in your editor, at its line
 ///
-/// A PDF or HTML file is opened in your browser, a PDF at its page. The editor is that of `$VISUAL`, else of `$EDITOR`;
-/// arguments in it are passed on. It is started directly, not by a shell. The line is passed to vim, emacs, nano,
-/// VS Code, Helix, Zed, Sublime Text and compatible editors.
+/// A PDF or HTML file is opened in your browser, a PDF at its page. The editor is `$VISUAL`, else `$EDITOR`, with its
+/// arguments. It is started directly, not through a shell. The line is passed to vim, emacs, nano, VS Code, Helix, Zed,
+/// Sublime Text and compatible editors.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr open f2cb8db59abecbd4                  an id that `dr search` printed

@@ -63,9 +63,9 @@ impl IngestProgress {
                 self.say(&format!("{verb} index `{}`", self.location));
                 match rebuild {
                     Rebuild::Text => {
-                        self.say("it is of an earlier version; all files are read again, and vectors are kept");
+                        self.say("it was made by an earlier version; all files are read again, and vectors are kept");
                     }
-                    Rebuild::Embedder => self.say("its vectors are of another embedder; all are made again"),
+                    Rebuild::Embedder => self.say("its vectors are from another embedder; all are computed again"),
                     Rebuild::No | Rebuild::All => {}
                 }
             }

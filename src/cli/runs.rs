@@ -20,7 +20,7 @@ use crate::render::json::versioned;
   dr runs
   dr runs --stats")]
 pub(super) struct RunsArgs {
-    /// Relate the number of sub-questions to cost and time, over all runs
+    /// Print the mean cost and time of runs by their number of sub-questions
     #[arg(long)]
     stats: bool,
 

@@ -22,9 +22,8 @@ const MAX_SECTION_LINES: usize = 30;
 
 /// Find passages in the index
 ///
-/// Words and meaning are searched together. A phrase in double quotes must occur as it is, letter case aside;
-/// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with
-/// a dash).
+/// Words and meaning are searched together. A phrase in double quotes must occur verbatim, ignoring case; names like
+/// `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with a dash).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr search \"what if indexing is killed\" -k 3

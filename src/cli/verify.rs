@@ -32,7 +32,7 @@ pub(super) struct VerifyArgs {
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<String>,
 
-    /// Read the cited files in this folder, whatever their collection is
+    /// Read all cited files from this folder, whatever their collection
     #[arg(long = "kb", value_name = "PATH")]
     folder: Option<PathBuf>,
 

@@ -31,10 +31,10 @@ use crate::render::json::versioned_line;
 /// the index changes. A folder that disappears stays in the index, and is indexed again when it comes back.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  dr watch docs                        index a folder, then what changes in it
+  dr watch docs                        index a folder, then its changes
   dr watch                             all folders of the index
   dr watch --poll 1m ~/shared/wiki     a network file system, which reports no changes
-  dr serve --watch                     beside the page")]
+  dr serve --watch                     watch while serving the page")]
 pub(super) struct WatchArgs {
     /// Folders to watch
     #[arg(value_name = "PATH")]

@@ -44,9 +44,9 @@ pub enum ReportFormat {
     /// Markdown for reading.
     #[default]
     Markdown,
-    /// Markdown with front matter, to be put back into a knowledge base.
+    /// Markdown with front matter, to save in a knowledge base.
     Note,
-    /// One HTML page that needs nothing beside it.
+    /// One self-contained HTML page.
     Html,
     /// The report object.
     Json,
@@ -70,8 +70,8 @@ impl ReportFormat {
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Markdown => "Markdown, rendered on a terminal",
-            Self::Note => "Markdown with front matter, to be put back into a knowledge base",
-            Self::Html => "One page that needs nothing beside it",
+            Self::Note => "Markdown with front matter, to save in a knowledge base",
+            Self::Html => "One self-contained page",
             Self::Json => "The report object",
         }
     }

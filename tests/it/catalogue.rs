@@ -126,7 +126,7 @@ fn setting_is_written_where_it_may_be_and_the_rest_of_the_file_stays() {
         world.read("dr.toml"),
         "# ours\nlimit = 5\nembedder = \"builtin\"\n\n[collections.kb]\nlocal_only = true\n"
     );
-    assert!(run.stdout.contains("nothing is to be done"), "{run}");
+    assert!(run.stdout.contains("there is nothing to do"), "{run}");
     set(&world, "[embedding]\nbase_url = \"http://localhost:1/v1\"\n");
     let run = world.dr(["model", "use", "endpoint:bge-m3"]).succeeded();
     assert!(run.stdout.contains("for all your folders") && run.stdout.contains("dr.toml sets another"), "{run}");

@@ -127,7 +127,7 @@ fn an_earlier_text_index_is_searched_and_then_upgraded_with_its_vectors() {
     assert_eq!(without.exit, Some(1), "{without}");
     assert!(without.stderr.contains("before links were stored") && without.stderr.contains("run `dr index`"));
     let upgraded = world.dr(["--index", "kb/index", "index", "--json"]).succeeded();
-    assert!(upgraded.stderr.contains("of an earlier version"), "{}", upgraded.stderr);
+    assert!(upgraded.stderr.contains("by an earlier version"), "{}", upgraded.stderr);
     let summary = upgraded.json();
     assert_eq!([&summary["chunks"], &summary["embedded"], &summary["vectors_missing"]], [2, 0, 0]);
     assert_eq!([hits("lexical"), hits("hybrid"), hits("vector")], ["backup.md", "backup.md", "backup.md"]);
