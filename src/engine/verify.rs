@@ -6,8 +6,9 @@
 //! run ────────────┘                         └─▶ page as it is
 //! ```
 //!
-//! A report is data. Its paths are read only inside the folder of their collection, and the only thing that is written is
-//! the report itself, with corrected places.
+//! A report is data, and may be forged. Its paths are read only inside the folder of their collection. Of the user's
+//! files only the report itself is written, with corrected places; a check of pages writes their cache and the record
+//! of the run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
