@@ -89,8 +89,8 @@ impl Traces {
     /// Exports the remaining spans, for at most `patience` and until `stop`. Returns the reason why spans were lost,
     /// if any were.
     pub(crate) fn finish(self, patience: Duration, runtime: &Runtime, stop: &CancellationToken) -> Option<String> {
-        // The client of the exporter has its own runtime, which must not be dropped within another: hence not an `async`
-        // function.
+        // The client of the exporter has its own runtime, which must not be dropped within another: hence not an
+        // `async` function.
         let Self { provider, gate } = self;
         let flushed = runtime.spawn_blocking(move || provider.shutdown_with_timeout(patience).is_ok());
         let late = match runtime.block_on(stop.run_until_cancelled(flushed)) {
