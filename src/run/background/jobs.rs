@@ -126,6 +126,11 @@ impl Finished {
     }
 
     #[cfg(test)]
+    pub(crate) fn was_told(&self) -> bool {
+        self.was_told
+    }
+
+    #[cfg(test)]
     pub(crate) fn of(report: JobReport) -> Self {
         Self { run: RunId::random(1), report, without_summaries: false, was_told: true }
     }

@@ -227,7 +227,7 @@ async fn carried_out(jobs: &Jobs, node: &NodeId, released: &mut Vec<NodeId>) -> 
     };
     let call = jobs.carry_out(node, &told, release).await?;
     let found = jobs.finished(call, &told).await?;
-    Ok((found.report.text, found.was_told))
+    Ok((found.report().text.clone(), found.was_told()))
 }
 
 #[tokio::test]
@@ -291,7 +291,7 @@ async fn report_is_of_the_web_alone_only_if_its_job_was_stored_as_such() {
         jobs.ledger.run().journal().damage(&damage).await;
         let call = jobs.carry_out(&node, &told, || async { Ok(()) }).await.unwrap();
         let finished = jobs.finished(call, &told).await.unwrap();
-        assert_eq!(finished.report.had_server, had_server, "{endpoint}");
+        assert_eq!(finished.report().had_server, had_server, "{endpoint}");
     }
 }
 
