@@ -26,7 +26,7 @@ use super::budget::{Budget, BudgetRefusal, CallCost, Hold, Reservation};
 use super::journal::{
     Call, CallKind, CallOutcome, CallRow, CallState, JobEndpoint, JournalError, LockedRun, ProviderKind,
 };
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Moment};
 use crate::base::id::{ContentHash, JobId};
 use crate::base::line::with_causes;
 use crate::base::mutex::locked;
@@ -224,8 +224,7 @@ impl Ledger {
 
     /// Closes a call that an earlier process left in flight. It stays charged.
     pub(crate) async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
-        let outcome = CallOutcome::Unknown("process ended before the reply was stored".into());
-        Ok(self.run.end_call(call.id, CallState::Sent, &outcome, self.clock.now()).await?)
+        Ok(end_left(&self.run, call, LeftCall::InDoubt, self.clock.now()).await?)
     }
 
     /// Repeats `send` until it succeeds or the retry table rules out another attempt.
@@ -255,6 +254,27 @@ impl Ledger {
     pub(crate) fn chance(&self) -> f64 {
         locked(&self.random).random()
     }
+}
+
+/// How far a process got with a call that it left in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeftCall {
+    /// Its request was not sent, so nothing is charged.
+    Unsent,
+    /// Its request may have been carried out, so the worst case stays charged.
+    InDoubt,
+}
+
+/// Ends a call that an earlier process left in flight.
+///
+/// It has no [`Ticket`], because its reservation ended with that process: nothing is held for it, and the budget charges
+/// it by its row. An unsent call must therefore end before the budget of this process is set up from the rows.
+pub(crate) async fn end_left(run: &LockedRun, call: &CallRow, left: LeftCall, at: Moment) -> Result<(), JournalError> {
+    let outcome = match left {
+        LeftCall::Unsent => CallOutcome::Failed("process ended before the request was sent".to_owned()),
+        LeftCall::InDoubt => CallOutcome::Unknown("process ended before the reply was stored".to_owned()),
+    };
+    run.end_call(call.id, CallState::Sent, &outcome, at).await
 }
 
 /// The exclusive right to make one request, see [`Ledger::turn`].

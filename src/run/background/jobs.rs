@@ -36,10 +36,9 @@ use crate::run::budget::{CallCost, Purpose};
 use crate::run::cache::{Cache, normalised};
 use crate::run::egress::{Egress, OutgoingText};
 use crate::run::journal::{
-    Call, CallKind, CallOutcome, CallRow, CallState, EgressKind, EgressRow, JournalError, LockedRun, Lookup,
-    LookupTool, StartedJob,
+    Call, CallKind, CallRow, CallState, EgressKind, EgressRow, JournalError, LockedRun, Lookup, LookupTool, StartedJob,
 };
-use crate::run::ledger::{Ledger, Reserving, Ticket};
+use crate::run::ledger::{Ledger, LeftCall, Reserving, Ticket, end_left};
 use crate::run::tree::RunState;
 use crate::source::{Label, SourceError};
 
@@ -518,8 +517,7 @@ pub(crate) async fn end_unsent(run: &LockedRun, at: Moment) -> Result<(), Journa
         left.iter().any(of_node)
     };
     for call in in_doubt.filter(|call| !is_altered && !is_recorded(call)) {
-        let unsent = CallOutcome::Failed("process ended before the request was sent".to_owned());
-        run.end_call(call.id, CallState::Sent, &unsent, at).await?;
+        end_left(run, call, LeftCall::Unsent, at).await?;
     }
     Ok(())
 }

@@ -317,7 +317,8 @@ impl LockedRun {
     }
 
     /// Stores how a call of this run ended. `from` is the state it leaves: [`CallState::Sent`], or
-    /// [`CallState::Damaged`] if its job was polled again for a lost reply.
+    /// [`CallState::Damaged`] if its job was polled again for a lost reply. Only the ledger calls this, see
+    /// [`crate::run::ledger`].
     ///
     /// # Errors
     ///
