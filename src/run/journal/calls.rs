@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::str::FromStr;
 
 use rusqlite::{OptionalExtension, Row, named_params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, Json, LockedRun, Plain, optional_json, plain, read_failed, rows};
 use crate::base::clock::Moment;
-use crate::base::id::{ContentHash, JobId, RunId, as_word};
+use crate::base::id::{ContentHash, JobId, RunId, as_text, as_word};
 use crate::llm::call::CallKey;
-use crate::llm::message::{Reply, Role, Usage};
+use crate::llm::message::{ParseRoleError, Reply, Role, Usage};
 use crate::run::budget::{CallCost, Purpose};
 use crate::source::Label;
 
@@ -87,12 +88,41 @@ pub(crate) struct JobEndpoint {
     pub(crate) is_web_only: bool,
 }
 
-/// Word for a job in the column `role`, which has no role of a model then.
-const RESEARCHER: &str = "researcher";
+/// Recipient of a call: a model in one of its roles, or the provider of background jobs. Stored in the column `role`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) enum CallRole {
+    Model(Role),
+    /// A background job.
+    Researcher,
+}
+
+impl CallRole {
+    const RESEARCHER: &'static str = "researcher";
+}
+
+impl fmt::Display for CallRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model(role) => role.fmt(f),
+            Self::Researcher => f.write_str(Self::RESEARCHER),
+        }
+    }
+}
+
+impl FromStr for CallRole {
+    type Err = ParseRoleError;
+
+    fn from_str(word: &str) -> Result<Self, ParseRoleError> {
+        if word == Self::RESEARCHER { Ok(Self::Researcher) } else { word.parse().map(Self::Model) }
+    }
+}
+
+as_text!(CallRole);
 
 #[derive(Serialize)]
 struct KindColumns {
-    role: String,
+    role: CallRole,
     is_tight: bool,
     counted_tokens: u64,
     worst_tokens: u64,
@@ -100,7 +130,7 @@ struct KindColumns {
 
 impl From<CallKind> for KindColumns {
     fn from(kind: CallKind) -> Self {
-        let role = kind.to_string();
+        let role = kind.role();
         match kind {
             CallKind::Prompt(PromptCall { is_tight, counted_tokens, worst_tokens, .. }) => {
                 Self { role, is_tight, counted_tokens, worst_tokens }
@@ -110,13 +140,19 @@ impl From<CallKind> for KindColumns {
     }
 }
 
+impl CallKind {
+    fn role(self) -> CallRole {
+        match self {
+            Self::Prompt(prompt) => CallRole::Model(prompt.role),
+            Self::Job => CallRole::Researcher,
+        }
+    }
+}
+
 /// Displays the role of the model, or `researcher` for a job.
 impl fmt::Display for CallKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Prompt(prompt) => prompt.role.fmt(f),
-            Self::Job => f.write_str(RESEARCHER),
-        }
+        self.role().fmt(f)
     }
 }
 
@@ -298,7 +334,7 @@ impl LockedRun {
                     ":run": run.as_str(),
                     ":key": call.key.as_str(),
                     ":node": Plain(call.key.node()),
-                    ":role": role,
+                    ":role": Plain(role),
                     ":model": call.model,
                     ":request_hash": call.request_hash.as_str(),
                     ":purpose": Plain(call.purpose),
@@ -449,7 +485,7 @@ impl Journal {
 
     /// Returns the calls of a run that started, or tried to start, a background job, oldest first.
     pub(crate) async fn job_calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
-        let params = [run.to_string(), RESEARCHER.to_owned()];
+        let params = [run.to_string(), CallRole::Researcher.to_string()];
         self.calls_where("reply", "run = ?1 AND role = ?2", params).await
     }
 
@@ -475,14 +511,14 @@ pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
         id: row.get("id")?,
         call: Call {
             key: CallKey::stored(plain(row, "node")?, row.get("key")?),
-            kind: match role(row)? {
-                Some(role) => CallKind::Prompt(PromptCall {
+            kind: match plain(row, "role")? {
+                CallRole::Model(role) => CallKind::Prompt(PromptCall {
                     role,
                     is_tight: row.get("is_tight")?,
                     counted_tokens: plain(row, "counted_tokens")?,
                     worst_tokens: plain(row, "worst_tokens")?,
                 }),
-                None => CallKind::Job,
+                CallRole::Researcher => CallKind::Job,
             },
             model: row.get("model")?,
             request_hash: plain(row, "request_hash")?,
@@ -499,11 +535,6 @@ pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
             None => None,
         },
     })
-}
-
-/// Returns the role of the model of a call; `None` for a job.
-pub(super) fn role(row: &Row<'_>) -> rusqlite::Result<Option<Role>> {
-    if row.get_ref("role")?.as_str() == Ok(RESEARCHER) { Ok(None) } else { plain(row, "role").map(Some) }
 }
 
 fn outcome(row: &Row<'_>) -> rusqlite::Result<StoredOutcome> {

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::calls::{CallKind, CallState, JobEndpoint, ProviderKind, role};
+use super::calls::{CallRole, CallState, JobEndpoint, ProviderKind};
 use super::lookups::{BROKEN_JOB, LookupTool};
 use super::{
     Journal, JournalError, MIGRATIONS, Plain, copy_with_log, during, in_file, lock_file, migrate, optional_json, plain,
@@ -83,10 +83,11 @@ fn mends() -> [Mend; 16] {
         )
     };
     let is_job = format!("key = node || '/{}'", Step::Research);
+    let (job, worker) = (word(CallRole::Researcher), word(CallRole::Model(Role::Worker)));
     let value = |sql: &str| sql.to_owned();
     [
         ("node", is_plain::<Option<NodeId>>, value(owner)),
-        ("role", |row, _| role(row).is_ok(), format!("iif({is_job}, {}, {})", word(CallKind::Job), word(Role::Worker))),
+        ("role", is_plain::<CallRole>, format!("iif({is_job}, {job}, {worker})")),
         ("purpose", is_plain::<Purpose>, word(Purpose::Research)),
         ("label", is_plain::<Label>, word(Label::Internal)),
         ("counted_tokens", is_plain::<u64>, value("0")),
@@ -220,7 +221,7 @@ impl Journal {
                 }
             }
             // Rows of the egress log may be lost, so that it does not prove any more that a job was not started.
-            let (unknown, sent, job) = (word(CallState::Unknown), word(CallState::Sent), word(CallKind::Job));
+            let (unknown, sent, job) = (word(CallState::Unknown), word(CallState::Sent), word(CallRole::Researcher));
             let in_doubt = format!("outcome = {sent} AND role = {job} AND job IS NULL");
             connection.execute(&format!("UPDATE calls SET outcome = {unknown} WHERE {in_doubt}"), [])?;
             let find = format!("{FIND_JOB} WHERE {BROKEN_JOB}");
@@ -728,7 +729,7 @@ mod tests {
     use super::*;
     use crate::run::budget::BudgetLimits;
     use crate::run::journal::tests::{call, place, started};
-    use crate::run::journal::{Call, CallOutcome, CallRow, LockedRun};
+    use crate::run::journal::{Call, CallKind, CallOutcome, CallRow, LockedRun};
     use crate::run::ledger::charged_tokens;
 
     /// Creates a journal at `path` with a run, as a killed process leaves it: with everything in its log.
