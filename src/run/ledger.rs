@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetRefusal, CallCost, Hold, Reservation};
 use super::journal::{
-    Call, CallKind, CallOutcome, CallRow, CallState, JobEndpoint, JournalError, LockedRun, ProviderKind,
+    Call, CallKind, CallRow, CallState, JobEndpoint, JournalError, LockedRun, ProviderKind, StoredOutcome,
 };
 use crate::base::clock::{Clock, Moment};
 use crate::base::id::{ContentHash, JobId};
@@ -270,11 +270,16 @@ pub(crate) enum LeftCall {
 /// It has no [`Ticket`], because its reservation ended with that process: nothing is held for it, and the budget charges
 /// it by its row. An unsent call must therefore end before the budget of this process is set up from the rows.
 pub(crate) async fn end_left(run: &LockedRun, call: &CallRow, left: LeftCall, at: Moment) -> Result<(), JournalError> {
+    let ended_at = Some(at);
     let outcome = match left {
-        LeftCall::Unsent => CallOutcome::Failed("process ended before the request was sent".to_owned()),
-        LeftCall::InDoubt => CallOutcome::Unknown("process ended before the reply was stored".to_owned()),
+        LeftCall::Unsent => {
+            StoredOutcome::Failed { ended_at, error: "process ended before the request was sent".to_owned() }
+        }
+        LeftCall::InDoubt => {
+            StoredOutcome::Unknown { ended_at, error: "process ended before the reply was stored".to_owned() }
+        }
     };
-    run.end_call(call.id, CallState::Sent, &outcome, at).await
+    run.end_call(call.id, CallState::Sent, outcome).await
 }
 
 /// The exclusive right to make one request, see [`Ledger::turn`].
@@ -338,7 +343,9 @@ impl Ticket {
 
     /// Stores the reply and settles its cost; an unknown cost is settled at the worst case.
     pub(crate) async fn replied(self, reply: Reply, cost: CallCost) -> Result<(), JournalError> {
-        self.end(CallOutcome::Replied(Box::new(reply), cost.cost_nanos)).await?;
+        let (usage, reply) = (reply.usage, Some(Box::new(reply)));
+        let outcome = |ended_at| StoredOutcome::Replied { ended_at, reply, usage, cost: cost.cost_nanos };
+        self.end(outcome).await?;
         // Before the notice, whose receiver reads what the run has spent.
         self.reservation.settle(cost);
         (self.listener)(&CallNotice::Replied(self.key, self.kind));
@@ -348,21 +355,22 @@ impl Ticket {
     /// Stores that the request was not carried out, and releases the reservation.
     pub(crate) async fn failed(self, reason: String) -> Result<(), JournalError> {
         // Stored first: after a crash in between, too much is charged and not too little.
-        self.end(CallOutcome::Failed(reason)).await?;
+        self.end(|ended_at| StoredOutcome::Failed { ended_at, error: reason }).await?;
         self.reservation.release();
         Ok(())
     }
 
     /// Stores that the request may have been carried out. The worst case stays charged.
     pub(crate) async fn unknown(self, reason: String) -> Result<(), JournalError> {
-        self.end(CallOutcome::Unknown(reason)).await?;
+        self.end(|ended_at| StoredOutcome::Unknown { ended_at, error: reason }).await?;
         self.reservation.keep();
         Ok(())
     }
 
     /// Stores that no reply will arrive, and settles the cost if it is known.
     pub(crate) async fn lost(self, reason: String, cost: Option<CallCost>) -> Result<(), JournalError> {
-        self.end(CallOutcome::Lost(reason, cost.and_then(|cost| cost.cost_nanos))).await?;
+        let known = cost.and_then(|cost| cost.cost_nanos);
+        self.end(|ended_at| StoredOutcome::Lost { ended_at, error: reason, cost: known }).await?;
         match cost {
             Some(cost) => {
                 self.reservation.settle(cost);
@@ -373,8 +381,8 @@ impl Ticket {
     }
 
     /// Stores the outcome. The journal comes first: if it fails, the worst case stays charged.
-    async fn end(&self, outcome: CallOutcome) -> Result<(), JournalError> {
-        self.run.end_call(self.id, self.state, &outcome, self.clock.now()).await
+    async fn end(&self, outcome: impl FnOnce(Option<Moment>) -> StoredOutcome) -> Result<(), JournalError> {
+        self.run.end_call(self.id, self.state, outcome(Some(self.clock.now()))).await
     }
 }
 

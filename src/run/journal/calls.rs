@@ -204,19 +204,6 @@ pub(crate) enum CallState {
 
 as_word!(CallState);
 
-/// How a call ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum CallOutcome {
-    /// With a reply and its cost; `None` if the price is not known.
-    Replied(Box<Reply>, Option<u64>),
-    /// Without a reply, and nothing was charged.
-    Failed(String),
-    /// The request may have been carried out; the worst case stays charged.
-    Unknown(String),
-    /// Certainly without a reply, at this cost; `None` leaves the worst case charged.
-    Lost(String, Option<u64>),
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CallRow {
     /// Its number among the calls of all runs.
@@ -363,19 +350,24 @@ impl LockedRun {
         &self,
         id: i64,
         from: CallState,
-        outcome: &CallOutcome,
-        at: Moment,
+        outcome: StoredOutcome,
     ) -> Result<(), JournalError> {
         if !matches!(from, CallState::Sent | CallState::Damaged) {
             // An end in one of the others would pass the condition below a second time.
             return Err(JournalError::Ended { call: id });
         }
-        let (state, reply, error, cost) = match outcome.clone() {
-            CallOutcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
-            CallOutcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
+        let (state, ended_at, error, cost, reply, usage) = match outcome {
+            StoredOutcome::Replied { ended_at, reply, usage, cost } => {
+                (CallState::Replied, ended_at, None, cost, reply, usage)
+            }
+            StoredOutcome::Failed { ended_at, error } => {
+                (CallState::Failed, ended_at, Some(error), Some(0), None, None)
+            }
             // Without a cost, the worst case in the row stays charged.
-            CallOutcome::Unknown(error) => (CallState::Unknown, None, Some(error), None),
-            CallOutcome::Lost(error, cost) => (CallState::Lost, None, Some(error), cost),
+            StoredOutcome::Unknown { ended_at, error } => (CallState::Unknown, ended_at, Some(error), None, None, None),
+            StoredOutcome::Lost { ended_at, error, cost } => (CallState::Lost, ended_at, Some(error), cost, None, None),
+            // These are no ends, see above.
+            StoredOutcome::Sent | StoredOutcome::Damaged { .. } => return Err(JournalError::Ended { call: id }),
         };
         let write = self.write(move |connection, run| {
             connection.execute(
@@ -388,8 +380,8 @@ impl LockedRun {
                     ":run": run.as_str(),
                     ":from": Plain(from),
                     ":outcome": Plain(state),
-                    ":ended_at": Plain(at),
-                    ":usage": reply.as_ref().and_then(|reply| reply.usage).map(Json),
+                    ":ended_at": Plain(ended_at),
+                    ":usage": usage.map(Json),
                     ":reply": reply.map(Json),
                     ":error": error,
                     ":cost": Plain(cost),

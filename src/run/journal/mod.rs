@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use calls::{
-    Call, CallKind, CallOutcome, CallRow, CallState, JobEndpoint, PromptCall, ProviderKind, StartedJob, StoredOutcome,
+    Call, CallKind, CallRow, CallState, JobEndpoint, PromptCall, ProviderKind, StartedJob, StoredOutcome,
 };
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
@@ -639,6 +639,13 @@ pub(crate) mod tests {
         }
     }
 
+    /// Returns the outcome of a call with a reply.
+    pub(super) fn replied() -> StoredOutcome {
+        let usage = Some(Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() });
+        let reply = Reply { text: "so".into(), usage, cut_off: false, raw: serde_json::json!({"a": 1}) };
+        StoredOutcome::Replied { ended_at: Some(Moment(9)), reply: Some(Box::new(reply)), usage, cost: Some(42) }
+    }
+
     /// Returns a folder and the path of a database in it.
     pub(super) fn place() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
@@ -694,13 +701,7 @@ pub(crate) mod tests {
             let locked = LockedRun::new(run.clone(), journal, None);
             locked.create("why?", &first).await.unwrap();
             let id = locked.begin_call(&call("n2/step/1"), Moment(8)).await.unwrap();
-            let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
-            let reply =
-                Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: serde_json::json!({"a": 1}) };
-            locked
-                .end_call(id, CallState::Sent, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9))
-                .await
-                .unwrap();
+            locked.end_call(id, CallState::Sent, replied()).await.unwrap();
             locked.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         }
         let journal = Journal::open(&path).unwrap();
@@ -898,7 +899,7 @@ pub(crate) mod tests {
         mine.create("why?", &started()).await.unwrap();
         other.create("why?", &started()).await.unwrap();
         let id = mine.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
-        let ended = other.end_call(id, CallState::Sent, &CallOutcome::Failed("no".into()), Moment(9)).await;
+        let ended = other.end_call(id, CallState::Sent, replied()).await;
         assert!(matches!(ended, Err(JournalError::Ended { call }) if call == id));
         assert!(matches!(attach(&other, id).await, Err(JournalError::Ended { call }) if call == id));
         let call = journal.calls(mine.id()).await.unwrap().remove(0);
@@ -917,7 +918,8 @@ pub(crate) mod tests {
         let id = run.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         let end = |reason: &'static str| {
             let run = run.clone();
-            async move { run.end_call(id, CallState::Sent, &CallOutcome::Unknown(reason.into()), Moment(9)).await }
+            let outcome = StoredOutcome::Unknown { ended_at: Some(Moment(9)), error: reason.into() };
+            async move { run.end_call(id, CallState::Sent, outcome).await }
         };
         end("timed out").await.unwrap();
         assert!(matches!(end("refused").await, Err(JournalError::Ended { .. })));

@@ -728,8 +728,8 @@ pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::run::budget::BudgetLimits;
-    use crate::run::journal::tests::{call, place, started};
-    use crate::run::journal::{Call, CallKind, CallOutcome, CallRow, LockedRun};
+    use crate::run::journal::tests::{call, place, replied, started};
+    use crate::run::journal::{Call, CallKind, CallRow, LockedRun};
     use crate::run::ledger::charged_tokens;
 
     /// Creates a journal at `path` with a run, as a killed process leaves it: with everything in its log.
@@ -800,12 +800,7 @@ mod tests {
                 let endpoint = JobEndpoint { address: "http://localhost".into(), key: None, is_web_only: true };
                 locked.attach_job(id, &"resp_7".parse().unwrap(), ProviderKind::OpenAi, endpoint).await.unwrap();
             }
-            let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
-            let reply = Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: json!({ "a": 1 }) };
-            locked
-                .end_call(id, CallState::Sent, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9))
-                .await
-                .unwrap();
+            locked.end_call(id, CallState::Sent, replied()).await.unwrap();
         }
         drop((locked, journal));
         let database = || {
