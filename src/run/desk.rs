@@ -250,18 +250,39 @@ fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
     own.or_else(|| recorded.iter().find_map(|call| call.reply().cloned()))
 }
 
-impl Desk {
-    /// Makes a call. `label` is that of the strictest text its prompt may contain.
-    fn labelled<'a>(
-        &'a self,
-        key: &'a CallKey,
-        prompt: &'a Prompt,
-        label: Label,
-    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+/// A desk whose calls have a label: that of the strictest text their prompts may contain.
+pub(crate) trait Labelled: Send + Sync {
+    const LABEL: Label;
+
+    fn desk(&self) -> &Desk;
+}
+
+impl Labelled for Desk {
+    const LABEL: Label = Label::Internal;
+
+    fn desk(&self) -> &Self {
+        self
+    }
+}
+
+/// The desk for conversations that face outward. Their calls are labelled public, since their prompts may leave.
+pub(crate) struct Outward<D>(pub(crate) D);
+
+impl<D: Deref<Target = Desk> + Send + Sync> Labelled for Outward<D> {
+    const LABEL: Label = Label::Public;
+
+    fn desk(&self) -> &Desk {
+        &self.0
+    }
+}
+
+impl<L: Labelled> Caller for L {
+    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+        let desk = self.desk();
         let span = info_span!("call", %key, role = %prompt.role, tokens = Empty, dollars = Empty);
         let call = async move {
-            self.attach_request(prompt);
-            let reply = self.make(key, prompt, label).await;
+            desk.attach_request(prompt);
+            let reply = desk.make(key, prompt, L::LABEL).await;
             if let Err(error) = &reply {
                 attach::word("error", error.class());
             }
@@ -269,72 +290,39 @@ impl Desk {
         };
         Box::pin(call.instrument(span))
     }
-}
-
-/// The desk for conversations that face outward. Their calls are labelled public, since their prompts may leave.
-pub(crate) struct Outward<D>(pub(crate) D);
-
-impl<D: Deref<Target = Desk> + Send + Sync> Caller for Outward<D> {
-    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
-        self.0.labelled(key, prompt, Label::Public)
-    }
 
     fn count(&self, role: Role, text: &str) -> u64 {
-        self.0.count(role, text)
+        self.desk().models.role(role).counter.count(text) as u64
     }
 
     fn input_limit(&self, role: Role) -> u64 {
-        self.0.input_limit(role)
-    }
-
-    fn output_limit(&self, role: Role) -> u32 {
-        self.0.output_limit(role)
-    }
-
-    fn is_tight(&self, key: &CallKey) -> bool {
-        self.0.is_tight(key)
-    }
-
-    fn can_pay(&self, first: &CallKey, role: Role, prompts: &[u64]) -> bool {
-        self.0.can_pay(first, role, prompts)
-    }
-}
-
-impl Caller for Desk {
-    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
-        self.labelled(key, prompt, Label::Internal)
-    }
-
-    fn count(&self, role: Role, text: &str) -> u64 {
-        self.models.role(role).counter.count(text) as u64
-    }
-
-    fn input_limit(&self, role: Role) -> u64 {
-        let limit = self.models.role(role).max_input_tokens;
-        if role == Role::Writer && self.is_writing() {
-            limit.min(writing_input(&self.models, &self.ledger.budget().left_for_writing()))
+        let desk = self.desk();
+        let limit = desk.models.role(role).max_input_tokens;
+        if role == Role::Writer && desk.is_writing() {
+            limit.min(writing_input(&desk.models, &desk.ledger.budget().left_for_writing()))
         } else {
             limit
         }
     }
 
     fn output_limit(&self, role: Role) -> u32 {
-        self.models.role(role).max_output_tokens
+        self.desk().models.role(role).max_output_tokens
     }
 
     fn is_tight(&self, key: &CallKey) -> bool {
-        let mut tight = locked(&self.tight);
-        *tight.entry(key.clone()).or_insert_with(|| self.is_tight_now())
+        let mut tight = locked(&self.desk().tight);
+        *tight.entry(key.clone()).or_insert_with(|| self.desk().is_tight_now())
     }
 
     fn can_pay(&self, first: &CallKey, role: Role, prompts: &[u64]) -> bool {
+        let desk = self.desk();
         // A resumed run has paid for some of them: it goes on as it began.
-        if locked(&self.tight).contains_key(first) {
+        if locked(&desk.tight).contains_key(first) {
             return true;
         }
-        let verdict = self.outlook.likely(Role::Judge) * u64::from(!self.is_writing());
-        let all = verdict + self.outlook.of_prompts(role, prompts);
-        self.ledger.budget().fits_alone(all, Purpose::Writing)
+        let verdict = desk.outlook.likely(Role::Judge) * u64::from(!desk.is_writing());
+        let all = verdict + desk.outlook.of_prompts(role, prompts);
+        desk.ledger.budget().fits_alone(all, Purpose::Writing)
     }
 }
 
