@@ -43,19 +43,7 @@ const MAX_POSITIONS: usize = 4;
 
 /// Appends an answer assembled without a model. It consists of units of the sources, so quotes are not repeated.
 fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
-    let number = |id: &_| numbers.get(id);
-    if let Some(reservation) = figure::reservation(report) {
-        let _ = writeln!(text, "\n**{reservation}**");
-    }
-    let answer = prose::blocks(&report.answer, &number);
-    if !answer.is_empty() {
-        text.push('\n');
-        blocks(text, &answer);
-    }
-    for section in &report.sections {
-        heading(text, &line(&section.title));
-        blocks(text, &prose::blocks(&section.text, &number));
-    }
+    body(text, report, numbers, None);
     list(text, "Not answered", &report.open_questions);
     heading(text, "Sources");
     for (number, quotes) in (1..).zip(citation::sources(report)) {
@@ -67,15 +55,7 @@ fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
 }
 
 fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
-    let number = |id: &_| numbers.get(id);
-    if let Some(reservation) = figure::reservation(report) {
-        let _ = writeln!(text, "\n**{reservation}**");
-    }
-    let answer = prose::blocks(&report.answer, &number);
-    if !answer.is_empty() {
-        heading(text, "Executive summary");
-        blocks(text, &answer);
-    }
+    body(text, report, numbers, Some("Executive summary"));
     // Sections repeat the findings.
     if report.sections.is_empty() && !report.findings.is_empty() {
         heading(text, "Key findings");
@@ -83,17 +63,14 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
             let _ = writeln!(text, "{place}. {}", claim(finding, numbers));
         }
     }
-    for section in &report.sections {
-        heading(text, &line(&section.title));
-        blocks(text, &prose::blocks(&section.text, &number));
-    }
     if let Some(output) = &report.output {
         heading(text, "Result");
         blocks(text, &[Block::Code { text: escaped(&format!("{output:#}")) }]);
     }
     list(text, citation::UNCHECKED, &citation::reported(report));
-    let contradictions: Vec<_> = report.contradictions.iter().map(|said| prose::line(said, &number)).collect();
-    bullets(text, "Contradictions", contradictions.iter().map(|spans| inline(spans)));
+    let contradictions = report.contradictions.iter();
+    let contradictions = contradictions.map(|said| inline(&prose::line(said, &|id| numbers.get(id))));
+    bullets(text, "Contradictions", contradictions);
     list(text, "Open questions", &report.open_questions);
     list(text, "Limitations", &report.limitations);
     heading(text, "Confidence");
@@ -104,6 +81,26 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     }
     further(text, report);
     course(text, report);
+}
+
+/// Appends the reservation, the answer, below `title` if it has one, and the sections.
+fn body(text: &mut String, report: &Report, numbers: &Numbers<'_>, title: Option<&str>) {
+    let number = |id: &_| numbers.get(id);
+    if let Some(reservation) = figure::reservation(report) {
+        let _ = writeln!(text, "\n**{reservation}**");
+    }
+    let answer = prose::blocks(&report.answer, &number);
+    if !answer.is_empty() {
+        match title {
+            Some(title) => heading(text, title),
+            None => text.push('\n'),
+        }
+        blocks(text, &answer);
+    }
+    for section in &report.sections {
+        heading(text, &line(&section.title));
+        blocks(text, &prose::blocks(&section.text, &number));
+    }
 }
 
 /// Appends a document with some words of each of its quotes. Several are lettered, each on a line.
