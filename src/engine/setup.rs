@@ -86,8 +86,7 @@ pub(super) struct Setup {
     sources: Sources,
     /// Collections whose rules apply to the run.
     pub(super) collections: BTreeSet<String>,
-    /// See [`RunSettings::has_server_text`].
-    has_server_text: bool,
+    internal_text: InternalText,
     /// Highest cost of queries in this process and earlier ones, in billionths of a dollar.
     set_aside_nanos: u64,
 }
@@ -143,8 +142,8 @@ impl Engine {
         let settings = RunSettings {
             request: request.run.clone(),
             keeps_public_apart: true,
-            is_open: self.internal_text(&setup).may_leave(request.run.allow_egress),
-            has_server_text: setup.has_server_text,
+            is_open: setup.internal_text.may_leave(request.run.allow_egress),
+            has_server_text: setup.internal_text.from_servers,
             limits,
             by_plan,
             tree: self.settings.tree_limits(),
@@ -255,16 +254,18 @@ impl Engine {
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse().ok());
         let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
         let web = self.settings.web(self.runs_folder().join(PAGES), dates)?;
-        let can_search = web.as_ref().is_some_and(|web| web.can_search);
-        let is_offline = self.settings.is_offline();
         let servers = if models.is_some() { self.servers_for(&collections)? } else { McpServers::default() };
         // Without a search engine, pages are read that a job cites, and that the user names where servers are asked.
-        let has_outside = can_search || jobs.is_some() || !servers.public.is_empty();
-        let web = web.filter(|_| has_outside).map(|web| web.source);
-        let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline, servers };
+        let web = web.filter(|web| web.can_search || jobs.is_some() || !servers.public.is_empty());
         let asks_server = jobs.as_ref().is_some_and(|jobs| jobs.settings.terms.mcp.is_some());
-        let has_server_text = has_server_text || asks_server || !sources.servers.internal.is_empty();
-        Ok(Setup { searcher, listwise, models, jobs, sources, collections, has_server_text, set_aside_nanos })
+        let options = &self.settings.values.collections;
+        let allows = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
+        let internal_text = InternalText {
+            collections_allow: collections.iter().map(allows).collect(),
+            from_servers: has_server_text || asks_server || !servers.internal.is_empty(),
+        };
+        let sources = Sources { internal: Arc::new(internal), web, is_offline: self.is_offline(), servers };
+        Ok(Setup { searcher, listwise, models, jobs, sources, collections, internal_text, set_aside_nanos })
     }
 
     /// Completes the resources of a run.
@@ -275,8 +276,7 @@ impl Engine {
         observer: Observer,
         stop: CancellationToken,
     ) -> Resources {
-        let internal_text = self.internal_text(&setup);
-        let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
+        let Setup { searcher, models, jobs, sources, internal_text, set_aside_nanos, .. } = setup;
         let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
             // A store in memory means that the folder cannot be written, so that a memory could not be either.
@@ -402,16 +402,6 @@ impl Engine {
         Ok(self.settings.mcp_servers(servers, self.runs_folder().join(PAGES)))
     }
 
-    /// Returns what decides whether the internal text of a run may leave.
-    fn internal_text(&self, setup: &Setup) -> InternalText {
-        let options = &self.settings.values.collections;
-        let allows = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
-        InternalText {
-            collections_allow: setup.collections.iter().map(allows).collect(),
-            from_servers: setup.has_server_text,
-        }
-    }
-
     /// Refuses a web-only run if the web is unreachable.
     fn check_way_out(&self, setup: &Setup) -> Result<(), EngineError> {
         let (reason, hint) = if self.is_offline() {
@@ -460,7 +450,7 @@ fn with_allowance(searcher: Searcher, cost_limit: Option<u64>, earlier_processes
 impl Setup {
     /// Returns what the run may ask outside; see [`RunSettings::outside`].
     fn outside(&self) -> String {
-        let web = self.sources.web.as_ref().filter(|_| self.sources.can_search).map(|web| web.version());
+        let web = self.sources.web.as_ref().filter(|web| web.can_search).map(|web| web.source.version());
         let jobs = self.jobs.as_ref().map(|jobs| jobs.version());
         web.into_iter().chain(jobs).collect::<Vec<_>>().join(" ")
     }

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
 pub use crate::source::mcp::McpServers;
-use crate::source::web::WebSource;
+use crate::source::web::{WebAccess, WebSource};
 use crate::source::{Source, SourceError};
 
 #[derive(Clone)]
@@ -20,9 +20,7 @@ pub struct Sources {
     /// The knowledge base.
     pub internal: Arc<dyn Source>,
     /// The web, if anything outside may be asked.
-    pub web: Option<Arc<WebSource>>,
-    /// Whether a search engine is set up; without one, pages are opened that the user or a job names.
-    pub can_search: bool,
+    pub web: Option<WebAccess>,
     /// Whether `dr` is offline, which is then the reason for not searching the web.
     pub is_offline: bool,
     /// The user's own servers. A run without models calls none.
@@ -49,7 +47,7 @@ pub(crate) struct RunSources {
 
 impl RunSources {
     pub(crate) fn can_search(&self) -> bool {
-        self.sources.web.is_some() && self.sources.can_search
+        self.sources.web.as_ref().is_some_and(|web| web.can_search)
     }
 
     /// Returns whether a worker can look outside: with a search engine, or with the tools of public servers.
@@ -85,17 +83,17 @@ impl RunSources {
 
     /// Returns the web for a node, if a worker can look outside; long pages are read for `question`.
     pub(crate) fn outside(&self, node: &NodeId, question: &Outbound, words: &UserWords) -> Option<Outside> {
-        let web = self.sources.web.as_ref().filter(|_| self.has_outside())?;
-        let version = self.version_today(web);
-        let mut outside = Outside::new(Arc::clone(web), &self.shared, node.clone(), version);
+        let WebAccess { source, can_search } = self.sources.web.clone().filter(|_| self.has_outside())?;
+        let version = self.version_today(&source);
+        let mut outside = Outside::new(source, &self.shared, node.clone(), version);
         // Pages that the user named can be opened without an engine, and tools of servers called.
-        outside.can_search = self.sources.can_search;
+        outside.can_search = can_search;
         Some(outside.read_for(self.reading.clone(), question.clone()).naming(words.all()))
     }
 
     /// Returns the pages a job cites, for a node.
     pub(crate) fn cited(&self, node: &NodeId, job: &Finished) -> Option<WebPages> {
-        let web = Arc::clone(self.sources.web.as_ref()?);
+        let web = self.sources.web.clone()?.source;
         let version = self.version_today(&web);
         Some(WebPages::cited(web, &self.shared, node.clone(), version, job))
     }

@@ -305,7 +305,6 @@ pub fn resources(store: Store, clock: Arc<dyn Clock>, models: Models) -> Resourc
         sources: Sources {
             internal: Arc::new(ScriptedSource),
             web: None,
-            can_search: false,
             is_offline: false,
             servers: McpServers::default(),
         },

@@ -28,7 +28,7 @@ use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
 use crate::researcher::{resources, role_model, settings};
 use crate::run::background::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
-use crate::source::web::{EngineClient, FetchOptions, Fetcher, PageStore, SearchEngine, WebSource};
+use crate::source::web::{EngineClient, FetchOptions, Fetcher, PageStore, SearchEngine, WebAccess, WebSource};
 use crate::web_server::WebServer;
 
 /// Returns the price of every model, in dollars.
@@ -126,10 +126,10 @@ impl<'a> Outside<'a> {
         let engine = engine.on(self.hangs.searches.on(&self.clock));
         let pages = PageStore::new(self.pages.path().join("pages"), self.pages.path().join("key"));
         let web = WebSource::new(vec![Arc::new(engine)], Some(Arc::new(fetcher)), pages, Arc::clone(&clock));
-        let web = Some(Arc::new(web));
+        let web = Some(WebAccess { source: Arc::new(web), can_search: self.can_search });
         let models = self.models.clone().unwrap_or_else(|| self.models_there());
         let base = resources(self.store.clone(), clock, models);
-        let sources = Sources { web, can_search: self.can_search, ..base.sources };
+        let sources = Sources { web, ..base.sources };
         Resources { sources, jobs: Some(Arc::new(self.jobs(retry_unknown))), ..base }
     }
 

@@ -81,11 +81,11 @@ impl WebSettingsError {
 }
 
 #[derive(Clone)]
-pub(crate) struct WebAccess {
+pub struct WebAccess {
     /// Searches and opens pages.
-    pub(crate) source: Arc<WebSource>,
+    pub source: Arc<WebSource>,
     /// Whether a search engine is set up. Without one, pages the user names can still be opened.
-    pub(crate) can_search: bool,
+    pub can_search: bool,
 }
 
 impl WebOptions {
