@@ -12,7 +12,7 @@ use moka::future::Cache as Memory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer, LookupRow, LookupTool};
+use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer, LookupRow, LookupTerms, LookupTool};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::one_line;
 use crate::base::word::{WordSplitter, has_key_word};
@@ -45,7 +45,7 @@ pub(crate) struct Cache {
     since: Moment,
     clock: Arc<dyn Clock>,
     embedder: Option<Arc<dyn Embedder>>,
-    memory: Memory<(LookupTool, String, String), Arc<str>>,
+    memory: Memory<(LookupTool, String, LookupTerms, String), Arc<str>>,
 }
 
 impl Cache {
@@ -77,7 +77,7 @@ impl Cache {
     {
         // Without the node: nodes of a run share answers.
         // Nor with scope and label, which are the same for all lookups of a tool and a version within a run.
-        let key = (lookup.tool, lookup.version.clone(), lookup.query.clone());
+        let key = (lookup.tool, lookup.version.clone(), lookup.terms.clone(), lookup.query.clone());
         let is_readable = |text: &str| serde_json::from_str::<T>(text).is_ok();
         let text = match self.memory.get(&key).await {
             Some(known) => {
@@ -196,7 +196,8 @@ impl Cache {
         if candidates.is_empty() {
             return Ok(None);
         }
-        let query = lookup.query.clone();
+        // With the number of hits before it, as formats up to 9 compared it: a resumed run finds the same matches.
+        let query = lookup.with_max_hits(&lookup.query);
         // Without vectors the source is asked: a missed match costs a search, a wrong one hides evidence.
         let nearest = move || {
             let vector = embedder.embed_query(&query).ok()?;
@@ -224,7 +225,7 @@ pub(crate) fn normalised(query: &str) -> String {
 }
 
 /// Returns the key words of a normalised query in order, since "is A faster than B" differs from "is B faster than A".
-/// The leading number of wanted hits is one of them. A word with signs, such as `c++`, is kept whole.
+/// A word with signs, such as `c++`, is kept whole.
 fn key_words(query: &str) -> Vec<String> {
     let splitter = WordSplitter::default();
     let words = query.split_whitespace().map(|word| word.trim_end_matches(MARKS));
@@ -277,10 +278,11 @@ mod tests {
         let lookup = Lookup {
             node: NodeId::numbered(node),
             tool: LookupTool::KbSearch,
-            query: format!("5: {}", normalised(query)),
+            query: normalised(query),
             scope: "files".into(),
             label: Label::Internal,
             version: "1".into(),
+            terms: LookupTerms { max_hits: Some(5), ..LookupTerms::default() },
         };
         cache.answer(lookup, async { Ok::<_, SourceError>(query.to_owned()) }).await.unwrap()
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::cache::normalised;
-use super::journal::{Lookup, LookupTool};
+use super::journal::{Lookup, LookupTerms, LookupTool};
 use super::node_source::Inside;
 use super::recall::{Recall, RecallError, RecallQuery, Recalled};
 use super::store::Store;
@@ -118,7 +118,6 @@ impl Earlier {
     /// Returns an error if the journal fails or the run must stop. Without its memory, a run goes on.
     pub(crate) async fn offered(
         &self,
-        run: &RunId,
         brief: &Brief,
         source: &Inside,
         units: &[SkimPassage],
@@ -131,8 +130,9 @@ impl Earlier {
             query: words.join("\n"),
             scope: source.scope(),
             label: Label::Internal,
-            // The memory changes with every run, so the record serves this run alone.
-            version: run.to_string(),
+            version: String::new(),
+            // The memory changes with every run.
+            terms: LookupTerms { is_of_run: true, ..LookupTerms::default() },
         };
         let found = Box::pin(source.cache.answer(lookup, self.found(&questions, source, units))).await?;
         source.egress.shown(&found.iter().map(|shown| shown.passage.clone()).collect::<Vec<_>>());

@@ -17,7 +17,7 @@ use tracing::{Instrument, Span, debug_span};
 use super::background::Finished;
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, OWN_SITE, OutgoingText};
-use super::journal::{EgressKind, Lookup, LookupTool};
+use super::journal::{EgressKind, Lookup, LookupTerms, LookupTool};
 use super::ranker::{HitRanker, Unranked};
 use super::reader::PageReader;
 use super::servers::{Arguments, NodeServers};
@@ -61,7 +61,7 @@ impl Inside {
         self.servers.as_ref().map_or(&[], NodeServers::notes)
     }
 
-    fn lookup(&self, tool: LookupTool, query: String) -> Lookup {
+    fn lookup(&self, tool: LookupTool, query: String, terms: LookupTerms) -> Lookup {
         Lookup {
             node: self.node.clone(),
             tool,
@@ -69,6 +69,7 @@ impl Inside {
             scope: self.source.scope(),
             label: Label::Internal,
             version: self.version.clone(),
+            terms,
         }
     }
 
@@ -82,7 +83,7 @@ impl Inside {
         limit: usize,
     ) -> Result<Found, SourceError> {
         let ranked = Lookup { version: format!("{}, {ranker}", self.version), ..lookup.clone() };
-        let fused = Lookup { version: format!("{}, not in {}", ranked.version, ranker.run), ..lookup };
+        let fused = Lookup { terms: LookupTerms { is_of_run: true, ..lookup.terms }, ..ranked.clone() };
         if let Some(found) = self.cache.recorded(&fused).await? {
             return Ok(found);
         }
@@ -102,7 +103,8 @@ impl Documents for Inside {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         let opened = async move {
             let ask = asking(self.source.open(id));
-            let passage: Passage = self.cache.answer(self.lookup(LookupTool::KbOpen, id.to_owned()), ask).await?;
+            let lookup = self.lookup(LookupTool::KbOpen, id.to_owned(), LookupTerms::default());
+            let passage: Passage = self.cache.answer(lookup, ask).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             Ok(passage)
         };
@@ -137,8 +139,8 @@ impl Source for Inside {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         let searched = async move {
             attach::text("query", || query.to_owned());
-            // With the limit: a short list on record does not answer a request for a longer one.
-            let lookup = self.lookup(LookupTool::KbSearch, format!("{limit}: {}", normalised(query)));
+            let terms = LookupTerms { max_hits: Some(limit), ..LookupTerms::default() };
+            let lookup = self.lookup(LookupTool::KbSearch, normalised(query), terms);
             let found = match &self.ranker {
                 Some(ranker) => self.ranked(ranker, lookup, query, limit).await?,
                 None => self.cache.answer(lookup, asking(self.source.search(query, limit))).await?,
@@ -184,8 +186,8 @@ pub(crate) struct WebPages {
     web: Arc<WebSource>,
     shared: Shared,
     node: NodeId,
-    /// Version of everything that results depend on: the engine, the days, and the day the run began.
-    version: String,
+    /// The day the run began, on which alone results from the web are reused.
+    day: String,
     /// Shortens long pages for a question; `None` shows pages whole, for code to check.
     reading: Option<(PageReader, Outbound)>,
     /// Pages that may be opened, by the id they are opened with.
@@ -251,20 +253,14 @@ pub(crate) struct Outside {
 }
 
 impl WebPages {
-    fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
-        Self { web, shared: shared.clone(), node, version, reading: None, permitted: Mutex::default() }
+    fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, day: String) -> Self {
+        Self { web, shared: shared.clone(), node, day, reading: None, permitted: Mutex::default() }
     }
 
     /// Returns the pages that a job cites, see [`PublicAddress::cited`]. They are for code to check, so they are not
     /// shortened.
-    pub(crate) fn cited(
-        web: Arc<WebSource>,
-        shared: &Shared,
-        node: NodeId,
-        version: String,
-        job: &Finished,
-    ) -> Self {
-        let pages = Self::new(web, shared, node, version);
+    pub(crate) fn cited(web: Arc<WebSource>, shared: &Shared, node: NodeId, day: String, job: &Finished) -> Self {
+        let pages = Self::new(web, shared, node, day);
         for (id, address) in PublicAddress::cited(job) {
             pages.permit(id, address, None);
         }
@@ -310,14 +306,15 @@ impl WebPages {
         Ok(page)
     }
 
-    fn lookup(&self, tool: LookupTool, query: String, version: &str) -> Lookup {
+    fn lookup(&self, tool: LookupTool, query: String, terms: LookupTerms) -> Lookup {
         Lookup {
             node: self.node.clone(),
             tool,
             query,
             scope: self.web.scope(),
             label: Label::Public,
-            version: version.to_owned(),
+            version: self.web.version(),
+            terms: LookupTerms { day: Some(self.day.clone()), ..terms },
         }
     }
 }
@@ -326,12 +323,13 @@ impl Documents for WebPages {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         let opened = async move {
             let (id, page) = self.permission(id).ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
-            let read_for = self.reading.as_ref().map_or_else(String::new, |(_, question)| {
-                let hash = ContentHash::of(question.as_str().as_bytes());
-                format!(" for {}", &hash.as_str()[..16])
-            });
             // Another question is shown something else of the same page.
-            let lookup = self.lookup(LookupTool::WebOpen, id.clone(), &format!("{}{read_for}", self.version));
+            let read_for = self.reading.as_ref().map(|(_, question)| {
+                let hash = ContentHash::of(question.as_str().as_bytes());
+                hash.as_str()[..16].to_owned()
+            });
+            let terms = LookupTerms { read_for, ..LookupTerms::default() };
+            let lookup = self.lookup(LookupTool::WebOpen, id.clone(), terms);
             attach::word("host", host_of(&page.address));
             attach::text("address", || page.address.to_string());
             let fetch = Box::pin(asking(self.fetch(&id, &page)));
@@ -354,9 +352,10 @@ impl Documents for WebPages {
 }
 
 impl Outside {
-    /// Returns the web for a node, without tools of servers. Results on record serve it only under the same `version`.
-    pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
-        let pages = WebPages::new(web, shared, node, version);
+    /// Returns the web for a node, without tools of servers. Results on record serve it only if they are of the same
+    /// `day`.
+    pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, day: String) -> Self {
+        let pages = WebPages::new(web, shared, node, day);
         Self { pages, named: BTreeMap::new(), servers: None, can_search: true }
     }
 
@@ -429,16 +428,16 @@ impl Source<Outbound> for Outside {
     }
 
     fn version(&self) -> String {
-        self.pages.version.clone()
+        self.pages.web.version()
     }
 
     /// Searches. Pages the user named come first, then the results on record or, without a record, those of the engine.
     fn search<'a>(&'a self, query: &'a Outbound, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         let searched = async move {
             attach::text("query", || query.to_string());
-            let WebPages { shared: Shared { cache, egress, .. }, version, .. } = &self.pages;
-            let lookup =
-                self.pages.lookup(LookupTool::WebSearch, format!("{limit}: {}", normalised(query.as_str())), version);
+            let Shared { cache, egress, .. } = &self.pages.shared;
+            let terms = LookupTerms { max_hits: Some(limit), ..LookupTerms::default() };
+            let lookup = self.pages.lookup(LookupTool::WebSearch, normalised(query.as_str()), terms);
             let ask = Box::pin(asking(self.ask(query, limit)));
             let searched: Result<Found, _> =
                 if self.can_search { Box::pin(cache.answer(lookup, ask)).await } else { Ok(Found::default()) };

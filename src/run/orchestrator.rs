@@ -301,17 +301,16 @@ impl Orchestrator {
         let shared = Shared { cache, egress, wait_limit, breaker: Arc::new(Breaker::of_run("source `web`")) };
         let ranker = state.settings.rerank.zip(desk.clone()).zip(resources.models.as_ref());
         let ranker = ranker.map(|((settings, desk), models)| HitRanker {
-            run: locked.id().clone(),
             caller: desk,
             settings,
             model: models.role(Template::Rerank.role()).model.name().to_owned(),
             breaker: Arc::new(Breaker::of_run("the language model")),
         });
-        let (servers, id) = (&resources.sources.servers, locked.id());
+        let servers = &resources.sources.servers;
         let sources = RunSources {
             // Only a model can choose a tool and word its arguments.
-            internal_servers: RunServers::new(&servers.internal, id, &shared, &day).filter(|_| desk.is_some()),
-            public_servers: RunServers::new(&servers.public, id, &shared, &day).filter(|_| desk.is_some()),
+            internal_servers: RunServers::new(&servers.internal, &shared, &day).filter(|_| desk.is_some()),
+            public_servers: RunServers::new(&servers.public, &shared, &day).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
             shared,
             reading: PageReader {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::event::Listwise;
 use super::journal::JournalError;
 use crate::base::breaker::{Breaker, Guarded, Health, Open};
-use crate::base::id::RunId;
 use crate::base::step::Step;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::research::node::NodeId;
@@ -23,7 +22,6 @@ const LEAST_HITS: usize = 3;
 /// Orders hits for all workers of a run.
 #[derive(Clone)]
 pub(crate) struct HitRanker {
-    pub(crate) run: RunId,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) settings: Listwise,
     pub(crate) model: String,
@@ -159,7 +157,6 @@ mod tests {
 
     fn ranker(caller: &Arc<Scripted>) -> HitRanker {
         HitRanker {
-            run: RunId::random(1),
             caller: Arc::clone(caller) as Arc<dyn Caller>,
             settings: Listwise { candidates: 4, timeout: Duration::from_secs(9) },
             model: "scripted".into(),

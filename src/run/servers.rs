@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
 use super::egress::{Egress, OutgoingText};
-use super::journal::{EgressKind, Lookup, LookupTool};
+use super::journal::{EgressKind, Lookup, LookupTerms, LookupTool};
 use super::shared::Shared;
 use crate::base::breaker::Breaker;
-use crate::base::id::RunId;
 use crate::base::line::counted;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
@@ -30,7 +29,6 @@ const MAX_AGAIN: usize = 3;
 
 pub(crate) struct RunServers<Q: ?Sized> {
     servers: Vec<RunServer<Q>>,
-    run: RunId,
     shared: Shared,
     /// The day the run began.
     day: String,
@@ -83,16 +81,16 @@ impl Arguments for Outbound {
 
 impl<Q: ?Sized + Arguments> RunServers<Q> {
     /// Returns the servers of a run; `None` if there are none.
-    pub(crate) fn new(servers: &[Arc<Server<Q>>], run: &RunId, shared: &Shared, day: &str) -> Option<Arc<Self>> {
+    pub(crate) fn new(servers: &[Arc<Server<Q>>], shared: &Shared, day: &str) -> Option<Arc<Self>> {
         let of = |server: &Arc<Server<Q>>| RunServer {
             breaker: Breaker::of_run(format!("source `{}`", server.source_name())),
             server: Arc::clone(server),
             calls: AtomicU32::new(0),
         };
         let servers: Vec<_> = servers.iter().map(of).collect();
-        let (run, shared, day) = (run.clone(), shared.clone(), day.to_owned());
+        let (shared, day) = (shared.clone(), day.to_owned());
         // `None` rather than an empty set: a run without servers has no way out through them.
-        (!servers.is_empty()).then(|| Arc::new(Self { servers, run, shared, day, listing: OnceCell::new() }))
+        (!servers.is_empty()).then(|| Arc::new(Self { servers, shared, day, listing: OnceCell::new() }))
     }
 
     /// Returns the servers for a node. The first node starts them to list their tools, unless the list is on record.
@@ -138,8 +136,9 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
             query: server.settings().name.clone(),
             scope,
             label: server.settings().label,
-            // For this run alone: a later one must see the tools that the server offers then.
-            version: self.run.to_string(),
+            version: String::new(),
+            // A later run must see the tools that the server offers then.
+            terms: LookupTerms { is_of_run: true, ..LookupTerms::default() },
         };
         Box::pin(cache.answer(lookup, wait_limit.wait(Box::pin(listing_of(server))))).await
     }
@@ -200,25 +199,25 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         attach::word("name", offered.name.as_str());
         attach::text("arguments", || said.to_string());
         let RunServers { shared: Shared { cache, egress, .. }, day, .. } = &*self.of_run;
-        // A changed server, a changed tool and another day make another call.
-        let version = format!("{} {} {day}", known.server.settings().version(), offered.hash.as_str());
-        let lookup = |version| Lookup {
+        let lookup = |attempt| Lookup {
             node: self.node.clone(),
             tool: LookupTool::McpCall,
             query: format!("{} {said}", offered.name),
             scope: known.server.source_name(),
             label: known.server.settings().label,
-            version,
+            // A changed server, a changed tool and another day make another call.
+            version: format!("{} {}", known.server.settings().version(), offered.hash.as_str()),
+            terms: LookupTerms { day: Some(day.clone()), attempt, ..LookupTerms::default() },
         };
         let answer = |lookup| Box::pin(cache.answer(lookup, Box::pin(self.ask(known, offered, arguments))));
-        let mut passage: Passage = answer(lookup(version.clone())).await?;
-        for again in 1..=MAX_AGAIN {
+        let mut passage: Passage = answer(lookup(0)).await?;
+        for attempt in 1..=MAX_AGAIN {
             if known.server.read(&passage.place).await != SourceFile::Gone {
                 break;
             }
-            // The stored copy is missing, so no quote could be checked. The record of a new call has a version of its
-            // own, since the first one stays on record.
-            passage = answer(lookup(format!("{version} {again}"))).await?;
+            // The stored copy is missing, so no quote could be checked. A new call is another attempt, since the first
+            // one stays on record.
+            passage = answer(lookup(attempt)).await?;
         }
         egress.shown(std::slice::from_ref(&passage));
         Ok(passage)

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
 pub use crate::source::mcp::McpServers;
-use crate::source::web::{WebAccess, WebSource};
+use crate::source::web::WebAccess;
 use crate::source::{Source, SourceError};
 
 #[derive(Clone)]
@@ -84,8 +84,7 @@ impl RunSources {
     /// Returns the web for a node, if a worker can look outside; long pages are read for `question`.
     pub(crate) fn outside(&self, node: &NodeId, question: &Outbound, words: &UserWords) -> Option<Outside> {
         let WebAccess { source, can_search } = self.sources.web.clone().filter(|_| self.has_outside())?;
-        let version = self.version_today(&source);
-        let mut outside = Outside::new(source, &self.shared, node.clone(), version);
+        let mut outside = Outside::new(source, &self.shared, node.clone(), self.day.clone());
         // Pages that the user named can be opened without an engine, and tools of servers called.
         outside.can_search = can_search;
         Some(outside.read_for(self.reading.clone(), question.clone()).naming(words.all()))
@@ -94,12 +93,6 @@ impl RunSources {
     /// Returns the pages a job cites, for a node.
     pub(crate) fn cited(&self, node: &NodeId, job: &Finished) -> Option<WebPages> {
         let web = self.sources.web.clone()?.source;
-        let version = self.version_today(&web);
-        Some(WebPages::cited(web, &self.shared, node.clone(), version, job))
-    }
-
-    fn version_today(&self, web: &WebSource) -> String {
-        // With the day, on which alone results from the web are reused.
-        format!("{} {}", web.version(), self.day)
+        Some(WebPages::cited(web, &self.shared, node.clone(), self.day.clone(), job))
     }
 }

@@ -177,7 +177,7 @@ impl Steps {
             let mut units = skim::units(&root, brief, &source, self.picker.as_ref()).await?;
             if let Some(earlier) = &self.earlier {
                 // After the units, since a quote that overlaps one of them is left out.
-                let offered = earlier.offered(&self.run, brief, &source, &units).await?;
+                let offered = earlier.offered(brief, &source, &units).await?;
                 units.extend(offered);
             }
             Ok::<_, StepError>(skim::skim(desk, brief, units).await?)

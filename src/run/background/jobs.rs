@@ -36,7 +36,8 @@ use crate::run::budget::{CallCost, Purpose};
 use crate::run::cache::{Cache, normalised};
 use crate::run::egress::{Egress, OutgoingText};
 use crate::run::journal::{
-    Call, CallKind, CallRow, CallState, EgressKind, EgressRow, JournalError, LockedRun, Lookup, LookupTool, StartedJob,
+    Call, CallKind, CallRow, CallState, EgressKind, EgressRow, JournalError, LockedRun, Lookup, LookupTerms,
+    LookupTool, StartedJob,
 };
 use crate::run::ledger::{Ledger, LeftCall, Reserving, Ticket, end_left};
 use crate::run::tree::RunState;
@@ -55,7 +56,7 @@ pub(crate) struct JobTask<'a> {
 impl JobTask<'_> {
     /// Returns the lookup that finds its job among all that were started. `version` says what their reports depend on.
     /// A report on text that was allowed to leave does not serve a run in which it may not.
-    fn lookup(&self, version: &str, egress: &Egress) -> Lookup {
+    fn lookup(&self, version: String, egress: &Egress, attempt: usize) -> Lookup {
         let aspects = self.task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
         let words: Vec<_> = [normalised(self.task.question().as_str())].into_iter().chain(aspects).collect();
         Lookup {
@@ -65,7 +66,13 @@ impl JobTask<'_> {
             // Not that of the search engine, which a job does not use.
             scope: "the web".to_owned(),
             label: Label::Public,
-            version: format!("{version} {} {}", self.day, egress.is_open()),
+            version,
+            terms: LookupTerms {
+                day: Some(self.day.to_owned()),
+                is_open: Some(egress.is_open()),
+                attempt,
+                ..LookupTerms::default()
+            },
         }
     }
 }
@@ -242,9 +249,9 @@ impl Jobs {
         if let Some((_, other)) = own.as_ref().filter(|(_, own)| !own.was_told) {
             return Ok(other.clone());
         }
-        let mut version = self.research.version();
+        let mut attempt = 0;
         loop {
-            let lookup = task.lookup(&version, egress);
+            let lookup = task.lookup(self.research.version(), egress, attempt);
             let call: i64 = match own {
                 // A run that was killed while it polled has not recorded its job for other runs.
                 Some((call, _)) => cache.keep(&lookup, call).await?,
@@ -262,7 +269,7 @@ impl Jobs {
                 return Ok(own.map_or(finished, |(_, own)| own));
             }
             // An incomplete report of another run does not do: a second job is looked up, or started.
-            version.push_str(" again");
+            attempt += 1;
         }
     }
 

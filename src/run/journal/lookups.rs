@@ -57,8 +57,52 @@ pub(crate) struct Lookup {
     /// The part of the source that was searched.
     pub(crate) scope: String,
     pub(crate) label: Label,
-    /// Version of everything else that the result depends on.
+    /// Version of the source, and of the model that orders its hits.
     pub(crate) version: String,
+    pub(crate) terms: LookupTerms,
+}
+
+/// Conditions of a result besides its query and its source. A result on record serves lookups with equal terms only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct LookupTerms {
+    /// Number of hits that were asked for: a short list does not answer a request for a longer one.
+    pub(crate) max_hits: Option<usize>,
+    /// Day on which alone the result is used.
+    pub(crate) day: Option<String>,
+    /// Start of the hash of the question that a page was shortened for.
+    pub(crate) read_for: Option<String>,
+    /// Whether all text was allowed to leave.
+    pub(crate) is_open: Option<bool>,
+    /// Number of results on record that could not be used before this one.
+    pub(crate) attempt: usize,
+    /// Whether the result serves its own run alone.
+    pub(crate) is_of_run: bool,
+}
+
+impl Lookup {
+    /// Returns the query with the number of hits before it, as formats up to 9 stored it.
+    pub(crate) fn with_max_hits(&self, query: &str) -> String {
+        self.terms.max_hits.map_or_else(|| query.to_owned(), |hits| format!("{hits}: {query}"))
+    }
+
+    /// Returns the version with the other terms after it, as formats up to 9 stored it.
+    fn with_terms(&self, run: &str) -> String {
+        let Self { version, terms: LookupTerms { day, read_for, is_open, attempt, is_of_run, .. }, .. } = self;
+        let is_job = self.tool == LookupTool::DeepResearch;
+        let parts = [
+            Some(if is_job { version.clone() + &" again".repeat(*attempt) } else { version.clone() }),
+            day.clone(),
+            is_open.map(|is_open| is_open.to_string()),
+            read_for.as_ref().map(|hash| format!("for {hash}")),
+            (!is_job && *attempt > 0).then(|| attempt.to_string()),
+        ];
+        let version = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        match (*is_of_run, version.is_empty()) {
+            (false, _) => version,
+            (true, true) => run.to_owned(),
+            (true, false) => format!("{version}, not in {run}"),
+        }
+    }
 }
 
 /// A stored result.
@@ -79,6 +123,43 @@ pub(crate) enum LookupAnswer {
     Known(i64),
 }
 
+/// Returns a condition of SQL for results that serve a lookup; `column` is `query` or `words`.
+///
+/// Formats up to 9 had no terms: they stored them in the text of `version` and `column`, and their rows have no
+/// `attempt`. Such rows are still matched. Otherwise a job would be paid for twice, and a resumed run, which would find
+/// other passages, would pay for its prompts again.
+fn serving(column: &str) -> String {
+    format!(
+        "tool = :tool AND scope = :scope AND label = :label AND result IS NOT NULL AND \
+         (version = :version AND {column} = :asked AND attempt = :attempt AND max_hits IS :max_hits AND day IS :day \
+         AND read_for IS :read_for AND is_open IS :is_open AND is_of_run = :is_of_run AND (NOT is_of_run OR run = :run) \
+         OR version = :old_version AND {column} = :old_asked AND attempt IS NULL)"
+    )
+}
+
+/// Returns the parameters of [`serving`] and others.
+macro_rules! serving_params {
+    ($run:ident, $lookup:ident, $asked:expr, $old_asked:expr, $($others:tt)*) => {
+        named_params! {
+            ":run": $run,
+            ":tool": Plain($lookup.tool),
+            ":scope": $lookup.scope,
+            ":label": Plain($lookup.label),
+            ":version": $lookup.version,
+            ":old_version": $lookup.with_terms(&$run),
+            ":asked": $asked,
+            ":old_asked": $old_asked,
+            ":max_hits": Plain($lookup.terms.max_hits),
+            ":day": $lookup.terms.day,
+            ":read_for": $lookup.terms.read_for,
+            ":is_open": $lookup.terms.is_open,
+            ":attempt": Plain($lookup.terms.attempt),
+            ":is_of_run": $lookup.terms.is_of_run,
+            $($others)*
+        }
+    };
+}
+
 impl LockedRun {
     /// Records a query with its result, or with the earlier lookup that answered it.
     pub(crate) async fn record_lookup(
@@ -94,8 +175,10 @@ impl LockedRun {
         };
         self.write(move |connection, run| {
             connection.execute(
-                "INSERT INTO lookups (run, node, tool, query, scope, label, version, at, answered_by, result, words) \
-                 VALUES (:run, :node, :tool, :query, :scope, :label, :version, :at, :answered_by, :result, :words)",
+                "INSERT INTO lookups (run, node, tool, query, scope, label, version, max_hits, day, read_for, is_open, \
+                 attempt, is_of_run, at, answered_by, result, words) VALUES (:run, :node, :tool, :query, :scope, \
+                 :label, :version, :max_hits, :day, :read_for, :is_open, :attempt, :is_of_run, :at, :answered_by, \
+                 :result, :words)",
                 named_params! {
                     ":run": run.as_str(),
                     ":node": Plain(lookup.node),
@@ -104,6 +187,12 @@ impl LockedRun {
                     ":scope": lookup.scope,
                     ":label": Plain(lookup.label),
                     ":version": lookup.version,
+                    ":max_hits": Plain(lookup.terms.max_hits),
+                    ":day": lookup.terms.day,
+                    ":read_for": lookup.terms.read_for,
+                    ":is_open": lookup.terms.is_open,
+                    ":attempt": Plain(lookup.terms.attempt),
+                    ":is_of_run": lookup.terms.is_of_run,
                     ":at": Plain(at),
                     ":answered_by": answered_by,
                     ":result": result,
@@ -128,27 +217,22 @@ impl Journal {
         self.read(move |connection| {
             // Of other runs, only results from before this one began: a resumed run must see the same ones.
             // The oldest one: it stays the same, however often the lookup is recorded later.
-            let sql = "SELECT id, result FROM lookups WHERE tool = :tool AND version = :version AND \
-                       query = :query AND scope = :scope AND label = :label AND result IS NOT NULL AND \
-                       (run = :run OR :before IS NULL OR at < :before) ORDER BY id LIMIT 1";
-            let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
-            let params = named_params! {
-                ":tool": Plain(lookup.tool),
-                ":version": lookup.version,
-                ":query": lookup.query,
-                ":scope": lookup.scope,
-                ":label": Plain(lookup.label),
-                ":run": run,
-                ":before": before.map(Plain),
-            };
+            let sql = format!(
+                "SELECT id, result FROM lookups WHERE {} AND (run = :run OR :before IS NULL OR at < :before) \
+                 ORDER BY id LIMIT 1",
+                serving("query")
+            );
+            let mut statement = connection.prepare_cached(&sql).map_err(read_failed)?;
+            let old_query = lookup.with_max_hits(&lookup.query);
+            let params = serving_params!(run, lookup, lookup.query, old_query, ":before": before.map(Plain));
             let found = |row: &Row<'_>| Ok(LookupRow { id: row.get("id")?, result: row.get("result")? });
             statement.query_row(params, found).optional().map_err(read_failed)
         })
         .await
     }
 
-    /// Returns the id and the query of stored lookups of the same source whose query has the same key words; see
-    /// [`Self::lookup_result`].
+    /// Returns the id and the query, with the number of hits before it, of stored lookups of the same source whose
+    /// query has the same key words; see [`Self::lookup_result`].
     ///
     /// Only those from before `before` and those of the same node of the same run count: otherwise the answer would
     /// depend on which node of a run was faster.
@@ -162,20 +246,17 @@ impl Journal {
         let (run, lookup, words) = (run.to_string(), lookup.clone(), words.to_owned());
         self.read(move |connection| {
             // Rows that an earlier lookup answered have no result of their own, and are not compared.
-            let sql = "SELECT id, query FROM lookups WHERE tool = :tool AND version = :version AND words = :words AND \
-                       scope = :scope AND label = :label AND result IS NOT NULL AND \
-                       (at < :before AND run <> :run OR run = :run AND node = :node) ORDER BY id";
-            let params = named_params! {
-                ":tool": Plain(lookup.tool),
-                ":version": lookup.version,
-                ":words": words,
-                ":scope": lookup.scope,
-                ":label": Plain(lookup.label),
-                ":before": Plain(before),
-                ":run": run,
-                ":node": Plain(lookup.node),
-            };
-            rows(connection, sql, params, |row| Ok((row.get("id")?, row.get("query")?)))
+            let sql = format!(
+                "SELECT id, coalesce(max_hits || ': ', '') || query AS asked FROM lookups WHERE {} AND \
+                 (at < :before AND run <> :run OR run = :run AND node = :node) ORDER BY id",
+                serving("words")
+            );
+            // Formats up to 9 took the number for one of the words.
+            let hits = lookup.terms.max_hits.map(|hits| hits.to_string()).unwrap_or_default();
+            let old_words = format!("{hits} {words}").trim().to_owned();
+            let (before, node) = (Plain(before), Plain(&lookup.node));
+            let params = serving_params!(run, lookup, words, old_words, ":before": before, ":node": node);
+            rows(connection, &sql, params, |row| Ok((row.get("id")?, row.get("asked")?)))
         })
         .await
     }
@@ -184,7 +265,7 @@ impl Journal {
     pub(crate) async fn lookup_result(&self, id: i64) -> Result<String, JournalError> {
         self.read(move |connection| {
             let sql = "SELECT result FROM lookups WHERE id = ?1";
-            connection.query_row(sql, [id], |row| row.get(0)).map_err(read_failed)
+            connection.query_row(sql, [id], |row| row.get("result")).map_err(read_failed)
         })
         .await
     }

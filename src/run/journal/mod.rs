@@ -38,7 +38,7 @@ pub(crate) use calls::{
     Call, CallKind, CallRow, CallState, JobEndpoint, PromptCall, ProviderKind, StartedJob, StoredOutcome,
 };
 pub(crate) use egress::{EgressKind, EgressRow};
-pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
+pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTerms, LookupTool};
 pub(crate) use runs::{RunList, RunRow};
 pub(crate) use salvage::Salvaged;
 
@@ -965,6 +965,6 @@ pub(crate) mod tests {
         let (_folder, path) = place();
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, but this version of dr supports up to 9");
+        assert_eq!(error.to_string(), "journal has format 99, but this version of dr supports up to 10");
     }
 }

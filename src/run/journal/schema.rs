@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use super::egress::link_all;
 
 /// The migration from each version of the format to the next. Their number is the version this program writes.
-pub(super) const MIGRATIONS: [&str; 9] = [
+pub(super) const MIGRATIONS: [&str; 10] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -96,6 +96,15 @@ pub(super) const MIGRATIONS: [&str; 9] = [
     UPDATE calls SET outcome = 'damaged' WHERE outcome = 'lost' AND error IS NULL;",
     // A job was polled wherever the settings led, and given up if it was not known there.
     "ALTER TABLE calls ADD COLUMN endpoint TEXT;",
+    // Until now these stood in the text of `version` and `query`. Rows from then have no `attempt`, and are matched by
+    // their text: a process of an older version that is running may still add some. Reasons of withheld texts were
+    // sentences, which the hashes of their rows cover.
+    "ALTER TABLE lookups ADD COLUMN max_hits INTEGER;
+    ALTER TABLE lookups ADD COLUMN day TEXT;
+    ALTER TABLE lookups ADD COLUMN read_for TEXT;
+    ALTER TABLE lookups ADD COLUMN is_open INTEGER;
+    ALTER TABLE lookups ADD COLUMN attempt INTEGER;
+    ALTER TABLE lookups ADD COLUMN is_of_run INTEGER;",
 ];
 
 /// The version from which on outgoing texts are chained by their hashes.
@@ -139,10 +148,10 @@ fn parts(connection: &Connection) -> rusqlite::Result<BTreeMap<(String, String),
     let sql = "SELECT type, name, sql FROM sqlite_schema WHERE NOT (type = 'index' AND sql IS NULL)";
     let mut statement = connection.prepare(sql)?;
     let parts = statement.query_map([], |row| {
-        let sql: Option<String> = row.get(2)?;
+        let sql: Option<String> = row.get("sql")?;
         // Spacing does not count, so a migration may be laid out anew.
         let words: Vec<_> = sql.iter().flat_map(|sql| sql.split_whitespace()).collect();
-        Ok(((row.get(0)?, row.get(1)?), words.join(" ")))
+        Ok(((row.get("type")?, row.get("name")?), words.join(" ")))
     })?;
     parts.collect()
 }
