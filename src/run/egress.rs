@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 
-use super::journal::{EgressKind, EgressRow, LockedRun};
+use super::journal::{EgressKind, EgressRow, LockedRun, Withheld};
 use super::outward::{BeforeRetrieval, UserWords};
 use super::tree::RunState;
 use crate::base::clock::Clock;
@@ -160,22 +160,22 @@ impl Egress {
         let OutgoingText { kind, text, words } = text;
         // Recorded below even if the user allows all text to leave.
         let checked = if self.0.is_open { Ok(()) } else { locked(&self.0.tripwire).check(words.as_str()) };
-        let withheld = checked.err().map(|tripped| tripped.to_string());
+        let withheld = checked.err();
         let row = EgressRow {
             node: node.clone(),
             at: self.0.clock.now(),
             kind,
             target: one_line(target),
             text: text.to_string(),
-            withheld: withheld.clone(),
+            withheld: withheld.map(Withheld::Tripped),
         };
         // Before the caller sends it: a text that left is on record even if the process dies.
         self.0.run.record_egress(&row).await?;
         match withheld {
             None => Ok(()),
-            Some(reason) => {
+            Some(tripped) => {
                 *locked(&self.0.withheld).entry(node.clone()).or_default() += 1;
-                Err(SourceError::Withheld { reason })
+                Err(SourceError::Withheld { reason: tripped.to_string() })
             }
         }
     }

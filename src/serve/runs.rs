@@ -95,7 +95,7 @@ pub(super) async fn show((State(app), InPath(RunPath { run })): OfRun) -> Result
         kind: row.kind,
         target: row.target,
         text: row.text,
-        withheld: row.withheld,
+        withheld: row.withheld.map(|reason| reason.to_string()),
     });
     let (findings, egress) = (findings.collect(), left.collect());
     Ok(Json(RunReply { status, limits: limits.into(), aspects, findings, usage, egress }))

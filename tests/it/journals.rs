@@ -121,6 +121,16 @@ fn journal_of_format_8_is_read_and_its_job_in_flight_is_polled_where_the_setting
     assert_eq!(count(&server, Kind::StartJob), 0);
 }
 
+#[test]
+fn journal_of_format_9_is_read_and_its_job_in_flight_is_polled_and_not_started_again() {
+    let server = server();
+    let world = world_of_format(9, &server);
+    assert_is_read(&world);
+    world.dr(["resume", "--json", POLLING]);
+    assert!(server.requests().iter().any(|request| request.path.contains("resp_fixture")), "the job was not polled");
+    assert_eq!(count(&server, Kind::StartJob), 0);
+}
+
 fn assert_is_read(world: &World) {
     let listed = world.dr(["runs", "--json"]).succeeded().json();
     let listed = listed["runs"].as_array().unwrap();

@@ -4,15 +4,18 @@
 //! hash of its last row, so that a row that was changed, removed or inserted later is noticed. The hashes have no key:
 //! they show damage and careless changes, not the work of a program that computes them anew.
 
+use std::fmt;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Journal, JournalError, LockedRun, Plain, plain, read_failed, rows};
 use crate::base::clock::Moment;
 use crate::base::id::{RunId, as_word};
 use crate::research::node::NodeId;
+use crate::research::tripwire::Tripped;
 
 /// The form in which a text leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,8 +35,52 @@ pub(crate) enum EgressKind {
 
 as_word!(EgressKind);
 
+/// Why a text was withheld.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Withheld {
+    Tripped(Tripped),
+    /// A sentence, as formats up to 9 stored it.
+    Said(String),
+}
+
+impl Withheld {
+    /// Returns the reason that is stored as `text`.
+    fn stored_as(text: String) -> Self {
+        match text.as_str() {
+            "words" => Self::Tripped(Tripped::Run),
+            "token" => Self::Tripped(Tripped::Token),
+            _ => Self::Said(text),
+        }
+    }
+
+    /// Returns the text that it is stored as.
+    fn stored(&self) -> &str {
+        match self {
+            Self::Tripped(Tripped::Run) => "words",
+            Self::Tripped(Tripped::Token) => "token",
+            Self::Said(sentence) => sentence,
+        }
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tripped(tripped) => tripped.fmt(f),
+            Self::Said(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+/// As a sentence: an export is for people, too.
+impl Serialize for Withheld {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A text that left the machine, or was withheld.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct EgressRow {
     pub(crate) node: NodeId,
     pub(crate) at: Moment,
@@ -42,7 +89,7 @@ pub(crate) struct EgressRow {
     pub(crate) text: String,
     /// Why it was withheld; `None` if it left.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) withheld: Option<String>,
+    pub(crate) withheld: Option<Withheld>,
 }
 
 impl EgressRow {
@@ -64,7 +111,7 @@ fn hash_of(row: &Row<'_>, previous: &str) -> rusqlite::Result<String> {
         hasher.update(&[kind]).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
     };
     part(0, previous.as_bytes());
-    for column in 0..HASHED.split(',').count() {
+    for column in HASHED.split(", ") {
         match row.get_ref(column)? {
             ValueRef::Null => part(1, &[]),
             ValueRef::Integer(number) => part(2, &number.to_le_bytes()),
@@ -79,7 +126,8 @@ fn hash_of(row: &Row<'_>, previous: &str) -> rusqlite::Result<String> {
 /// Appends a row that was just inserted to the chain of its run.
 fn link(connection: &Connection, id: i64) -> rusqlite::Result<()> {
     let head = "SELECT runs.id, runs.egress_head FROM runs JOIN egress ON egress.run = runs.id WHERE egress.id = ?1";
-    let (run, previous): (String, String) = connection.query_row(head, [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let columns = |row: &Row<'_>| Ok((row.get("id")?, row.get("egress_head")?));
+    let (run, previous): (String, String) = connection.query_row(head, [id], columns)?;
     let row = format!("SELECT {HASHED} FROM egress WHERE id = ?1");
     let hash = connection.query_row(&row, [id], |row| hash_of(row, &previous))?;
     connection.execute("UPDATE egress SET hash = ?1 WHERE id = ?2", (&hash, id))?;
@@ -89,7 +137,7 @@ fn link(connection: &Connection, id: i64) -> rusqlite::Result<()> {
 /// Chains the rows of a database of an older version.
 pub(super) fn link_all(connection: &Connection) -> rusqlite::Result<()> {
     let mut statement = connection.prepare("SELECT id FROM egress ORDER BY id")?;
-    let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ids: Vec<i64> = statement.query_map([], |row| row.get("id"))?.collect::<Result<_, _>>()?;
     ids.into_iter().try_for_each(|id| link(connection, id))
 }
 
@@ -137,7 +185,7 @@ impl LockedRun {
                     ":kind": Plain(row.kind),
                     ":target": row.target,
                     ":text": row.text,
-                    ":withheld": row.withheld,
+                    ":withheld": row.withheld.as_ref().map(Withheld::stored),
                 },
             )?;
             if inserted > 0 {
@@ -154,7 +202,7 @@ impl Journal {
     pub(crate) async fn runs_with_altered_egress(&self) -> Result<Vec<String>, JournalError> {
         self.read(|connection| {
             let heads = rows(connection, "SELECT id, egress_head FROM runs ORDER BY id", [], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+                Ok((row.get::<_, String>("id")?, row.get::<_, String>("egress_head")?))
             })?;
             let mut altered = Vec::new();
             for (run, head) in heads {
@@ -174,7 +222,7 @@ impl Journal {
         self.read(move |connection| {
             let sql = "SELECT egress_head FROM runs WHERE id = ?1";
             let head: Option<String> =
-                connection.query_row(sql, [&run], |row| row.get(0)).optional().map_err(read_failed)?;
+                connection.query_row(sql, [&run], |row| row.get("egress_head")).optional().map_err(read_failed)?;
             let Some(head) = head else { return Ok(true) };
             is_whole(connection, &run, &head).map(|is_whole| !is_whole).map_err(read_failed)
         })
@@ -193,7 +241,7 @@ impl Journal {
                     kind: plain(row, "kind")?,
                     target: row.get("target")?,
                     text: row.get("text")?,
-                    withheld: row.get("withheld")?,
+                    withheld: row.get::<_, Option<String>>("withheld")?.map(Withheld::stored_as),
                 })
             })
         })

@@ -125,15 +125,17 @@ pub(crate) enum LookupAnswer {
 
 /// Returns a condition of SQL for results that serve a lookup; `column` is `query` or `words`.
 ///
-/// Formats up to 9 had no terms: they stored them in the text of `version` and `column`, and their rows have no
-/// `attempt`. Such rows are still matched. Otherwise a job would be paid for twice, and a resumed run, which would find
-/// other passages, would pay for its prompts again.
+/// Formats up to 9 stored the terms in the text of `version` and `column`; their rows have no `attempt`. Such rows are
+/// matched, too: otherwise a job would be paid for twice, and a resumed run would find other passages than before, so
+/// that its prompts would not be those on record.
 fn serving(column: &str) -> String {
+    // With `OR` in place of `IN`, SQLite would use the index for the tool alone.
     format!(
-        "tool = :tool AND scope = :scope AND label = :label AND result IS NOT NULL AND \
-         (version = :version AND {column} = :asked AND attempt = :attempt AND max_hits IS :max_hits AND day IS :day \
-         AND read_for IS :read_for AND is_open IS :is_open AND is_of_run = :is_of_run AND (NOT is_of_run OR run = :run) \
-         OR version = :old_version AND {column} = :old_asked AND attempt IS NULL)"
+        "tool = :tool AND version IN (:version, :old_version) AND {column} IN (:asked, :old_asked) AND \
+         scope = :scope AND label = :label AND result IS NOT NULL AND \
+         iif(attempt IS NULL, version = :old_version AND {column} = :old_asked, version = :version AND \
+         {column} = :asked AND attempt = :attempt AND max_hits IS :max_hits AND day IS :day AND read_for IS :read_for \
+         AND is_open IS :is_open AND is_of_run = :is_of_run AND (NOT is_of_run OR run = :run))"
     )
 }
 
@@ -315,5 +317,117 @@ impl Journal {
             rows(connection, sql, params, |row| Ok((plain(row, "node")?, plain(row, "asked")?, plain(row, "known")?)))
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::run::journal::tests::{place, started};
+    use crate::run::journal::{MIGRATIONS, migrate};
+
+    fn lookup(tool: LookupTool, query: &str, version: &str, terms: &LookupTerms) -> Lookup {
+        let (node, scope, label) = (NodeId::numbered(2), "files".to_owned(), Label::Internal);
+        Lookup { node, tool, query: query.into(), scope, label, version: version.into(), terms: terms.clone() }
+    }
+
+    #[tokio::test]
+    async fn lookups_of_format_9_are_found_by_their_text() {
+        let (_folder, path) = place();
+        let run = RunId::random(5);
+        let hits = LookupTerms { max_hits: Some(8), ..LookupTerms::default() };
+        let of_run = LookupTerms { is_of_run: true, ..LookupTerms::default() };
+        let today = LookupTerms { day: Some("2026-11-22".into()), ..LookupTerms::default() };
+        let read_for = LookupTerms { read_for: Some("ed7944bb118d3958".into()), ..today.clone() };
+        let job = LookupTerms { is_open: Some(false), attempt: 2, ..today.clone() };
+        // How format 9 stored query and version, and the lookup.
+        let (ranked, own) = (format!("1, 4 by m, not in {run}"), run.to_string());
+        let cases = [
+            ("8: when", "1", lookup(LookupTool::KbSearch, "when", "1", &hits)),
+            (
+                "8: when",
+                ranked.as_str(),
+                lookup(LookupTool::KbSearch, "when", "1, 4 by m", &LookupTerms { is_of_run: true, ..hits.clone() }),
+            ),
+            ("c1", "1", lookup(LookupTool::KbOpen, "c1", "1", &LookupTerms::default())),
+            (
+                "8: when",
+                "exa:.. 2026-11-22",
+                lookup(LookupTool::WebSearch, "when", "exa:..", &LookupTerms { max_hits: Some(8), ..today.clone() }),
+            ),
+            ("a.example", "exa:.. 2026-11-22", lookup(LookupTool::WebOpen, "a.example", "exa:..", &today)),
+            (
+                "a.example",
+                "exa:.. 2026-11-22 for ed7944bb118d3958",
+                lookup(LookupTool::WebOpen, "a.example", "exa:..", &read_for),
+            ),
+            ("why\nwhen", own.as_str(), lookup(LookupTool::MemoryRecall, "why\nwhen", "", &of_run)),
+            ("crm", own.as_str(), lookup(LookupTool::McpTools, "crm", "", &of_run)),
+            ("crm.find {}", "1 2 2026-11-22", lookup(LookupTool::McpCall, "crm.find {}", "1 2", &today)),
+            (
+                "crm.find {}",
+                "1 2 2026-11-22 2",
+                lookup(LookupTool::McpCall, "crm.find {}", "1 2", &LookupTerms { attempt: 2, ..today.clone() }),
+            ),
+            ("why", "1 again again 2026-11-22 false", lookup(LookupTool::DeepResearch, "why", "1", &job)),
+        ];
+        let mut old = Connection::open(&path).unwrap();
+        migrate(&mut old, &MIGRATIONS[..9]).unwrap();
+        let insert = "INSERT INTO runs (id, question, started_at) VALUES (?1, 'why?', 7)";
+        old.execute(insert, [run.as_str()]).unwrap();
+        let insert = "INSERT INTO lookups (run, node, tool, query, scope, label, version, at, result, words) \
+                      VALUES (?1, 'n2', ?2, ?3, 'files', 'internal', ?4, 8, '1', '8 when')";
+        for (query, version, lookup) in &cases {
+            old.execute(insert, (run.as_str(), Plain(lookup.tool), query, version)).unwrap();
+        }
+        drop(old);
+        let journal = Journal::open(&path).unwrap();
+        for (id, (.., known)) in (1..).zip(&cases) {
+            let found = journal.find_lookup(&run, known, None).await.unwrap().map(|row| row.id);
+            assert_eq!(found, Some(id), "{known:?}");
+            let terms = LookupTerms { attempt: known.terms.attempt + 1, ..known.terms.clone() };
+            let other = Lookup { terms, ..known.clone() };
+            assert_eq!(journal.find_lookup(&run, &other, None).await.unwrap(), None, "{other:?}");
+        }
+        let similar = journal.lookups_with_words(&RunId::random(6), &cases[0].2, "when", Moment(9)).await.unwrap();
+        assert_eq!(similar, [(1, "8: when".to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn result_serves_lookups_with_the_same_terms_only() {
+        let journal = Journal::in_memory().unwrap();
+        let terms = LookupTerms {
+            max_hits: Some(8),
+            day: Some("2026-11-22".into()),
+            read_for: Some("ed7944bb118d3958".into()),
+            is_open: Some(false),
+            attempt: 1,
+            is_of_run: false,
+        };
+        let [run, other] = [1, 2].map(RunId::random);
+        let locked = LockedRun::new(run.clone(), journal.clone(), None);
+        locked.create("why?", &started()).await.unwrap();
+        let of_run = LookupTerms { is_of_run: true, ..terms.clone() };
+        for terms in [&terms, &of_run] {
+            let answer = LookupAnswer::New { result: "1".into(), words: None };
+            locked.record_lookup(&lookup(LookupTool::WebSearch, "when", "1", terms), answer, Moment(8)).await.unwrap();
+        }
+        let found = async |run: &RunId, terms: &LookupTerms| {
+            let lookup = lookup(LookupTool::WebSearch, "when", "1", terms);
+            journal.find_lookup(run, &lookup, None).await.unwrap().map(|row| row.id)
+        };
+        assert_eq!((found(&run, &terms).await, found(&other, &terms).await), (Some(1), Some(1)));
+        assert_eq!((found(&run, &of_run).await, found(&other, &of_run).await), (Some(2), None));
+        for others in [
+            LookupTerms { max_hits: Some(9), ..terms.clone() },
+            LookupTerms { day: None, ..terms.clone() },
+            LookupTerms { read_for: None, ..terms.clone() },
+            LookupTerms { is_open: Some(true), ..terms.clone() },
+            LookupTerms { attempt: 0, ..terms.clone() },
+        ] {
+            assert_eq!(found(&run, &others).await, None, "{others:?}");
+        }
     }
 }

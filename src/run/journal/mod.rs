@@ -37,7 +37,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use calls::{
     Call, CallKind, CallRow, CallState, JobEndpoint, PromptCall, ProviderKind, StartedJob, StoredOutcome,
 };
-pub(crate) use egress::{EgressKind, EgressRow};
+pub(crate) use egress::{EgressKind, EgressRow, Withheld};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTerms, LookupTool};
 pub(crate) use runs::{RunList, RunRow};
 pub(crate) use salvage::Salvaged;
@@ -613,6 +613,7 @@ pub(crate) mod tests {
     use crate::base::line::with_causes;
     use crate::llm::call::CallKey;
     use crate::llm::message::{Reply, Role, Usage};
+    use crate::research::tripwire::Tripped;
     use crate::researcher::settings;
     use crate::run::budget::{BudgetLimits, Purpose};
     use crate::run::event::{Event, Record, RunSettings};
@@ -847,20 +848,47 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn text_that_is_kept_back_again_is_listed_once_and_one_that_left_again_twice() {
         let run = begun().await;
-        for withheld in [None, Some("private"), None, Some("private")] {
+        let tripped = || Some(Withheld::Tripped(Tripped::Token));
+        for withheld in [None, tripped(), None, tripped()] {
             let row = EgressRow {
                 node: "n2".parse().unwrap(),
                 at: Moment(8),
                 kind: EgressKind::Query,
                 target: "the web".into(),
                 text: "copper gutters".into(),
-                withheld: withheld.map(str::to_owned),
+                withheld,
             };
             run.record_egress(&row).await.unwrap();
         }
         let listed: Vec<_> =
             run.journal().egress(run.id()).await.unwrap().into_iter().map(|row| row.withheld.is_some()).collect();
         assert_eq!(listed, [false, true, false]);
+    }
+
+    #[tokio::test]
+    async fn reason_of_a_withheld_text_is_a_word_on_disk_and_a_sentence_to_people_as_before() {
+        let run = begun().await;
+        let sentence = Tripped::Run.to_string();
+        let reasons =
+            [Withheld::Tripped(Tripped::Run), Withheld::Tripped(Tripped::Token), Withheld::Said(sentence.clone())];
+        for (reason, text) in reasons.iter().zip(["one", "two", "three"]) {
+            let row = EgressRow {
+                node: "n2".parse().unwrap(),
+                at: Moment(8),
+                kind: EgressKind::Query,
+                target: "the web".into(),
+                text: text.into(),
+                withheld: Some(reason.clone()),
+            };
+            run.record_egress(&row).await.unwrap();
+        }
+        let stored = |connection: &Connection| rows(connection, "SELECT withheld FROM egress", [], |row| row.get(0));
+        let stored: Vec<String> = run.journal().read(stored).await.unwrap();
+        assert_eq!(stored, ["words", "token", sentence.as_str()]);
+        let listed = run.journal().egress(run.id()).await.unwrap();
+        assert!(listed.iter().map(|row| row.withheld.as_ref()).eq(reasons.iter().map(Some)), "{listed:?}");
+        assert_eq!(serde_json::to_value(&listed[0]).unwrap()["withheld"], sentence);
+        assert!(!run.journal().is_egress_altered(run.id()).await.unwrap());
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl LockedRun {
                 connection.execute_batch("VACUUM")?;
                 // Last, since `VACUUM` writes the remaining pages through the log. A log in use is no error to SQLite.
                 let is_busy =
-                    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
+                    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>("busy"))?;
                 let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
                 if is_busy { Err(rusqlite::Error::SqliteFailure(busy, None)) } else { Ok(()) }
             })

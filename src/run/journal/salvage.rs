@@ -200,7 +200,7 @@ impl Journal {
             // One transaction: with one for each row, each would be flushed to disk.
             let transaction = connection.unchecked_transaction()?;
             let mut statement = connection.prepare("SELECT id FROM calls")?;
-            let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let ids: Vec<i64> = statement.query_map([], |row| row.get("id"))?.collect::<Result<_, _>>()?;
             let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
             let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
             let mends = mends();
@@ -279,7 +279,7 @@ impl Salvage {
         let write = during("write to");
         let mut ids: BTreeSet<String> = BTreeSet::new();
         let listed = Table { name: "runs", key: "rowid", condition: "1" };
-        listed.read(&self.damaged, &["id"], |row| ids.extend(text(row, 1)));
+        listed.read(&self.damaged, &["id"], |row| ids.extend(text(row, "id")));
         ids.extend(runs_with_events(&self.damaged));
         let mut scattered = self.scattered();
         ids.extend(scattered.keys().cloned());
@@ -311,7 +311,7 @@ impl Salvage {
             self.fresh.execute(sql, (run.as_str(), question.as_str(), started)).map_err(&write)?;
             // The hash is kept as it is: if texts that left are lost, their record must not look whole.
             let head = "SELECT egress_head FROM runs WHERE id = ?1";
-            if let Ok(head) = self.damaged.query_row(head, [run.as_str()], |row| row.get::<_, String>(0)) {
+            if let Ok(head) = self.damaged.query_row(head, [run.as_str()], |row| row.get::<_, String>("egress_head")) {
                 let sql = "UPDATE runs SET egress_head = ?1 WHERE id = ?2";
                 self.fresh.execute(sql, [head.as_str(), run.as_str()]).map_err(&write)?;
             }
@@ -335,8 +335,8 @@ impl Salvage {
     /// page any more: the page above it is damaged, or was behind the end of the file.
     fn scattered(&self) -> BTreeMap<String, BTreeMap<u64, Record>> {
         let mut found = BTreeMap::new();
-        let root =
-            self.damaged.query_row("SELECT rootpage FROM sqlite_master WHERE name = 'events'", [], |row| row.get(0));
+        let sql = "SELECT rootpage FROM sqlite_master WHERE name = 'events'";
+        let root = self.damaged.query_row(sql, [], |row| row.get("rootpage"));
         if let (Ok(root), Some(damaged)) = (root, self.damaged.path().map(Path::new))
             && let Err(error) = read_scattered(damaged, root, &mut found)
         {
@@ -502,8 +502,8 @@ fn read_scattered(
                 if rows > MAX_SCATTERED {
                     return Ok(());
                 }
-                let Some(run) = text(row, 3) else { continue };
-                let seq = row.get(0).map_or(0, i64::unsigned_abs);
+                let Some(run) = text(row, "run") else { continue };
+                let seq = row.get("seq").map_or(0, i64::unsigned_abs);
                 if !found.get(&run).is_some_and(|known| known.contains_key(&seq))
                     && let Some(record) = record(row)
                 {
@@ -522,10 +522,13 @@ pub(super) fn runs_with_events(connection: &Connection) -> HashSet<String> {
         let mut last: Option<String> = None;
         loop {
             let next: rusqlite::Result<Option<String>> = match &last {
-                None => connection.query_row(&format!("SELECT {edge}(run) FROM events"), [], |row| row.get(0)),
+                None => {
+                    let sql = format!("SELECT {edge}(run) AS run FROM events");
+                    connection.query_row(&sql, [], |row| row.get("run"))
+                }
                 Some(last) => {
-                    let sql = format!("SELECT {edge}(run) FROM events WHERE run {side} ?1");
-                    connection.query_row(&sql, [last], |row| row.get(0))
+                    let sql = format!("SELECT {edge}(run) AS run FROM events WHERE run {side} ?1");
+                    connection.query_row(&sql, [last], |row| row.get("run"))
                 }
             };
             match next {
@@ -547,13 +550,13 @@ fn remove_leftovers(folder: &Path) {
 }
 
 fn record(row: &Row<'_>) -> Option<Record> {
-    let number = |at: usize| row.get::<_, i64>(at).ok().and_then(|number| u64::try_from(number).ok());
-    let event: Event = serde_json::from_str(&text(row, 2)?).ok()?;
-    Some(Record { seq: number(0)?, at: Moment(number(1)?), event })
+    let number = |column: &str| row.get::<_, i64>(column).ok().and_then(|number| u64::try_from(number).ok());
+    let event: Event = serde_json::from_str(&text(row, "body")?).ok()?;
+    Some(Record { seq: number("seq")?, at: Moment(number("at")?), event })
 }
 
-fn text(row: &Row<'_>, at: usize) -> Option<String> {
-    row.get(at).ok()
+fn text(row: &Row<'_>, column: &str) -> Option<String> {
+    row.get(column).ok()
 }
 
 /// Returns a value. Text that is not UTF-8 becomes empty, which [`Journal::drop_unreadable`] finds.
@@ -600,8 +603,8 @@ fn columns(connection: &Connection, table: &str) -> Vec<Column> {
     let read = || {
         let mut statement = connection.prepare(&format!("PRAGMA table_info({table})"))?;
         let column = |row: &Row<'_>| {
-            let is_number = row.get::<_, String>(2)? == "INTEGER";
-            Ok(Column { name: row.get(1)?, is_number, may_be_null: !row.get::<_, bool>(3)? })
+            let is_number = row.get::<_, String>("type")? == "INTEGER";
+            Ok(Column { name: row.get("name")?, is_number, may_be_null: !row.get::<_, bool>("notnull")? })
         };
         statement.query_map([], column)?.collect::<rusqlite::Result<_>>()
     };

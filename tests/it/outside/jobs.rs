@@ -182,6 +182,21 @@ fn report_of_a_job_is_reused_for_the_same_question_on_the_same_day() {
 }
 
 #[test]
+fn report_of_a_job_that_an_older_dr_recorded_is_reused() {
+    let (server, world) = greenhouse_at(Setup::new(reader::say).with_polls(0));
+    world.dr(ASK).succeeded();
+    // As formats up to 9 had it, and as a process that was running during the migration adds it.
+    damage(
+        &world,
+        "UPDATE lookups SET version = version || ' ' || day || ' ' || iif(is_open, 'true', 'false'), day = NULL, \
+         is_open = NULL, attempt = NULL, is_of_run = NULL WHERE tool = 'deep_research'",
+    );
+    let again = world.dr(ASK).succeeded();
+    assert_eq!(server.jobs().len(), 1, "{again}");
+    assert!(again.stdout.contains("answered by Deep Research before"), "{again}");
+}
+
+#[test]
 fn report_of_a_job_that_a_resumed_run_polled_to_its_end_is_reused() {
     // Killed while the job is polled, and when its report is on record and the pages it cites are fetched.
     for kind in [Kind::AskJob, Kind::Page] {
