@@ -23,7 +23,7 @@ use crate::serve::{App, PageServer, PageServerError};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr serve --open
-  dr serve --watch                       index changes while serving
+  dr serve --watch                       keep the index up to date while serving
   dr serve --port 8080 --max-cost 2      a run from the page costs at most 2 dollars")]
 pub(super) struct ServeArgs {
     /// Port to listen on; 0 takes a free one

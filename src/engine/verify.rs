@@ -302,7 +302,8 @@ impl Engine {
                 let run = run?;
                 let locked = store.lock(&run)?;
                 // A run whose events are damaged still records what it sends.
-                let branches = store.read(&run).await.map(|(_, state)| state.into_fields().branches).unwrap_or_default();
+                let branches =
+                    store.read(&run).await.map(|(_, state)| state.into_fields().branches).unwrap_or_default();
                 // Open, since the user asks for these pages.
                 Ok(Some(RunRecord { egress: Egress::new(locked, Arc::new(SystemClock), true), branches }))
             }

@@ -59,7 +59,7 @@ pub struct Memory {
 /// A summary that [`fold_public`] made of outbound text and public branches.
 ///
 /// It is read back from journals, which anything may have written, so it is no [`Outbound`]: `run/outward/origin.rs`
-/// makes it one. Before journal format 6 it could hold internal text, see `RunSettings::keeps_public_apart`.
+/// makes it one, unless it may hold internal text, see `RunSettings::keeps_public_apart`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PublicSummary(String);

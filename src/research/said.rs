@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::line;
 
-/// Words that a model chose, read from its reply and made in no other way: those of a worker that faces outward may
-/// leave, see [`Conversation::worded`](super::task::Conversation::worded).
+/// Words that a model chose, read from its reply. It has no constructor: words of a worker that faces outward may leave,
+/// see [`Conversation::worded`](super::task::Conversation::worded).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Said(String);

@@ -104,7 +104,8 @@ impl Egress {
             texts.for_each(|text| tripwire.may_leave(text.as_str()));
         }
         // Questions that were worded after retrieval may repeat internal text.
-        for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(&node.id).is_none())) {
+        for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(&node.id).is_none()))
+        {
             tripwire.read(node.question.as_str());
         }
         let groups = state.folded.memory.groups.values();
@@ -126,7 +127,11 @@ impl Egress {
         }
         for reported in &branch.reported {
             for text in [&reported.text, &reported.title, &reported.url] {
-                if branch.saw_internal { tripwire.read(text) } else { tripwire.may_leave(text) }
+                if branch.saw_internal || !state.settings.keeps_public_apart {
+                    tripwire.read(text)
+                } else {
+                    tripwire.may_leave(text)
+                }
             }
         }
         let is_public = label(&state.tree, &state.branches, node) == Label::Public;

@@ -221,16 +221,17 @@ impl PublicAddress {
         (hit.label == Label::Public).then(|| Self(found.addresses.get(&hit.id).unwrap_or(url).clone()))
     }
 
-    /// Returns the addresses of the pages that a job cites, each with the address that it is cited by; of a job that may
-    /// have seen other text, as from a server of the user's, only those that it opened on the web, as it opened them:
-    /// that text may name any other.
+    /// Returns the addresses of the pages that a job cites, each with the address that it is cited by; of a job that was
+    /// offered a server of the user's, only those that it opened on the web, as it opened them: a server may name any
+    /// other.
     fn cited(job: &Finished) -> Vec<(String, Self)> {
         let report = job.report();
         let canonical = |url: &str| url.parse::<WebUrl>().ok().map(|url| url.canonical());
         let opened: HashMap<_, _> = report.opened.iter().filter_map(|url| Some((canonical(url)?, url))).collect();
         let as_opened = |url: &String| canonical(url).and_then(|page| opened.get(&page)).copied();
-        let cited = report.citations.iter().map(|citation| &citation.url);
-        let address = |url| if job.saw_public_text_alone() { Some(url) } else { as_opened(url) };
+        // A job with internal text in its instructions worded the addresses that it opened, too.
+        let cited = report.citations.iter().map(|citation| &citation.url).filter(|_| !job.may_know_internal());
+        let address = |url| if report.had_server { as_opened(url) } else { Some(url) };
         cited.filter_map(|url: &String| Some((url.clone(), Self(address(url)?.clone())))).collect()
     }
 
@@ -653,11 +654,15 @@ mod tests {
         let cited = opened.iter().map(String::as_str).chain([INTERNAL]);
         let citations = cited.map(|url| JobCitation { url: url.to_owned(), title: "Cited".into(), span: None });
         let mut report = JobReport { citations: citations.collect(), ..JobReport::default() };
-        let pages = |report: &JobReport| {
-            let (web, job) = (Arc::clone(&first.pages.web), Finished::of(report.clone()));
+        let pages = |report: &JobReport, may_know_internal| {
+            let (web, job) = (Arc::clone(&first.pages.web), Finished::of(report.clone(), may_know_internal));
             WebPages::cited(web, &first.pages.shared, NodeId::numbered(3), "1".into(), &job)
         };
-        let cited = pages(&report);
+        let told = pages(&report, true);
+        for url in [&opened[0], INTERNAL] {
+            assert_eq!(told.open(url).await, unknown(url), "the address may have words of its instructions");
+        }
+        let cited = pages(&report, false);
         for url in [&opened[0], INTERNAL] {
             let error = cited.open(url).await.unwrap_err().to_string();
             assert!(error.contains("fetching pages is disabled"), "{error}");
@@ -665,7 +670,8 @@ mod tests {
         assert_eq!(cited.open(NAMED).await, unknown(NAMED));
         report.had_server = true;
         report.opened = vec![FOUND.into()];
-        let cited = pages(&report);
+        assert_eq!(pages(&report, true).open(&opened[1]).await, unknown(&opened[1]));
+        let cited = pages(&report, false);
         assert_eq!(cited.open(&opened[1]).await.unwrap().text, "Valves open at six.", "it was opened on the web");
         for url in [&opened[0], INTERNAL] {
             assert_eq!(cited.open(url).await, unknown(url), "the server may have named it");

@@ -295,7 +295,9 @@ impl Orchestrator {
             let is_settled = state.tree.get(id).is_none_or(|node| node.status.is_settled());
             !is_settled && state.routes.get(id) == Some(&Route::DeepResearch)
         };
-        let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls, is_open)));
+        let is_apart = state.settings.keeps_public_apart;
+        let jobs = research.map(|research| Jobs::open(Arc::clone(&ledger), research, calls, is_apart, is_open));
+        let jobs = jobs.map(Arc::new);
         let wait_limit = WaitLimit { budget: budget.clone(), stop: resources.stop.clone() };
         let day = state.started.date().unwrap_or_default();
         let shared = Shared { cache, egress, wait_limit, breaker: Arc::new(Breaker::of_run("source `web`")) };

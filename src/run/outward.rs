@@ -2,8 +2,8 @@
 
 mod origin;
 
-pub(crate) use self::origin::egress_allowed;
 use self::origin::RunText;
+pub(crate) use self::origin::egress_allowed;
 use super::tree::RunState;
 use crate::base::outbound::Outbound;
 use crate::research::memory::{PublicBranch, public_slice};
@@ -118,8 +118,8 @@ pub(crate) struct OutwardWork {
 }
 
 impl OutwardWork {
-    /// Collects it. Findings are public ones only, unless the user allows all text to leave. A run begun when public
-    /// texts were still made with internal ones in view has none.
+    /// Collects it. Findings are public ones only, unless the user allows all text to leave. A run whose public texts
+    /// were made with internal ones in view has none, see `RunSettings::keeps_public_apart`.
     pub(crate) fn of(state: &RunState, node: &Node) -> Self {
         let task = outward_task(state, node);
         let memory = &state.folded.memory;

@@ -324,9 +324,11 @@ impl Steps {
         let mut memory = state.folded.memory.clone();
         // In the order of the tree and not of their ends: prompts must not depend on timing.
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
-            let label = label(&state.tree, &state.branches, &node.id);
             let key = CallKey::of_run(Step::Fold).at(rounds.number).at(&node.id);
-            if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id) {
+            // Without a public summary of its own, see `RunSettings::keeps_public_apart`, all is folded as internal text.
+            let is_apart = state.settings.keeps_public_apart;
+            let label = if is_apart { label(&state.tree, &state.branches, &node.id) } else { Label::Internal };
+            if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id).filter(|_| is_apart) {
                 let (task, question) = (outward_brief(state), outward_task(state, node).question());
                 let folded = FoldedNode { task: &task, id: &node.id, question: &question };
                 let (public, key) = (&memory.global_public, key.then(Step::Public));

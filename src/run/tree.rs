@@ -116,7 +116,7 @@ impl RunState {
         self.0.apply(record)
     }
 
-    /// Takes it apart.
+    /// Returns its fields.
     pub(crate) fn into_fields(self) -> RunFields {
         self.0
     }
@@ -128,7 +128,6 @@ impl RunState {
 }
 
 impl RunFields {
-
     /// Returns the state after the first event.
     fn started(record: &Record) -> Result<Self, FoldError> {
         let Event::Started { question, settings } = &record.event else { return Err(FoldError::NotStarted) };
@@ -246,10 +245,12 @@ impl RunFields {
         match &record.event {
             Event::Started { .. } => return Err(unfit("it has started already".into())),
             Event::Resumed { limits, again, is_open } => {
+                // In old journals the flag alone says that the run was open.
+                let was_open = self.settings.is_open || self.settings.request.allow_egress;
                 // Cleared if an older version set it for collections: with `is_open`, it would count as the flag.
                 self.settings.request.allow_egress = self.settings.has_flag();
                 // What was made while internal text could leave may repeat it. It is not public now.
-                if self.settings.is_open && !*is_open {
+                if was_open && !*is_open {
                     self.settings.keeps_public_apart = false;
                 }
                 self.settings.is_open = *is_open;

@@ -280,7 +280,7 @@ impl Steps {
         let job = JobTask { node: id, task, instructions, asked: &work.asked, day: &self.sources.day };
         let finished = jobs.report(&job, &shared.cache, &shared.egress).await?;
         let report = finished.report();
-        if finished.saw_public_text_alone() {
+        if !finished.saw_internal() {
             // A provider's report on public pages is public, including their addresses.
             let addresses = report.citations.iter().map(|citation| citation.url.as_str());
             shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
@@ -288,6 +288,7 @@ impl Steps {
         let cited = self.sources.cited(id, &finished).filter(|_| work.verify_web);
         let pages = cited.as_ref().map(|pages| pages as &dyn Documents);
         let mut branch = verify::branch_of(id, &task.question(), &work.aspects, report, pages).await?;
+        branch.saw_internal = finished.saw_internal();
         branch.notes.extend(finished.notes(&self.run, work.node.question.as_str()));
         Ok(branch)
     }

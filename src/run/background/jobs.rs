@@ -116,9 +116,10 @@ pub(crate) struct Finished {
     pub(super) report: JobReport,
     /// Whether the job was started without reasoning summaries, because the account may not use them.
     pub(super) without_summaries: bool,
-    /// Whether the job was given the instructions it is read for. A job in flight of a resumed mixed node, or of a run
-    /// in which internal text could leave, may not be.
+    /// Whether the job was given the instructions it is read for. A job in flight of a resumed mixed node may not be.
     pub(super) was_told: bool,
+    /// Whether its instructions may have had internal text, which may no longer leave.
+    pub(super) may_know_internal: bool,
 }
 
 impl Finished {
@@ -126,9 +127,13 @@ impl Finished {
         &self.report
     }
 
-    /// Returns whether the job saw nothing but outbound text and the web.
-    pub(crate) fn saw_public_text_alone(&self) -> bool {
-        self.was_told && !self.report.had_server
+    pub(crate) fn may_know_internal(&self) -> bool {
+        self.may_know_internal
+    }
+
+    /// Returns whether its report may have internal text: of a server of the user's, or of its instructions.
+    pub(crate) fn saw_internal(&self) -> bool {
+        self.may_know_internal || self.report.had_server
     }
 
     #[cfg(test)]
@@ -137,8 +142,14 @@ impl Finished {
     }
 
     #[cfg(test)]
-    pub(crate) fn of(report: JobReport) -> Self {
-        Self { run: RunId::random(1), report, without_summaries: false, was_told: true }
+    pub(crate) fn of(report: JobReport, may_know_internal: bool) -> Self {
+        Self {
+            run: RunId::random(1),
+            report,
+            without_summaries: false,
+            was_told: !may_know_internal,
+            may_know_internal,
+        }
     }
 
     /// Returns the notes on this job for the report of `run`.
@@ -157,6 +168,8 @@ pub(crate) struct Jobs {
     /// The provider, and the limits of a job.
     pub(crate) research: Arc<DeepResearch>,
     model: OnceCell<String>,
+    /// See `RunSettings::keeps_public_apart`.
+    keeps_public_apart: bool,
     /// Nodes for which a job was or may have been started.
     with_job: Mutex<BTreeSet<NodeId>>,
     /// Lost calls whose nodes are open: their jobs were cancelled with the run.
@@ -167,11 +180,12 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     /// Sets up the jobs of a run. `recorded` are the calls it made before; `is_open` returns whether a node will ask for
-    /// the same job again.
+    /// the same job again. For `keeps_public_apart` see `RunSettings`.
     pub(crate) fn open(
         ledger: Arc<Ledger>,
         research: Arc<DeepResearch>,
         recorded: &[CallRow],
+        keeps_public_apart: bool,
         is_open: impl Fn(&NodeId) -> bool,
     ) -> Self {
         let lost = recorded.iter().filter(|call| call.is_job() && call.state() == CallState::Lost);
@@ -179,6 +193,7 @@ impl Jobs {
             ledger,
             research,
             model: OnceCell::new(),
+            keeps_public_apart,
             with_job: Mutex::new(nodes_with_job(recorded)),
             cancelled: lost.filter(|call| call.key.node().is_some_and(&is_open)).map(|call| call.id).collect(),
             without_summaries: AtomicBool::new(false),
@@ -213,12 +228,10 @@ impl Jobs {
             return Err(no_research(&reason));
         };
         let without_summaries = request_hash == RequestHash::without_summaries(instructions);
-        Ok(Finished {
-            run,
-            report,
-            without_summaries,
-            was_told: without_summaries || request_hash == RequestHash::with_summaries(instructions),
-        })
+        let was_told = without_summaries || request_hash == RequestHash::with_summaries(instructions);
+        // Reports of other runs are found by lookups, which say that nothing internal could leave.
+        let may_know_internal = !was_told && !self.keeps_public_apart && run == *self.ledger.run().id();
+        Ok(Finished { run, report, without_summaries, was_told, may_know_internal })
     }
 
     /// Returns the report of the node's own job of a resumed run, else of a job that any run started today for the same

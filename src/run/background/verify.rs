@@ -60,7 +60,8 @@ struct Claim {
     pages: Vec<(String, String)>,
 }
 
-/// Fetches the first cited pages. Confirmed claims become findings, the others are listed as reported.
+/// Fetches the first cited pages. Confirmed claims become findings, the others are listed as reported. The caller knows
+/// whether the job saw internal text.
 ///
 /// The question that stays open is the one the job was asked, since the planner may have worded its node after
 /// retrieval.
@@ -121,7 +122,7 @@ pub(crate) async fn branch_of(
         support: if is_empty { Support::None } else { Support::Strong },
         notes,
         reported,
-        saw_internal: report.had_server,
+        saw_internal: false,
     })
 }
 

@@ -366,7 +366,7 @@ impl LockedRun {
             // Without a cost, the worst case in the row stays charged.
             StoredOutcome::Unknown { ended_at, error } => (CallState::Unknown, ended_at, Some(error), None, None, None),
             StoredOutcome::Lost { ended_at, error, cost } => (CallState::Lost, ended_at, Some(error), cost, None, None),
-            // These are no ends, see above.
+            // Neither ends a call.
             StoredOutcome::Sent | StoredOutcome::Damaged { .. } => return Err(JournalError::Ended { call: id }),
         };
         let write = self.write(move |connection, run| {

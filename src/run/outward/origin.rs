@@ -95,8 +95,8 @@ impl RunText {
 
 /// Public text.
 impl RunText {
-    /// Returns the public summary, which was folded from outbound text and public branches alone, unless the run was
-    /// begun when public texts were still made with internal ones in view, or they once could leave.
+    /// Returns the public summary if it was folded from outbound text and public branches alone, see
+    /// `RunSettings::keeps_public_apart`.
     pub(super) fn summary(state: &RunState) -> Option<Self> {
         let summary = &state.folded.memory.global_public;
         state.settings.keeps_public_apart.then(|| Self(summary.as_str().to_owned()))

@@ -109,7 +109,10 @@ async fn permission_to_leave_is_decided_anew_when_a_run_is_resumed() {
             let internal_text = InternalText { collections_allow, from_servers: false };
             let resources = Resources { internal_text, ..world.resources() };
             let run = Orchestrator::resume(World::run(), None, resources).await.unwrap();
-            assert_eq!(run.state().settings.is_open, is_open, "{flag} {was_open} {collections_are_open}");
+            let RunSettings { is_open: may_leave, keeps_public_apart, .. } = run.state().settings;
+            assert_eq!(may_leave, is_open, "{flag} {was_open} {collections_are_open}");
+            // What was made while internal text could leave is not public once it no longer may.
+            assert_eq!(keeps_public_apart, is_open || !(flag || was_open), "{flag} {was_open} {collections_are_open}");
         }
     }
 }

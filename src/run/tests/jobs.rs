@@ -213,7 +213,7 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     let step = journal::Call { key, kind, request_hash: ContentHash::of(b"step"), worst_cost: Some(1), ..call };
     drop(ledger.open(&step, Reserving::IfItFits, std::future::pending()).await.unwrap());
     let calls = ledger.run().journal().calls_in_short(ledger.run().id()).await.unwrap();
-    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls, |_| false), provider)
+    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls, true, |_| false), provider)
 }
 
 /// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released`
@@ -386,7 +386,7 @@ async fn job_that_was_cancelled_with_its_run_is_bought_once_more_by_the_node_tha
     let lose = format!("UPDATE calls SET outcome = 'lost', request_hash = '{}' WHERE job IS NOT NULL", told.as_str());
     run.journal().damage(&lose).await;
     let calls = run.journal().calls_in_short(run.id()).await.unwrap();
-    let jobs = Jobs::open(Arc::clone(&jobs.ledger), Arc::clone(&jobs.research), &calls, |open| *open == node);
+    let jobs = Jobs::open(Arc::clone(&jobs.ledger), Arc::clone(&jobs.research), &calls, true, |open| *open == node);
     let mut released = Vec::new();
     let first = carried_out(&jobs, &other, &mut released).await.unwrap();
     assert_eq!(carried_out(&jobs, &node, &mut released).await.unwrap(), first, "its report serves both");
