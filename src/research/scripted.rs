@@ -73,6 +73,11 @@ impl Scripted {
         self
     }
 
+    pub(crate) fn with_output_limit(mut self, tokens: u32) -> Self {
+        self.output_limit = tokens;
+        self
+    }
+
     pub(crate) fn tight(mut self) -> Self {
         self.is_tight = true;
         self

@@ -37,7 +37,16 @@ const MAX_AREAS: usize = 12;
 const MAX_QUOTE_TOKENS: u64 = 300;
 
 /// Tokens of all quotes shown to the judge.
-const MAX_QUOTES_TOKENS: u64 = 6_000;
+pub(crate) const MAX_QUOTES_TOKENS: u64 = 6_000;
+
+/// Tokens of a verdict on a few aspects. Of the some 120 that one takes, most are weak areas.
+const LEAST_REPLY_TOKENS: usize = 1_000;
+
+/// Tokens that each aspect adds to a verdict: its id and a weak area.
+const ASPECT_TOKENS: usize = 70;
+
+/// Tokens that each node adds to a verdict: its id.
+const NODE_TOKENS: usize = 8;
 
 /// The judge's verdict after a round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -183,6 +192,13 @@ pub(super) struct VerdictDraft {
     relied_on: Vec<String>,
 }
 
+/// Returns the most tokens that the judge may reply with. All of them are held until it has replied, so the output limit
+/// of its role, four times as much, could leave the call without room in the budget.
+pub(crate) fn reply_tokens(aspects: usize, nodes: usize) -> u32 {
+    let needed = LEAST_REPLY_TOKENS.max(aspects * ASPECT_TOKENS + nodes * NODE_TOKENS);
+    u32::try_from(needed).unwrap_or(u32::MAX)
+}
+
 /// Asks the judge for a verdict on a draft and enforces the deterministic checks on it.
 ///
 /// # Errors
@@ -210,10 +226,11 @@ pub(crate) async fn judge(
     let room = room::<VerdictDraft>(caller, Role::Judge);
     let count = |text: &str| caller.count(Role::Judge, text);
     let mut shown = (draft_text(draft), shown_quotes(quotes, &count));
-    let prompt = fitted(caller, room, &mut shown, render, |(draft, quotes)| {
+    let mut prompt = fitted(caller, room, &mut shown, render, |(draft, quotes)| {
         // The draft is judged, so the quotes are dropped first.
         quotes.pop().is_some() || shorten_longest(std::iter::once(draft), &count)
     });
+    prompt.max_output_tokens = prompt.max_output_tokens.min(reply_tokens(brief.aspects.len(), nodes.len()));
     let check = |said: &VerdictDraft| {
         if said.is_complete && relied_on(said, tree).is_empty() {
             Err("`relied_on` names no node that is done, so nothing shows that it is complete".to_owned())
@@ -491,6 +508,18 @@ mod tests {
         assert_eq!(shown[1]["text"], "Its words stand in n2e1 above.");
         assert_eq!(shown[2]["text"], "From: a.md › a\nB costs one.");
         assert_eq!(shown[3]["text"], shown[4]["text"], "the end of a quote that is cut is not above");
+    }
+
+    #[tokio::test]
+    async fn reply_of_the_judge_is_capped_at_what_a_verdict_may_need() {
+        let (brief, tree, branches) = half_done(NodeStatus::Done);
+        for (role, capped) in [(4_000, 1_000), (300, 300)] {
+            let caller = Scripted::replying(said(false, true, &["n2"], &[])).with_output_limit(role);
+            let (key, draft) = (CallKey::new("judge/1"), Draft::default());
+            judge(&caller, &key, &brief, &tree, &branches, &[], &draft).await.unwrap();
+            assert_eq!(caller.prompts()[0].max_output_tokens, capped);
+        }
+        assert!(reply_tokens(8, 200) > 2_000, "each node may be named");
     }
 
     #[test]
