@@ -99,7 +99,7 @@ impl Desk {
     fn leaving(&self, key: &CallKey, role: Role) -> CallCost {
         match role {
             Role::Worker if !key.node().is_some_and(|node| self.outlook.take_step(node)) => self.outlook.dues(),
-            Role::Writer if !self.is_writing() => self.outlook.likely(Role::Judge),
+            Role::Writer if !self.is_writing() => self.outlook.verdict(),
             Role::Worker | Role::Writer | Role::Planner | Role::Summariser | Role::Judge => CallCost::default(),
         }
     }
@@ -320,7 +320,7 @@ impl<L: Labelled> Caller for L {
         if locked(&desk.tight).contains_key(first) {
             return true;
         }
-        let verdict = desk.outlook.likely(Role::Judge) * u64::from(!desk.is_writing());
+        let verdict = desk.outlook.verdict() * u64::from(!desk.is_writing());
         let all = verdict + desk.outlook.of_prompts(role, prompts);
         desk.ledger.budget().fits_alone(all, Purpose::Writing)
     }

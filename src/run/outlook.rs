@@ -14,6 +14,8 @@ use crate::research::branch::Branch;
 use crate::research::cut::estimate;
 use crate::research::memory::claims_text;
 use crate::research::node::{Node, NodeId, NodeStatus};
+use crate::research::question::Mode;
+use crate::research::verdict::{MAX_QUOTES_TOKENS, reply_tokens};
 
 /// Calls of the writer whose cost is reserved beforehand: the report, and one retry.
 const WRITING_CALLS: u64 = 2;
@@ -35,6 +37,18 @@ const LEARNED_FROM: u64 = 2;
 /// Tokens of the writer's prompt besides findings and quotes.
 const WRITING_RULES: u64 = 1_500;
 
+/// Tokens of the judge's prompt besides nodes, quotes and draft: rules, task, aspects and schema.
+const JUDGING_RULES: u64 = 1_000;
+
+/// Tokens of a node in the judge's prompt: its question and what it leaves open.
+const JUDGED_NODE: u64 = 60;
+
+/// Tokens of a draft in the judge's prompt, at most: the sections of a long one have 1,200 words.
+const JUDGED_DRAFT: u64 = 3_000;
+
+/// Tokens of a draft besides claims: open questions, limitations and headings.
+const DRAFT_FRAME: u64 = 300;
+
 /// Tokens of the findings and quotes of a node that has none yet.
 const UNKNOWN_BRANCH: u64 = 1_500;
 
@@ -48,6 +62,8 @@ pub(super) struct Outlook {
     sizes: Mutex<HashMap<Role, Sizes>>,
     /// Steps still due to each node that is not settled.
     due: Mutex<BTreeMap<NodeId, u32>>,
+    /// Worst case of the verdict on the next draft.
+    verdict: Mutex<CallCost>,
 }
 
 /// The largest calls of a role so far.
@@ -69,7 +85,8 @@ impl Sizes {
 impl Outlook {
     /// Learns from the calls that a run made before.
     pub(super) fn new(models: Models, recorded: &[CallRow]) -> Self {
-        let outlook = Self { models, sizes: Mutex::default(), due: Mutex::default() };
+        let verdict = Mutex::new(cost(&models, Role::Judge, UNKNOWN_SIZE.0, UNKNOWN_SIZE.1));
+        let outlook = Self { models, sizes: Mutex::default(), due: Mutex::default(), verdict };
         for (role, usage) in recorded.iter().filter_map(|call| Some((call.prompt()?.role, call.usage()?))) {
             outlook.learn(role, usage);
         }
@@ -81,8 +98,9 @@ impl Outlook {
         sizes.entry(role).or_default().add(usage);
     }
 
-    /// Updates the steps that are due to open nodes, after an event.
+    /// Updates the steps that are due to open nodes, and the cost of the verdict, after an event.
     pub(super) fn update(&self, state: &RunState) {
+        *locked(&self.verdict) = self.verdict_on(state, &Found::of(state));
         let open: Vec<_> = open_nodes(state).collect();
         let mut due = locked(&self.due);
         due.retain(|id, _| open.iter().any(|node| node.id == *id));
@@ -120,25 +138,40 @@ impl Outlook {
     /// Returns the cost of two attempts to write and of a verdict, estimated from the findings so far: the first
     /// attempt at its worst case, and all of it at most the reserve.
     pub(super) fn writing(&self, state: &RunState, limits: &BudgetLimits) -> CallCost {
-        let size = |branch: &Branch| {
-            // Beside its text, a quote is shown with its id and its provenance.
-            let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
-            estimate(&claims_text(&branch.report)) + quotes
-        };
-        let (found, all): (u64, u64) = (state.branches.len() as u64, state.branches.values().map(size).sum());
-        let each = all.checked_div(found).unwrap_or(UNKNOWN_BRANCH).max(UNKNOWN_BRANCH / 2);
+        let found = Found::of(state);
         let writer = self.models.role(Role::Writer);
-        let input = WRITING_RULES + all + open_nodes(state).count() as u64 * each;
-        let input = input.min(writer.max_input_tokens);
+        let input = (WRITING_RULES + found.claims + found.quotes + found.expected).min(writer.max_input_tokens);
         let output = max_output(&self.models, Role::Writer);
         let first = self.cost(Role::Writer, input, output);
         let second = self.cost(Role::Writer, input, self.likely_output(Role::Writer, output));
-        let needed = first + second + self.likely(Role::Judge);
+        let needed = first + second + self.verdict_on(state, &found);
         let most = writing_reserve(&self.models, limits);
         CallCost {
             cost_nanos: needed.cost_nanos.map(|cost| cost.min(most.cost_nanos)),
             tokens: needed.tokens.min(most.tokens),
         }
+    }
+
+    /// Returns the worst case of the verdict on the next draft, see [`Self::verdict_on`].
+    pub(super) fn verdict(&self) -> CallCost {
+        *locked(&self.verdict)
+    }
+
+    /// Returns the worst case of a verdict on a draft of the findings so far, estimated from what the judge will be
+    /// shown. Its size in other rounds tells little, and in most runs there is none: the first verdict is the last.
+    fn verdict_on(&self, state: &RunState, found: &Found) -> CallCost {
+        let brief = state.brief();
+        if brief.is_some_and(|brief| brief.mode == Mode::Quick) {
+            return CallCost::default();
+        }
+        let judge = self.models.role(Role::Judge);
+        let nodes = state.tree.workers().count();
+        let quotes = (found.quotes + found.expected).min(MAX_QUOTES_TOKENS);
+        let draft = (found.claims + DRAFT_FRAME).min(JUDGED_DRAFT);
+        let input = (JUDGING_RULES + nodes as u64 * JUDGED_NODE + quotes + draft).min(judge.max_input_tokens);
+        let most = reply_tokens(brief.map_or(0, |brief| brief.aspects.len()), nodes).min(judge.max_output_tokens);
+        let output = judge.model.max_output(&Prompt::new(Role::Judge, "", "", most));
+        self.cost(Role::Judge, input, output)
     }
 
     /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without
@@ -191,6 +224,26 @@ impl Outlook {
     }
 }
 
+/// Tokens of the material for a draft, estimated.
+struct Found {
+    claims: u64,
+    quotes: u64,
+    /// Those of nodes that are still open.
+    expected: u64,
+}
+
+impl Found {
+    fn of(state: &RunState) -> Self {
+        // Beside its text, a quote is shown with its id and its provenance.
+        let quotes = |branch: &Branch| branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum::<u64>();
+        let claims = state.branches.values().map(|branch| estimate(&claims_text(&branch.report))).sum::<u64>();
+        let quotes = state.branches.values().map(quotes).sum::<u64>();
+        let each = (claims + quotes).checked_div(state.branches.len() as u64).unwrap_or(UNKNOWN_BRANCH);
+        let expected = open_nodes(state).count() as u64 * each.max(UNKNOWN_BRANCH / 2);
+        Self { claims, quotes, expected }
+    }
+}
+
 fn open_nodes(state: &RunState) -> impl Iterator<Item = &Node> {
     state.tree.workers().filter(|node| !node.status.is_settled())
 }
@@ -234,4 +287,44 @@ pub(super) fn writing_input(models: &Models, left: &BudgetLimits) -> u64 {
         input = input * 15 / 16;
     }
     input
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::Moment;
+    use crate::research::question::Brief;
+    use crate::research::scripted::{branch, brief};
+    use crate::researcher::{Researcher, ScriptedModel, settings};
+    use crate::run::event::{Event, Record};
+    use crate::source::Label;
+
+    fn briefed(brief: Brief) -> RunState {
+        let settings = Box::new(settings(BudgetLimits::default()));
+        let events =
+            [Event::Started { question: brief.question.clone(), settings }, Event::Briefed { brief, outward: None }];
+        let records: Vec<_> = (1..).zip(events).map(|(seq, event)| Record { seq, at: Moment(1), event }).collect();
+        RunState::of(&records).unwrap()
+    }
+
+    #[test]
+    fn verdict_is_held_at_what_the_judge_will_be_shown() {
+        let model = ScriptedModel::new(Researcher { nodes: 1, more_nodes: 0 }, Duration::ZERO);
+        let outlook = Outlook::new(model.models(), &[]);
+        let brief = brief("When do the valves open?", &["the valves"]);
+        let mut state = briefed(Brief { mode: Mode::Deep, ..brief.clone() });
+        outlook.update(&state);
+        let before = outlook.verdict().tokens;
+        let texts: Vec<_> = (0..200).map(|valve| format!("Valve {valve} opens when the beds have cooled.")).collect();
+        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+        let id = NodeId::numbered(1);
+        state.fields_mut().branches.insert(id.clone(), branch(&id, &texts, Label::Internal));
+        outlook.update(&state);
+        let most = JUDGING_RULES + JUDGED_NODE + MAX_QUOTES_TOKENS + JUDGED_DRAFT;
+        assert_eq!(outlook.verdict().tokens, most + u64::from(reply_tokens(1, 1)));
+        assert!(before < outlook.verdict().tokens);
+
+        outlook.update(&briefed(Brief { mode: Mode::Quick, ..brief }));
+        assert_eq!(outlook.verdict().tokens, 0, "a quick report is not judged");
+    }
 }
