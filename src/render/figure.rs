@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::base::line::counted;
+pub(crate) use crate::base::line::grouped as count;
 use crate::llm::message::Role;
 use crate::research::extract::STRONG_CONFIDENCE;
 use crate::research::node::NodeId;
@@ -18,19 +19,6 @@ pub(crate) fn cost(usd: Option<f64>) -> String {
         Some(usd) if usd.abs() < 1.0 => format!("${usd:.4}"),
         Some(usd) => format!("${usd:.2}"),
     }
-}
-
-/// Formats a number with thousands separators: `12,345`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
 }
 
 /// Formats a duration in milliseconds: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`.

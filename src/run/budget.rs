@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 
 use crate::base::clock::Clock;
 use crate::base::id::as_word;
+use crate::base::line::grouped;
 use crate::base::money::dollars_text;
 use crate::base::mutex::locked;
 pub(crate) use crate::llm::call::Limit;
@@ -602,28 +603,22 @@ impl Budget {
         self.shared.balance().check_likely(Hold { likely: ahead, ..Hold::default() }).err()
     }
 
-    /// Returns how a limit was reached, in words: the amounts spent and held for writing the report.
-    pub(crate) fn reached_in_words(&self, limit: Limit) -> Option<String> {
+    /// Returns how a limit was reached by a call of this purpose, in words: the amounts spent, held for writing the report
+    /// and left, which add up to the limit.
+    pub(crate) fn reached_in_words(&self, limit: Limit, purpose: Purpose) -> Option<String> {
         let balance = *self.shared.balance();
-        let (all, held) = (balance.spent.total(), |used: fn(&Charge) -> u64, reserve| {
-            balance.set_aside(reserve, Purpose::Research, used)
-        });
-        let of = |limit: String, spent: String, held: String| {
-            format!(
-                "the limit of {limit} was reached: {spent} were spent and {held} held for writing the report, and the next \
-                 call did not fit the rest"
-            )
-        };
+        let spent = balance.spent.total();
         match limit {
             Limit::Tokens => {
-                let tokens = |number: u64| format!("{number} tokens");
-                let held = held(|charge| charge.tokens, balance.reserve.tokens);
-                Some(of(tokens(balance.limits.tokens?), tokens(all.tokens), tokens(held)))
+                let held = balance.set_aside(balance.reserve.tokens, purpose, |charge| charge.tokens);
+                let limit = balance.limits.tokens?;
+                let named = format!("{} tokens", grouped(limit));
+                Some(in_words(&named, [limit, spent.tokens, held], grouped))
             }
             Limit::Cost => {
-                let held = held(|charge| charge.cost_nanos, balance.reserve.cost_nanos);
+                let held = balance.set_aside(balance.reserve.cost_nanos, purpose, |charge| charge.cost_nanos);
                 let limit = balance.limits.cost_nanos?;
-                Some(of(dollars_text(limit), dollars_text(all.cost_nanos), dollars_text(held)))
+                Some(in_words(&dollars_text(limit), [limit, spent.cost_nanos, held], dollars_text))
             }
             Limit::Time | Limit::Rounds => None,
         }
@@ -654,6 +649,21 @@ impl Budget {
             Some(left) => self.shared.clock.deadline(left).await,
             None => std::future::pending().await,
         }
+    }
+}
+
+/// Says how a limit was reached. `named` is the limit with its unit.
+fn in_words(named: &str, [limit, spent, wanted]: [u64; 3], shown: fn(u64) -> String) -> String {
+    let left = limit.saturating_sub(spent);
+    // Writing may need more than is left, but no more is held.
+    let held = wanted.min(left);
+    let mut text = format!("the limit of {named} was reached: {} were spent", shown(spent));
+    if held > 0 {
+        text += &format!(", {} were held for writing the report", shown(held));
+    }
+    text + &match left - held {
+        0 => ", and nothing was left for the next call".to_owned(),
+        rest => format!(", and the next call did not fit the remaining {}", shown(rest)),
     }
 }
 

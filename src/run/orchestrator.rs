@@ -593,7 +593,7 @@ impl Orchestrator {
             _ => None,
         };
         // Worded before anything is written: it names the amounts spent when the limit was reached.
-        let reached = limit.and_then(|limit| self.budget.reached_in_words(limit));
+        let reached = limit.and_then(|limit| self.budget.reached_in_words(limit, Purpose::Research));
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
         }

@@ -199,15 +199,24 @@ fn research_is_planned_by_likely_costs_and_never_uses_the_firm_part_of_the_reser
 }
 
 #[test]
-fn limit_is_reported_with_what_was_spent_and_held_for_writing() {
+fn limit_is_reported_with_what_was_spent_held_for_writing_and_left_which_add_up_to_it() {
     let (budget, _) = budget(BudgetLimits { tokens: Some(1_000), cost_nanos: None, ..limits() });
     spend(&budget, cost(0, 700));
-    let said = budget.reached_in_words(Limit::Tokens).unwrap();
-    assert!(
-        said.starts_with("the limit of 1000 tokens was reached: 700 tokens were spent and 200 tokens held"),
-        "{said}"
+    let said = |purpose| budget.reached_in_words(Limit::Tokens, purpose).unwrap();
+    assert_eq!(
+        said(Research),
+        "the limit of 1,000 tokens was reached: 700 were spent, 200 were held for writing the report, and the next call \
+         did not fit the remaining 100"
     );
-    assert_eq!(budget.reached_in_words(Limit::Cost), None);
+    let next = "the limit of 1,000 tokens was reached: 700 were spent, and the next call did not fit the remaining 300";
+    assert_eq!(said(Writing), next);
+    budget.keep_for_writing(cost(0, 5_000));
+    assert_eq!(
+        said(Research),
+        "the limit of 1,000 tokens was reached: 700 were spent, 300 were held for writing the report, and nothing was \
+         left for the next call"
+    );
+    assert_eq!(budget.reached_in_words(Limit::Cost, Research), None);
 }
 
 #[test]
