@@ -28,7 +28,7 @@ use super::servers::RunServers;
 use super::shared::Shared;
 use super::sources::RunSources;
 pub use super::sources::{McpServers, Sources};
-use super::steps::{StepError, Steps, draft_by_rules};
+use super::steps::{RoundEnd, StepError, Steps, draft_by_rules};
 use super::store::{Store, StoreError};
 use super::tree::{FoldError, RunState};
 use super::wait_limit::WaitLimit;
@@ -42,7 +42,7 @@ use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, Caller, Limit};
 use crate::llm::model::ModelError;
 use crate::llm::roles::Models;
-use crate::research::branch::Branch;
+use crate::research::branch::{Branch, BranchStop};
 use crate::research::claim::is_repeated;
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, Tree};
@@ -51,6 +51,7 @@ use crate::research::prompt::Template;
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason, strike};
 use crate::research::route::{JobWay, Route, Way, Ways, route};
+use crate::research::verdict::{Verdict, by_coverage};
 use crate::source::SourceError;
 use crate::traces::attach;
 
@@ -169,9 +170,18 @@ pub struct Orchestrator {
     state: RunState,
     steps: Arc<Steps>,
     budget: Budget,
+    /// Set if the last round has no verdict.
+    unjudged: Option<Unjudged>,
     grace: GracePeriod,
     /// Parent of all other spans of the run.
     span: Span,
+}
+
+/// A round for whose verdict a limit leaves no room.
+struct Unjudged {
+    /// Its draft; `None` if the limit leaves no room for one beside a verdict. It is not written again, since with other
+    /// limits on its prompts it could be bought a second time.
+    draft: Option<Box<Draft>>,
 }
 
 /// Shows the user a question and returns the answer; `None` if there is none.
@@ -341,7 +351,7 @@ impl Orchestrator {
                 Arc::new(move |section| listener(&RunNotice::Written(section)))
             },
         });
-        Self { locked, resources, state, steps, budget, grace, span }
+        Self { locked, resources, state, steps, budget, unjudged: None, grace, span }
     }
 
     pub(crate) fn id(&self) -> &RunId {
@@ -457,7 +467,7 @@ impl Orchestrator {
 
     async fn conducted(&mut self) -> Result<StopReason, RunError> {
         let stop = self.rounds().await?;
-        let draft = self.final_draft(stop).await?;
+        let (stop, draft) = self.final_draft(stop).await?;
         self.commit(Event::Ended { stop_reason: stop, draft }).await?;
         Ok(stop)
     }
@@ -485,7 +495,9 @@ impl Orchestrator {
                     return Ok(stop);
                 }
             }
-            self.end_round().instrument(round).await?;
+            if let Some(limit) = self.end_round().instrument(round).await? {
+                return Ok(stop_of(limit));
+            }
             let Phase::Open(Stage::Judged(judged)) = &self.state.phase else { return Ok(self.nothing_more()) };
             if let Some(stop) = self.verdict(judged) {
                 return Ok(stop);
@@ -536,13 +548,21 @@ impl Orchestrator {
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
     }
 
-    /// Judges the current round.
-    async fn end_round(&mut self) -> Result<(), RunError> {
-        let Phase::Open(Stage::Planned(rounds)) = &self.state.phase else { return Ok(()) };
+    /// Judges the current round. Returns the limit that leaves no room for a verdict, if one does: the run then ends
+    /// without one, and is judged when it is resumed under a higher limit.
+    async fn end_round(&mut self) -> Result<Option<Limit>, RunError> {
+        let Phase::Open(Stage::Planned(rounds)) = &self.state.phase else { return Ok(None) };
         let round = rounds.number;
         let ended = self.steps.end_round(&self.state, rounds).await.map_err(|error| error.during("judge a round"))?;
-        let (memory, draft, verdict) = ended;
-        self.commit(Event::RoundEnded { round, memory, draft, verdict }).await
+        let (memory, draft, verdict) = match ended {
+            RoundEnd::Judged(judged) => *judged,
+            RoundEnd::Unjudged(limit, draft) => {
+                self.unjudged = Some(Unjudged { draft });
+                return Ok(Some(limit));
+            }
+        };
+        self.commit(Event::RoundEnded { round, memory, draft, verdict }).await?;
+        Ok(None)
     }
 
     /// Returns whether the round ends without a draft and a verdict. If all nodes are settled, a limit on money or
@@ -584,8 +604,12 @@ impl Orchestrator {
         if self.state.has_evidence() { StopReason::NoMoreTasks } else { StopReason::NoEvidence }
     }
 
-    /// Writes the final answer, which may use the reserve for writing.
-    async fn final_draft(&mut self, stop: StopReason) -> Result<Draft, RunError> {
+    /// Writes the final answer, which may use the reserve for writing, and returns why the run has ended.
+    async fn final_draft(&mut self, stop: StopReason) -> Result<(StopReason, Draft), RunError> {
+        let unjudged = self.unjudged.take();
+        let coverage = unjudged.as_ref().and_then(|_| self.coverage());
+        // The call that did not fit is then the verdict's or the writer's, for which nothing is held.
+        let purpose = if unjudged.is_some() { Purpose::Writing } else { Purpose::Research };
         let limit = match stop {
             StopReason::TokensExceeded => Some(Limit::Tokens),
             StopReason::BudgetExceeded => Some(Limit::Cost),
@@ -593,20 +617,43 @@ impl Orchestrator {
             _ => None,
         };
         // Worded before anything is written: it names the amounts spent when the limit was reached.
-        let reached = limit.and_then(|limit| self.budget.reached_in_words(limit, Purpose::Research));
+        let reached = limit.and_then(|limit| self.budget.reached_in_words(limit, purpose));
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
         }
-        let mut draft = self.written(stop).await?;
+        let mut draft = self.written(stop, unjudged.and_then(|round| round.draft)).await?;
+        // A report that is written and covers every aspect was not cut short. It only lacks a verdict, and says so.
+        if let (Some(limit), Some(coverage)) = (limit, &coverage)
+            && coverage.is_enough()
+            && !draft.is_makeshift
+            && self.was_researched_in_full()
+        {
+            draft.is_makeshift = true;
+            draft.limitations.push(format!("the report was not judged: the limit on {limit} leaves no room for it"));
+            return Ok((StopReason::Complete, draft));
+        }
         draft.limitations.extend(reached);
-        self.hold_to_verdict(&mut draft);
-        Ok(draft)
+        self.hold_to_verdict(&mut draft, coverage.as_ref());
+        Ok((stop, draft))
+    }
+
+    /// Returns the verdict by the aspects that findings cover.
+    fn coverage(&self) -> Option<Verdict> {
+        Some(by_coverage(self.state.brief()?, &self.state.tree, &self.state.branches))
+    }
+
+    /// Returns whether no limit has cut a node short and no judge has asked for more. Otherwise the aspects that findings
+    /// cover do not tell whether the answer is complete.
+    fn was_researched_in_full(&self) -> bool {
+        let is_cut = |branch: &Branch| branch.report.stop_reason == BranchStop::BudgetExceeded;
+        self.state.phase.stage().verdicts().is_empty() && !self.state.branches.values().any(is_cut)
     }
 
     /// Adds what the judge finds not fully answered or thin, unless the draft says so, and lowers the confidence of the
-    /// writer to that of the judge.
-    fn hold_to_verdict(&self, draft: &mut Draft) {
-        let verdict = self.state.phase.stage().verdicts().last().copied().filter(|_| self.steps.desk.is_some());
+    /// writer to that of the judge. `coverage` is the verdict by rules on a round without another one.
+    fn hold_to_verdict(&self, draft: &mut Draft, coverage: Option<&Verdict>) {
+        let verdicts = self.state.phase.stage().verdicts();
+        let verdict = verdicts.last().copied().or(coverage).filter(|_| self.steps.desk.is_some());
         let (Some(verdict), Some(brief)) = (verdict, self.state.brief()) else { return };
         let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id));
         let missing: Vec<_> = missing.map(|aspect| format!("`{}`", one_line(&aspect.text))).collect();
@@ -627,8 +674,8 @@ impl Orchestrator {
         draft.confidence = draft.confidence.min(verdict.overall_confidence);
     }
 
-    async fn written(&self, stop: StopReason) -> Result<Draft, RunError> {
-        match self.steps.final_draft(&self.state, stop).await {
+    async fn written(&self, stop: StopReason, unjudged: Option<Box<Draft>>) -> Result<Draft, RunError> {
+        match self.steps.final_draft(&self.state, stop, unjudged.map(|draft| *draft)).await {
             Ok(draft) => Ok(draft),
             Err(error @ StepError::Call(CallError::Journal { .. })) => Err(error.during("write the report")),
             // If the writer fails, the report still lists all findings.

@@ -19,7 +19,7 @@ use super::sources::RunSources;
 use super::tree::{Clarified, RunState};
 use crate::base::id::RunId;
 use crate::base::step::Step;
-use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::Role;
 use crate::llm::structured::StructuredError;
 use crate::research::assemble;
@@ -75,6 +75,14 @@ pub(crate) struct Steps {
     pub(crate) earlier: Option<Earlier>,
     /// Receives each section of a long answer as it is written.
     pub(crate) on_section: Arc<dyn Fn(&Section) + Send + Sync>,
+}
+
+/// The end of a round.
+pub(crate) enum RoundEnd {
+    /// Its summaries, its draft and the verdict on it.
+    Judged(Box<(Memory, Draft, Verdict)>),
+    /// A limit leaves no room for a verdict on this draft; without one, none for a draft beside a verdict.
+    Unjudged(Limit, Option<Box<Draft>>),
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -272,31 +280,32 @@ impl Steps {
     }
 
     /// Folds the findings of a round into the summaries, drafts an answer and judges it.
-    pub(crate) async fn end_round(
-        &self,
-        state: &RunState,
-        rounds: &Rounds,
-    ) -> Result<(Memory, Draft, Verdict), StepError> {
+    pub(crate) async fn end_round(&self, state: &RunState, rounds: &Rounds) -> Result<RoundEnd, StepError> {
         let brief = &rounds.briefs.brief;
         // First, because writer and judge search what this adds.
         self.remember(state).await;
         let memory = self.folded(state, rounds).await?;
         let Some(desk) = self.desk.as_deref() else {
             let draft = assemble::draft_by_rules(brief, &state.tree, &state.branches);
-            return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
+            let verdict = by_coverage(brief, &state.tree, &state.branches);
+            return Ok(RoundEnd::Judged(Box::new((memory, draft, verdict))));
         };
+        // A quick run has one round, so the verdict of a model would be paid for and start no other.
+        let is_judged = brief.mode != Mode::Quick;
         // A round that found nothing new does not buy the same draft again.
         let mut draft = match state.draft_that_stands() {
             Some(draft) => draft.clone(),
             None => {
                 let key = CallKey::of_run(Step::Draft).at(rounds.number);
-                self.written(desk, &key, state, rounds, &memory).await?
+                match self.written(desk, &key, state, rounds, &memory).await {
+                    Err(StepError::Call(CallError::Limit(limit))) if is_judged => {
+                        return Ok(RoundEnd::Unjudged(limit, None));
+                    }
+                    written => written?,
+                }
             }
         };
-        // A quick run has one round, so the verdict of a model would be paid for and start no other.
-        let verdict = if brief.mode == Mode::Quick {
-            by_coverage(brief, &state.tree, &state.branches)
-        } else {
+        let verdict = if is_judged {
             let key = CallKey::of_run(Step::Judge).at(rounds.number);
             let others = recalled(self.recall.as_ref(), &self.run, brief, state, MAX_JUDGED).await;
             let quotes = judged_quotes(state, &draft, others);
@@ -307,10 +316,15 @@ impl Steps {
                     draft.made_do("the answer was judged", &error);
                     by_coverage(brief, &state.tree, &state.branches)
                 }
+                Err(StructuredError::Call(CallError::Limit(limit))) => {
+                    return Ok(RoundEnd::Unjudged(limit, Some(Box::new(draft))));
+                }
                 done => done?,
             }
+        } else {
+            by_coverage(brief, &state.tree, &state.branches)
         };
-        Ok((memory, draft, verdict))
+        Ok(RoundEnd::Judged(Box::new((memory, draft, verdict))))
     }
 
     /// Folds the branches of this round into the summaries, in the order their nodes were planned.
@@ -371,16 +385,22 @@ impl Steps {
         }
     }
 
-    /// Makes the final answer: the draft of the last round if it is up to date, else a new one.
-    pub(crate) async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
+    /// Makes the final answer: `unjudged`, the draft of a round without a verdict, or that of the last round if it is up to
+    /// date, else a new one.
+    pub(crate) async fn final_draft(
+        &self,
+        state: &RunState,
+        stop: StopReason,
+        unjudged: Option<Draft>,
+    ) -> Result<Draft, StepError> {
         let by_rules = |brief| assemble::draft_by_rules(brief, &state.tree, &state.branches);
         let (brief, mut draft) = match (state.phase.stage(), self.desk.as_deref()) {
             (Stage::Asked, _) => return Ok(Draft::default()),
             (Stage::Briefed(Briefs { brief, .. }), _) => (brief, by_rules(brief)),
             (Stage::Planned(rounds), desk) => {
                 let brief = &rounds.briefs.brief;
-                let draft = match (state.draft_that_stands(), desk) {
-                    (Some(draft), Some(_)) => draft.clone(),
+                let draft = match (unjudged.or_else(|| state.draft_that_stands().cloned()), desk) {
+                    (Some(draft), Some(_)) => draft,
                     // A stopped run makes no more calls: its report is assembled by rules.
                     (None, Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
                         // The last round was cut short, so its quotes are not in the memory yet.

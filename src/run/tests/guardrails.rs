@@ -1,8 +1,19 @@
 //! Every limit ends a run with a report of the findings, which names the limit.
 
+use futures::future::BoxFuture;
+
 use super::super::budget::{LimitsByPlan, PlanShare};
 use super::super::orchestrator::RunNotice;
 use super::*;
+use crate::llm::message::{Prompt, Reply, Role, Usage};
+use crate::llm::model::{Model, ModelError};
+use crate::llm::roles::Models;
+use crate::researcher::role_model;
+
+const FOUR: Researcher = Researcher { nodes: 4, more_nodes: 0 };
+
+/// Says that a report has no verdict.
+const NOT_JUDGED: &str = "the report was not judged: the limit on tokens leaves no room for it";
 
 /// Returns resources with which `act` is done after each event of this name.
 fn with_act(world: &World, name: &'static str, act: impl Fn() + Send + Sync + 'static) -> Resources {
@@ -88,7 +99,6 @@ async fn fold_of_a_branch_never_costs_more_than_twice_the_summary_and_a_thousand
 
 #[tokio::test]
 async fn run_is_judged_under_every_limit_that_pays_for_it_and_passes_none() {
-    const FOUR: Researcher = Researcher { nodes: 4, more_nodes: 0 };
     // A third of the least pays for two calls of the writer and a verdict.
     const LEAST: u64 = 16_000;
     let mut ends = Vec::new();
@@ -101,8 +111,97 @@ async fn run_is_judged_under_every_limit_that_pays_for_it_and_passes_none() {
         let (_, state) = world.store.read(&World::run()).await.unwrap();
         let is_judged = !state.phase.stage().verdicts().is_empty();
         assert!(is_judged || limit < LEAST, "{stop:?} under {limit}");
-        assert_eq!(stop == StopReason::Complete, is_judged, "{stop:?} under {limit}");
+        let report = report_of(&state);
+        let is_told = report.limitations.iter().any(|limitation| limitation == NOT_JUDGED);
+        assert!(!is_judged || !is_told, "{stop:?} under {limit}");
+        assert_eq!(stop == StopReason::Complete, is_judged || is_told, "{stop:?} under {limit}");
+        assert!(report.degraded || !is_told, "{stop:?} under {limit}");
         ends.push(is_judged);
     }
     assert!(!ends[0], "{ends:?}");
+}
+
+/// A judge whose prompts no limit pays for.
+struct Dear(Arc<ScriptedModel>);
+
+impl Model for Dear {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn window_tokens(&self) -> u64 {
+        self.0.window_tokens()
+    }
+
+    fn count_input(&self, _: &Prompt) -> u64 {
+        90_000
+    }
+
+    fn max_output(&self, prompt: &Prompt) -> u64 {
+        self.0.max_output(prompt)
+    }
+
+    fn cost_nanos(&self, usage: &Usage) -> Option<u64> {
+        self.0.cost_nanos(usage)
+    }
+
+    fn send<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        self.0.send(prompt)
+    }
+}
+
+/// Returns resources with a judge that the limits do not pay for.
+fn without_judge(world: &World) -> Resources {
+    let model = |role: Role| -> Arc<dyn Model> {
+        let model = Arc::clone(&world.model);
+        if role == Role::Judge { Arc::new(Dear(model)) } else { model }
+    };
+    Resources { models: Some(Models::of(|role| role_model(model(role)))), ..world.resources() }
+}
+
+async fn drafts(world: &World) -> usize {
+    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    calls.iter().filter(|call| call.key.as_str().starts_with("draft/")).count()
+}
+
+#[tokio::test]
+async fn report_without_room_for_its_verdict_is_complete_if_it_covers_every_aspect_and_is_judged_on_resume() {
+    let mut world = World::new(FOUR);
+    world.limits.tokens = Some(60_000);
+    let mut run = world.started(world.settings(), without_judge(&world)).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
+    drop(run);
+    let report = world.report().await;
+    assert!(report.limitations.iter().any(|limitation| limitation == NOT_JUDGED), "{:?}", report.limitations);
+    assert!(
+        !report.limitations.iter().any(|limitation| limitation.contains("was reached")),
+        "{:?}",
+        report.limitations
+    );
+    assert!(report.degraded && !report.findings.is_empty());
+    assert_eq!(drafts(&world).await, 1);
+
+    let raised = BudgetLimits { tokens: Some(1_000_000), ..world.limits };
+    assert_eq!(world.resume(Some(raised)).await.unwrap(), StopReason::Complete);
+    assert!(!world.report().await.degraded);
+    assert_eq!(drafts(&world).await, 1, "the draft is on record");
+}
+
+#[tokio::test]
+async fn limit_ends_a_run_without_a_verdict_if_a_judge_had_asked_for_more_before() {
+    let mut world = World::new(TWO_ROUNDS);
+    world.limits.rounds = Some(1);
+    assert_eq!(world.ask().await.unwrap(), StopReason::IterationsExceeded);
+    let limits = BudgetLimits { rounds: Some(6), tokens: Some(90_000), ..world.limits };
+    let mut run = Orchestrator::resume(World::run(), Some(limits), without_judge(&world)).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::TokensExceeded);
+    assert_eq!((run.state().round(), run.state().rounds_ended()), (2, 1));
+    drop(run);
+    let report = world.report().await;
+    assert!(!report.limitations.iter().any(|limitation| limitation == NOT_JUDGED), "{:?}", report.limitations);
+    assert!(
+        report.limitations.iter().any(|limitation| limitation.contains("tokens was reached")),
+        "{:?}",
+        report.limitations
+    );
 }
