@@ -18,6 +18,7 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
 use crate::engine::{AskRequest, Engine, RequestError};
+use crate::research::report::StopReason;
 
 /// Answer a question with checked citations
 ///
@@ -115,7 +116,23 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let asked = asked?;
     let exit = args.report.end(ui, engine, &asked.report).await?;
     if let (Exit::Interrupted | Exit::Partial, Some(run)) = (exit, &asked.resumable) {
-        args.events.note(ui, &format!("`dr resume {run}` continues this run"));
+        let raised = raised(asked.report.stop_reason).map(|flag| format!(" {flag}")).unwrap_or_default();
+        args.events.note(ui, &format!("`dr resume {run}{raised}` continues this run"));
     }
     Ok(exit)
+}
+
+/// Returns the flag of `dr resume` that raises the limit which ended a run. Without it, a resumed run ends at once.
+fn raised(stop: StopReason) -> Option<&'static str> {
+    match stop {
+        StopReason::BudgetExceeded => Some("--add-budget DOLLARS"),
+        StopReason::TokensExceeded => Some("--add-tokens N"),
+        StopReason::TimeExceeded => Some("--add-time TIME"),
+        StopReason::IterationsExceeded => Some("--add-rounds N"),
+        StopReason::Complete
+        | StopReason::NoMoreTasks
+        | StopReason::NoProgress
+        | StopReason::NoEvidence
+        | StopReason::Cancelled => None,
+    }
 }

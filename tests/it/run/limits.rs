@@ -34,7 +34,8 @@ fn ends_and_goes_on(
     let partial = asked.json();
     assert!(!partial["evidence"].as_array().unwrap().is_empty(), "what was found is in the report");
     let run = world.run_ids()[0].clone();
-    assert!(asked.stderr.contains(&format!("note: `dr resume {run}` continues this run")), "{asked}");
+    let hint = format!("note: `dr resume {run} {} ", raised[0]);
+    assert!(asked.stderr.contains(&hint) && asked.stderr.contains("` continues this run"), "{asked}");
     let shown = world.dr(["replay"]);
     assert_eq!(shown.exit, Some(4));
 
