@@ -181,6 +181,10 @@ pub(crate) fn event_line(record: &Record) -> String {
         Event::Resumed { .. } => "resumed".to_owned(),
         Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
         Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
+        // The root is worked on itself.
+        Event::Planned { round: 1, plan } if plan.nodes.is_empty() => {
+            "round 1: one sub-question, the question itself".to_owned()
+        }
         Event::Planned { round, plan } if plan.nodes.is_empty() => format!("round {round}: no new sub-questions"),
         Event::Planned { round, plan } => {
             format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
@@ -211,6 +215,15 @@ pub(crate) fn event_line(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::Moment;
+    use crate::research::plan::Plan;
+
+    #[test]
+    fn plan_without_sub_questions_says_that_the_question_is_worked_on_itself() {
+        let event = Event::Planned { round: 1, plan: Plan::default() };
+        let line = event_line(&Record { seq: 3, at: Moment(1), event });
+        assert_eq!(line, "round 1: one sub-question, the question itself");
+    }
 
     #[test]
     fn call_says_what_it_is_for_and_for_which_sub_question() {
