@@ -17,8 +17,7 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
-use crate::engine::{AskRequest, Engine, RequestError};
-use crate::research::report::StopReason;
+use crate::engine::{AskRequest, Engine, RequestError, StopReason};
 
 /// Answer a question with checked citations
 ///
