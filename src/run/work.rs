@@ -40,6 +40,8 @@ use crate::traces::attach;
 /// The input of work on a node.
 pub(crate) struct Work {
     node: Node,
+    /// The question as a worker inside is asked it, if that is not the question of the node.
+    in_full: Option<String>,
     pub(crate) way: Way,
     brief: Brief,
     aspects: Vec<Aspect>,
@@ -65,8 +67,13 @@ impl Work {
         let serves_one = |aspects: &[AspectId]| aspects.iter().any(|aspect| node.aspects.contains(aspect));
         let beside = state.tree.workers().filter(|other| other.id != node.id && serves_one(&other.aspects));
         let global = &state.folded.memory.global.text;
+        // A run that is not divided works on the user's own words. They may refer to an earlier run ("And who approves
+        // it?") or to a clarification, and the task says to what. It may repeat the earlier answer, so it stays inside.
+        let Brief { question, task, .. } = &briefs.brief;
+        let is_short = node.question == *question && normalised(task) != normalised(question.as_str());
         Self {
             way,
+            in_full: is_short.then(|| format!("{question} (in full: {task})")),
             aspects: aspects.cloned().collect(),
             beside: beside.map(|other| other.question.clone()).collect(),
             brief: briefs.brief.clone(),
@@ -86,11 +93,19 @@ impl Work {
             tools: &self.node.tools,
             output_schema: self.node.output_schema.as_ref().map(|schema| schema.to_string().into()),
             key: CallKey::of_node(&self.node.id),
-            question: self.node.question.as_str(),
+            question: self.in_full.as_deref().unwrap_or(self.node.question.as_str()),
             aspects: self.aspects.iter().map(TaskAspect::from).collect(),
             conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion::of(node, branch)).collect(),
             context: &self.context,
             limits: WorkerLimits::default(),
+        }
+    }
+
+    /// Names the question in the texts of a branch as the user asked it.
+    fn in_users_words(&self, branch: &mut Branch) {
+        let Some(in_full) = &self.in_full else { return };
+        for text in branch.report.open_questions.iter_mut().chain(&mut branch.notes) {
+            *text = text.replace(in_full, self.node.question.as_str());
         }
     }
 
@@ -122,6 +137,7 @@ impl Steps {
             (Route::Mixed | Route::MixedDeepResearch, None) => self.both_by_rules(&work).await?,
             (Route::Mixed | Route::MixedDeepResearch, Some(desk)) => self.both(desk, &work).await?,
         };
+        work.in_users_words(&mut branch);
         branch.notes.extend(work.way.without.map(|without| without.to_string()));
         match self.sources.shared.egress.withheld(&work.node.id) {
             0 => {}

@@ -1,12 +1,14 @@
 //! Rounds without new evidence repeat no call, and the web is asked nothing twice.
 
-use super::super::event::{Event, Record};
+use super::super::event::{Event, Followed, Record, RunRequest};
 use super::super::journal::CallRow;
 use super::super::orchestrator::RunNotice;
 use super::outside::{LIMITS, Outside};
 use super::*;
 use crate::llm::message::{Prompt, Speaker};
 use crate::llm::openai::Api;
+use crate::research::node::NodeId;
+use crate::research::question::Mode;
 use crate::web_server::Setup;
 
 /// Carries a run out with a model until it is complete, and returns its calls.
@@ -131,6 +133,32 @@ async fn worker_and_compressor_are_told_the_aspects_of_their_node_alone() {
         seen += 1;
     }
     assert!(seen >= 3 * 11, "two steps and a report of each node, not {seen} prompts");
+}
+
+#[tokio::test]
+async fn worker_and_compressor_of_a_follow_up_question_are_told_what_it_refers_to() {
+    // The brief of the scripted planner.
+    const TASK: &str = "Say what is known of the topics.";
+    let researcher = Researcher { nodes: 0, more_nodes: 0 };
+    let (mut world, model) = (World::new(researcher), ScriptedModel::changing(researcher, |_, text| text));
+    world.limits.rounds = Some(1);
+    let followed =
+        Followed { run: RunId::random(2), question: "What is topic 3?".parse().unwrap(), answer: "A topic.".into() };
+    let request = RunRequest { mode: Mode::Iterative, ..RunRequest::default() };
+    let settings = RunSettings { request, follows: Some(followed), ..world.settings() };
+    let resources = Resources { models: Some(model.models()), ..world.resources() };
+    let question = "And what else is said of 3?".parse().unwrap();
+    let mut run = Orchestrator::start(World::run(), question, settings, resources).await.unwrap();
+    run.conduct().await.unwrap();
+    let asked = model.asked.lock().unwrap();
+    for form in ["step", "branch_report"] {
+        let is_asked = |prompt: &&Prompt| prompt.schema.as_ref().is_some_and(|schema| schema.name == form);
+        let tasks: Vec<_> = asked.iter().filter(is_asked).map(|prompt| &prompt.messages[1].text).collect();
+        let line = format!("Sub-question: And what else is said of 3? (in full: {TASK})\n");
+        assert!(!tasks.is_empty() && tasks.iter().all(|task| task.starts_with(&line)), "{form}: {tasks:#?}");
+    }
+    let branch = &run.state().branches[&NodeId::numbered(1)];
+    assert!(!branch.evidence.is_empty(), "{branch:#?}");
 }
 
 #[tokio::test]
