@@ -42,6 +42,8 @@ pub(crate) struct Desk {
     closed: CancellationToken,
     writing: AtomicBool,
     tight: Mutex<HashMap<CallKey, bool>>,
+    /// Whether the last reply under a key was on record.
+    replayed: Mutex<HashMap<CallKey, bool>>,
     outlook: Outlook,
 }
 
@@ -54,6 +56,7 @@ impl Desk {
             tight: Mutex::new(
                 recorded.iter().filter_map(|call| Some((call.key.clone(), call.prompt()?.is_tight))).collect(),
             ),
+            replayed: Mutex::default(),
             outlook: Outlook::new(models.clone(), recorded),
             ledger,
             models,
@@ -69,6 +72,11 @@ impl Desk {
     /// Returns whether the report is being written.
     pub(super) fn is_writing(&self) -> bool {
         self.writing.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the last reply under a key was on record; `None` if this process has had none.
+    pub(super) fn is_replayed(&self, key: &CallKey) -> Option<bool> {
+        locked(&self.replayed).get(key).copied()
     }
 
     /// Updates the steps that are due to open nodes and the reserve for writing, after an event.
@@ -117,6 +125,7 @@ impl Desk {
         if let Some(reply) = on_record(key, &recorded) {
             attach::flag("on_record", true);
             attach_output(&reply);
+            locked(&self.replayed).insert(key.clone(), true);
             return Ok(reply);
         }
         let (counted, output) = (model.count_input(prompt), model.max_output(prompt));
@@ -151,7 +160,9 @@ impl Desk {
             leaving,
         };
         let policy = if prompt.patience.is_some() { Policy::OPTIONAL_PROMPT } else { Policy::PROMPT };
-        self.ledger.retry(&policy, key, || self.send(model.as_ref(), prompt, &call, hold)).await
+        let reply = self.ledger.retry(&policy, key, || self.send(model.as_ref(), prompt, &call, hold)).await?;
+        locked(&self.replayed).insert(key.clone(), false);
+        Ok(reply)
     }
 
     /// Sends a request once and settles its cost.

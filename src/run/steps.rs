@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
@@ -53,6 +54,9 @@ const MAX_LEDGER: usize = 60;
 /// Maximum number of quotes shown to the judge, unless the draft cites more.
 const MAX_JUDGED: usize = 24;
 
+/// More sections than an answer has.
+const MOST_SECTIONS: u32 = 32;
+
 /// Quotes retrieved for the question, and for each aspect.
 const RECALLED: usize = 20;
 
@@ -73,7 +77,7 @@ pub(crate) struct Steps {
     pub(crate) recall: Option<Recall>,
     /// Quotes of earlier runs, if the run uses them.
     pub(crate) earlier: Option<Earlier>,
-    /// Receives each section of a long answer as it is written.
+    /// Receives each section of a long answer as a model writes it.
     pub(crate) on_section: Arc<dyn Fn(&Section) + Send + Sync>,
 }
 
@@ -446,6 +450,18 @@ impl Steps {
         memory: &Memory,
     ) -> Result<Draft, StepError> {
         let ledger = recalled(self.recall.as_ref(), &self.run, brief, state, MAX_LEDGER).await;
+        // A draft that was begun before is replayed from the record, where its sections are not news. They come in the
+        // order of their calls, so each is that of the next call that was made.
+        let (calls, last) = (key.then(Step::Section), AtomicU32::new(0));
+        let on_section = |section: &Section| {
+            let next = last.load(Ordering::Relaxed) + 1;
+            let called = (next..next + MOST_SECTIONS).find_map(|at| Some((at, desk.is_replayed(&calls.at(at))?)));
+            let (at, is_replayed) = called.unwrap_or((next, false));
+            last.store(at, Ordering::Relaxed);
+            if !is_replayed {
+                (self.on_section)(section);
+            }
+        };
         let material = WriterInput {
             brief,
             reasons,
@@ -457,7 +473,7 @@ impl Steps {
             ledger,
             nearest: self,
             is_last: desk.is_writing(),
-            on_section: self.on_section.as_ref(),
+            on_section: &on_section,
         };
         Ok(writer::draft(desk, key, &material).await?)
     }

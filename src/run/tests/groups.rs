@@ -1,12 +1,14 @@
 //! A run of many branches: the summary and the groups stay within their limits, and the report draws on every group.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use super::*;
 use crate::base::token::CountTokens;
 use crate::llm::message::Role;
-use crate::researcher::{GROUPS, Words};
+use crate::researcher::{GROUPS, MANY, Words};
 use crate::run::event::Event;
+use crate::run::orchestrator::RunNotice;
 
 const FORTY: Researcher = Researcher { nodes: 40, more_nodes: 0 };
 
@@ -53,4 +55,32 @@ async fn run_of_forty_branches_in_eight_groups_keeps_its_summaries_within_their_
             .input_tokens
             <= 12_000)
     );
+}
+
+#[tokio::test]
+async fn section_is_announced_when_a_model_has_written_it_and_not_when_its_reply_is_on_record() {
+    let mut world = World::new(Researcher { nodes: MANY + 10, more_nodes: 0 });
+    let announced = Arc::new(Mutex::new(Vec::new()));
+    let listening = |world: &World, act: fn(&CancellationToken)| {
+        let (announced, stop) = (Arc::clone(&announced), world.stop.clone());
+        let listener = move |notice: &RunNotice<'_>| {
+            if let RunNotice::Written(section) = notice {
+                announced.lock().unwrap().push(section.title.clone());
+                act(&stop);
+            }
+        };
+        Resources { listener: Arc::new(listener), ..world.resources() }
+    };
+    let stopping = listening(&world, CancellationToken::cancel);
+    let mut run = world.started(world.settings(), stopping).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::Cancelled);
+    drop(run);
+    assert!(!announced.lock().unwrap().is_empty());
+
+    world.stop = CancellationToken::new();
+    let mut run = Orchestrator::resume(World::run(), None, listening(&world, |_| {})).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
+    let announced = announced.lock().unwrap();
+    let distinct: BTreeSet<_> = announced.iter().collect();
+    assert_eq!((announced.len(), distinct.len()), (GROUPS, GROUPS), "{announced:?}");
 }
