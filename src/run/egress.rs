@@ -128,9 +128,9 @@ impl Egress {
         for reported in &branch.reported {
             for text in [&reported.text, &reported.title, &reported.url] {
                 if branch.saw_internal || !state.settings.keeps_public_apart {
-                    tripwire.read(text)
+                    tripwire.read(text);
                 } else {
-                    tripwire.may_leave(text)
+                    tripwire.may_leave(text);
                 }
             }
         }
