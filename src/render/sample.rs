@@ -90,7 +90,7 @@ pub(super) fn run() -> Report {
         sections: vec![Section {
             title: "In the cold".into(),
             text: "| cell | lasts |\n|---|---|\n| lithium | four years [n2e2] |".into(),
-            nodes: Vec::new(),
+            ..Section::default()
         }],
         findings: vec![
             finding("Lithium cells do not leak.", &["n2e1"]),
@@ -130,7 +130,7 @@ pub(super) fn all_saying(text: &str) -> Report {
     report.answer = said();
     report.run_id = Some(said());
     for section in &mut report.sections {
-        *section = Section { title: said(), text: said(), nodes: Vec::new() };
+        *section = Section { title: said(), text: said(), ..Section::default() };
     }
     report.findings.iter_mut().for_each(|finding| finding.text = said());
     for evidence in &mut report.evidence {

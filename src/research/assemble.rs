@@ -524,7 +524,7 @@ fn sections(
         match known {
             _ if text.is_empty() => {}
             Some(section) => section.text = format!("{}\n\n{text}", section.text),
-            None => sections.push(Section { title, text, nodes: Vec::new() }),
+            None => sections.push(Section { title, text, ..Section::default() }),
         }
     }
     sections

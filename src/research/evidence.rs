@@ -96,6 +96,19 @@ impl Evidence {
         self.within(above).map(|known| format!("Its words stand in {known} above."))
     }
 
+    /// Returns the line above the quote that says where it is from, as prompts show it below another quote: the document
+    /// with its date, or only the heading within the same document, if that is another.
+    pub(super) fn place_below(&self, above: Option<&Self>) -> Option<String> {
+        let source = &self.source;
+        // A page may have been read on two days.
+        let is_same = |above: &&Self| above.source.is_same_document(source) && above.source.origin() == source.origin();
+        match above.filter(is_same) {
+            None => Some(format!("From: {}", source.short_provenance())),
+            Some(above) if above.source.last_name() == source.last_name() => None,
+            Some(_) => Some(format!("› {}", source.last_name())),
+        }
+    }
+
     /// Checks the quote against its source and sets [`Self::checked`] and [`Self::stale`].
     ///
     /// A quote of an unchanged file must occur in the lines it names. If the file changed after indexing, `passage`,
@@ -122,6 +135,18 @@ impl Evidence {
             *heading_path = headings_above(&document, *line_start);
         }
     }
+}
+
+/// Returns quotes with those of a document together, in the order of the first of each.
+pub(super) fn by_document<'a>(quotes: &[&'a Evidence]) -> Vec<&'a Evidence> {
+    let mut documents: Vec<Vec<&'a Evidence>> = Vec::new();
+    for &quote in quotes {
+        match documents.iter_mut().find(|known| known[0].source.is_same_document(&quote.source)) {
+            Some(known) => known.push(quote),
+            None => documents.push(vec![quote]),
+        }
+    }
+    documents.concat()
 }
 
 /// Returns a line for each document: its place, its date, and the ids of the quotes from it.

@@ -22,6 +22,7 @@ fn every_schema_of_a_step_has_a_strict_form_and_is_the_one_tried_with_real_serve
         ("verdict", schema::of::<verdict::VerdictDraft>()),
         ("outline", schema::of::<writer::OutlineDraft>()),
         ("section", schema::of::<writer::SectionDraft>()),
+        ("report", schema::of::<writer::WholeDraft>()),
         ("answer", schema::of::<writer::WriteDraft>()),
         ("answer_with_sections", schema::of::<writer::SummaryDraft>()),
     ];

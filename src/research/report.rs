@@ -77,7 +77,7 @@ pub enum Outcome {
 as_word!(Outcome);
 
 /// A section of a long answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// Heading, one line.
     pub(crate) title: String,
@@ -86,6 +86,10 @@ pub struct Section {
     /// The nodes that a model wrote it from; empty without a model, and once one of them is tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) nodes: Vec<NodeId>,
+    /// The findings that a model wrote it from: their numbers within each of [`Self::nodes`], from 1. Empty in drafts of
+    /// earlier versions, whose sections were written from all findings of their nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) findings: BTreeMap<NodeId, BTreeSet<usize>>,
 }
 
 /// A passage for further reading.

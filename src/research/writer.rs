@@ -1,8 +1,8 @@
 //! Writes the answer: a model drafts it with citations by id, and code enforces that every id belongs to a checked
 //! quote.
 //!
-//! A short answer is one call. A long one is outlined, its sections are written in parallel, and a last call writes the
-//! summary from them. A reply that is well-formed but has no substance (a placeholder, no citation, another topic) is
+//! A short answer is one call, and so is a report in sections whose findings and quotes are few. A longer one is outlined,
+//! its sections are written in parallel, each from its own findings, and a last call writes the summary from them. A reply that is well-formed but has no substance (a placeholder, no citation, another topic) is
 //! refused like one that breaks its schema: it is repaired once and then written anew. If that fails too, the answer is
 //! assembled from the branch reports.
 
@@ -19,8 +19,8 @@ use super::assemble::draft_by_rules;
 use super::branch::{Branch, Finding};
 use super::claim::{UNSUPPORTED, Uncited, mark_unsupported, subject_of, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
-use super::cut::pieces;
-use super::evidence::{Evidence, EvidenceId, origins};
+use super::cut::{cut, pieces};
+use super::evidence::{Evidence, EvidenceId, by_document, origins};
 use super::memory::{Memory, cited, claims_text};
 use super::node::{Node, NodeId, Tree};
 use super::planner::in_words;
@@ -38,11 +38,27 @@ use crate::llm::structured::{structured_checked, structured_value};
 /// Maximum number of findings of a short answer; with more, the answer is written in sections.
 const SHORT_FINDINGS: usize = 24;
 
-/// Maximum number of sections of a long answer. Each is a separate call, so this also bounds the cost.
+/// Maximum number of sections of a long answer. Each may be a separate call, so this also bounds the cost.
 const MAX_SECTIONS: usize = 8;
 
-/// Tokens of the prompt of a section besides findings and quotes.
-const SECTION_RULES: u64 = 1_000;
+/// Maximum number of tokens of the prompt of a report in one call. A writer that sees everything says each thing once, and
+/// is cheaper: 45 findings with 60 quotes are 6,500 tokens in one call, and 15,000 with an outline, seven sections and a
+/// summary. In longer prompts, models tend to overlook what stands in the middle.
+const ONE_CALL_TOKENS: u64 = 10_000;
+
+/// Tokens of a reply set aside for each word of its sections: a word takes about two with its share of the citations,
+/// and a reply that is cut off is lost.
+const REPLY_TOKENS_PER_WORD: usize = 4;
+
+/// Minimum number of words that the reply to one call must have room for. Sections that are written separately can be
+/// longer together.
+const LEAST_REPORT_WORDS: usize = 600;
+
+/// Tokens of a finding in the list that is outlined: enough to tell what it is about.
+const LISTED_TOKENS: u64 = 40;
+
+/// Tokens to which [`LISTED_TOKENS`] may be lowered for a list that does not fit.
+const LEAST_LISTED_TOKENS: u64 = 4;
 
 /// Number of words shared by all sections of an answer, and bounds for one section. A section with few quotes gets
 /// fewer.
@@ -137,6 +153,23 @@ pub(super) struct SummaryDraft {
     confidence: f32,
 }
 
+/// A report in one reply, as a model says it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WholeDraft {
+    #[serde(flatten)]
+    said: SummaryDraft,
+    /// In the order a reader needs them.
+    sections: Vec<TitledDraft>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct TitledDraft {
+    /// A short title.
+    title: String,
+    /// Its text, with ids in brackets.
+    text: String,
+}
+
 /// The headings of a long answer, as a model says them.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct OutlineDraft {
@@ -148,8 +181,8 @@ pub(super) struct OutlineDraft {
 struct HeadingDraft {
     /// A short title.
     title: String,
-    /// Ids of the nodes it is written from.
-    nodes: Vec<String>,
+    /// Numbers of the findings it is written from.
+    findings: Vec<i64>,
 }
 
 /// A section, as a model says it.
@@ -160,7 +193,7 @@ pub(super) struct SectionDraft {
 }
 
 /// A text and its id, as prompts list them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct PromptText {
     id: String,
     text: String,
@@ -168,14 +201,26 @@ struct PromptText {
 
 /// Parts of a prompt that [`Writer::fitted`] may shorten.
 #[derive(Clone, Debug, Default)]
-struct WriterParts {
+struct WriterParts<'a> {
     findings: String,
     summary: String,
     groups: BTreeMap<String, String>,
     sections: Vec<PromptText>,
     /// Documents of the quotes that sections cite.
     origins: String,
-    quotes: Vec<PromptText>,
+    /// Most relevant first. The prompt shows those of a document together.
+    quotes: Vec<&'a Evidence>,
+    /// Maximum number of words of the sections that a report in one call is asked for; `None` in other prompts.
+    most_words: Option<usize>,
+}
+
+/// A finding of a node. Outlines number all of them, from 1.
+#[derive(Clone, Copy, Debug)]
+struct NodeFinding<'a> {
+    node: &'a Node,
+    /// Its number among the findings of the node, from 1.
+    number: usize,
+    finding: &'a Finding,
 }
 
 /// Context of the calls that write one answer.
@@ -225,66 +270,117 @@ impl<'a> Writer<'a> {
     }
 
     async fn written(&self) -> Result<Draft, CallError> {
-        let findings: usize = self.material.branches.values().map(|branch| branch.report.findings.len()).sum();
-        if findings <= SHORT_FINDINGS || self.material.brief.mode == Mode::Quick {
+        let all = self.all_findings();
+        if all.len() <= SHORT_FINDINGS || self.material.brief.mode == Mode::Quick {
             return self.whole(Vec::new()).await;
         }
-        if !self.can_pay(None) {
+        if let Some(prompt) = self.one_call_prompt(&all) {
+            return self.in_one_call(&prompt, &all).await;
+        }
+        if !self.can_begin(&all) {
             return self.whole(Vec::new()).await;
         }
-        match self.at_length().await {
+        match self.at_length(&all).await {
             // The rest of the budget does not cover a long answer, but may cover a short one.
             Err(CallError::Limit(_)) if self.material.is_last => self.whole(Vec::new()).await,
             written => written,
         }
     }
 
-    /// Returns whether the rest of the budget is likely to pay for the sections of an outline that are not kept, and the
-    /// summary; without one, for the outline and a section on each node as well.
-    fn can_pay(&self, outline: Option<&[OutlineHeading<'_>]>) -> bool {
-        let sizes: BTreeMap<_, u64> = self
-            .found()
-            .into_iter()
-            .map(|(node, branch)| {
-                let quotes = branch.evidence.iter().map(|quote| quote.quote.as_str()).collect::<Vec<_>>().join("\n");
-                (&node.id, self.count(&format!("{}\n{quotes}", node_text(node, branch))))
-            })
-            .collect();
-        let all: u64 = sizes.values().sum();
-        let of = |nodes: &[&Node]| nodes.iter().filter_map(|node| sizes.get(&node.id)).sum::<u64>();
-        let (first, mut prompts): (_, Vec<u64>) = match outline {
-            Some(outline) => (
-                self.key.then(Step::Section).at(1),
-                outline
-                    .iter()
-                    .filter(|heading| heading.kept.is_none())
-                    .map(|heading| SECTION_RULES + of(&heading.nodes))
-                    .collect(),
-            ),
-            // The outline is estimated: it sees summaries.
-            None => {
-                let kept: BTreeSet<_> = self.sections_before().flat_map(|section| &section.nodes).collect();
-                let changed = sizes.iter().filter(|(id, _)| !kept.contains(*id));
-                let sections = changed.map(|(_, size)| SECTION_RULES + size);
-                (self.key.then(Step::Outline), sections.chain([SECTION_RULES + all / 4]).collect())
-            }
+    /// Returns the prompt of a report in one call, unless it or its reply would be too long, or sections of the draft
+    /// before may stand: an outline keeps those as they are.
+    fn one_call_prompt(&self, all: &[NodeFinding<'a>]) -> Option<Prompt> {
+        let most_words = ALL_WORDS.min(self.caller.output_limit(Role::Writer) as usize / REPLY_TOKENS_PER_WORD);
+        if most_words < LEAST_REPORT_WORDS || self.sections_before().next().is_some() {
+            return None;
+        }
+        let findings: Vec<_> = all.iter().map(|found| found.finding).collect();
+        let view = WriterParts {
+            findings: self.findings_by_node(),
+            quotes: self.quotes_behind(&findings),
+            most_words: Some(most_words),
+            ..WriterParts::default()
         };
-        // Estimated as well: the summary sees the sections instead of the findings.
-        prompts.push(SECTION_RULES + all.min(ALL_TOKENS + OTHER_QUOTES));
-        self.caller.can_pay(&first, Role::Writer, &prompts)
+        let prompt = self.whole_prompt(&view);
+        let room = room::<WholeDraft>(self.caller, Role::Writer);
+        (size(self.caller, &prompt) <= ONE_CALL_TOKENS.min(room)).then_some(prompt)
+    }
+
+    /// Writes summary and sections in one call.
+    async fn in_one_call(&self, prompt: &Prompt, all: &[NodeFinding<'a>]) -> Result<Draft, CallError> {
+        let check = |draft: &WholeDraft| {
+            if written_sections(draft).next().is_none() {
+                return Err("`sections` is empty".to_owned());
+            }
+            let texts = written_sections(draft).map(|section| section.text.as_str());
+            self.substance(std::iter::once(draft.said.answer.as_str()).chain(texts))
+        };
+        let key = self.key.then(Step::Answer);
+        let whole = structured_checked(self.caller, &key, prompt, "report", check).await.map_err(failure)?;
+        let sections = sections_of(&whole, all);
+        for section in &sections {
+            (self.material.on_section)(&self.section_as_shown(section));
+        }
+        let draft = self.held_to_evidence(&whole.said, &[], sections);
+        Ok(Draft { findings: self.cited_findings(&draft), ..draft })
+    }
+
+    /// Returns whether the rest of the budget is likely to pay for an outline, the sections it may have, and the summary.
+    fn can_begin(&self, all: &[NodeFinding<'a>]) -> bool {
+        let before: Vec<_> = self.sections_before().collect();
+        let is_kept = |found: &NodeFinding<'_>| before.iter().any(|section| is_written_from(section, found));
+        let new: Vec<_> = all.iter().filter(|found| !is_kept(found)).copied().collect();
+        let nodes = nodes_of(new.iter().copied()).len();
+        // Estimated: a section for each node or aspect, with an equal share of the findings.
+        let number = nodes.max(self.material.brief.aspects.len()).min(MAX_SECTIONS).min(new.len());
+        let section = |own: &[NodeFinding<'a>]| self.section_size("", own, number, "");
+        let (rules, whole) = (section(&[]), section(&new));
+        let each = rules + whole.saturating_sub(rules) / number.max(1) as u64;
+        let each = each.min(room::<SectionDraft>(self.caller, Role::Writer));
+        let mut prompts = vec![size(self.caller, &self.outline_prompt(all))];
+        prompts.extend(std::iter::repeat_n(each, number));
+        prompts.push(self.summary_size(all));
+        self.caller.can_pay(&self.key.then(Step::Outline), Role::Writer, &prompts)
+    }
+
+    /// Returns whether the rest of the budget is likely to pay for the sections of an outline that are not kept, and the
+    /// summary.
+    fn can_pay(&self, outline: &[OutlineHeading<'_>], all: &[NodeFinding<'a>], titles: &str) -> bool {
+        let new = outline.iter().filter(|heading| heading.kept.is_none());
+        let sections =
+            new.map(|heading| self.section_size(&heading.title, &heading.findings(all), outline.len(), titles));
+        let room = room::<SectionDraft>(self.caller, Role::Writer);
+        let prompts: Vec<_> = sections.map(|size| size.min(room)).chain([self.summary_size(all)]).collect();
+        self.caller.can_pay(&self.key.then(Step::Section).at(1), Role::Writer, &prompts)
+    }
+
+    /// Returns the tokens of the prompt of a section, of which an outline has `number`, before it is shortened to fit.
+    fn section_size(&self, title: &str, own: &[NodeFinding<'a>], number: usize, titles: &str) -> u64 {
+        let view = self.section_view(own);
+        let most_words = words_of_section(view.quotes.len(), number);
+        size(self.caller, &self.section_prompt(&view, title, titles, most_words))
+    }
+
+    /// Returns the tokens of the prompt of the summary. Its sections are not written yet, so they are estimated.
+    fn summary_size(&self, all: &[NodeFinding<'a>]) -> u64 {
+        let WriterParts { findings, quotes, .. } = self.section_view(all);
+        let origins = origins(quotes.iter().copied()).join("\n");
+        let quoted = quotes.iter().map(|quote| quote.quote.as_str()).collect::<Vec<_>>().join("\n");
+        let material = self.count(&findings).min(ALL_TOKENS) + self.count(&quoted).min(OTHER_QUOTES);
+        let view = WriterParts { sections: vec![PromptText::default()], origins, ..WriterParts::default() };
+        size(self.caller, &self.whole_prompt(&view)) + material
     }
 
     /// Writes outline, sections and summary. In the last draft, finished parts are kept if the limits do not pay for
     /// the rest.
-    async fn at_length(&self) -> Result<Draft, CallError> {
-        let outline = self.outline().await?;
-        // An outline may give the same nodes to several sections.
-        if !self.can_pay(Some(&outline)) {
+    async fn at_length(&self, all: &[NodeFinding<'a>]) -> Result<Draft, CallError> {
+        let outline = self.outline(all).await?;
+        let titles = titles(&outline, all);
+        // An outline may have more sections than were expected.
+        if !self.can_pay(&outline, all, &titles) {
             return self.whole(Vec::new()).await;
         }
-        let titles: Vec<_> = (1..).zip(&outline).map(|(at, heading)| section_line(at, heading)).collect();
-        let titles = titles.join("\n");
-        let sections = (0..outline.len()).map(|at| self.section(at, &outline, &titles));
+        let sections = (0..outline.len()).map(|at| self.section(at, &outline, all, &titles));
         let mut writing: FuturesOrdered<_> = sections.collect();
         let mut written = Vec::new();
         // Waits for every section even after one failed: a reply that was paid for must reach the journal.
@@ -306,7 +402,7 @@ impl<'a> Writer<'a> {
                 Err(error @ CallError::Limit(_)) if is_kept => {
                     missing += 1;
                     short = Some(error);
-                    self.section_by_rules(heading)
+                    section_by_rules(heading, all)
                 }
                 section => section?,
             });
@@ -319,18 +415,6 @@ impl<'a> Writer<'a> {
             },
         };
         Ok(self.without_summary(sections, missing, &error))
-    }
-
-    /// Returns a section that lists the findings of its nodes.
-    fn section_by_rules(&self, heading: &OutlineHeading<'_>) -> Section {
-        let findings = self.findings(&heading.nodes);
-        let lines: Vec<_> = findings.into_iter().map(|finding| format!("- {}", one_line(&cited(finding)))).collect();
-        Section { title: heading.title.clone(), text: lines.join("\n"), nodes: Vec::new() }
-    }
-
-    fn findings(&self, nodes: &[&Node]) -> Vec<&'a Finding> {
-        let branches = nodes.iter().filter_map(|node| self.material.branches.get(&node.id));
-        branches.flat_map(|branch| &branch.report.findings).collect()
     }
 
     /// Returns an answer from sections whose summary was not written: their first cited sentences take its place.
@@ -359,45 +443,52 @@ impl<'a> Writer<'a> {
         draft
     }
 
-    /// Returns the headings. Every node with findings is below at least one.
-    async fn outline(&self) -> Result<Vec<OutlineHeading<'a>>, CallError> {
-        let found = self.found();
-        let before = self
-            .sections_before()
-            .map(|section| PromptText { id: titled(&section.title, &section.nodes), text: section.text.clone() });
+    /// Returns the headings. Every finding is below one.
+    async fn outline(&self, all: &[NodeFinding<'a>]) -> Result<Vec<OutlineHeading<'a>>, CallError> {
+        let before: Vec<_> = self.sections_before().collect();
+        let check = |draft: &OutlineDraft| match draft.sections.len() {
+            1..=MAX_SECTIONS if draft.sections.iter().any(|said| said.is_meant(all, &before)) => Ok(()),
+            1..=MAX_SECTIONS => Err("no section has the number of a finding in the list".to_owned()),
+            number => Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
+        };
+        let (key, prompt) = (self.key.then(Step::Outline), self.outline_prompt(all));
+        let draft = structured_checked(self.caller, &key, &prompt, "outline", check).await.map_err(failure)?;
+        Ok(headings(&draft, all, &before))
+    }
+
+    /// Returns the prompt of the outline, which lists the findings, without their ids and shortened, by node.
+    fn outline_prompt(&self, all: &[NodeFinding<'a>]) -> Prompt {
+        let count = |text: &str| self.count(text);
+        let texts = all.iter().map(|found| one_line(&without_ids(&found.finding.text)));
+        let texts: Vec<_> = texts.map(|text| cut(&text, LISTED_TOKENS, &count).to_owned()).collect();
+        let before =
+            self.sections_before().map(|section| PromptText { id: titled(section, all), text: section.text.clone() });
         let before: Vec<_> = before.collect();
-        let nodes: Vec<_> = found
-            .iter()
-            .map(|(node, branch)| PromptText {
+        let render = |(texts, before): &(Vec<String>, Vec<PromptText>)| {
+            let nodes = nodes_of(all.iter().copied()).into_iter().map(|node| PromptText {
                 id: node.id.to_string(),
-                text: format!("{}\n{}", node.question, branch.report.summary),
-            })
-            .collect();
-        let render = |(nodes, before): &(Vec<PromptText>, Vec<PromptText>)| {
-            let (task, aspects) = (&self.material.brief.task, &self.material.brief.aspects);
+                text: format!("{}\n{}", one_line(node.question.as_str()), listed(node, all, texts)),
+            });
             let context = json!({
-                "task": task, "aspects": aspects, "nodes": nodes, "most_sections": MAX_SECTIONS,
+                "task": self.material.brief.task, "aspects": self.material.brief.aspects,
+                "nodes": nodes.collect::<Vec<_>>(), "most_sections": MAX_SECTIONS,
                 "before": before, "verdict": self.verdict(),
             });
             Template::Outline.prompt(self.caller, context)
         };
         let room = room::<OutlineDraft>(self.caller, Role::Writer);
-        let prompt = fitted(self.caller, room, &mut (nodes, before), render, |(nodes, before)| {
-            let texts = nodes.iter_mut().chain(before).map(|own| &mut own.text);
-            shorten_longest(texts, &|text| self.count(text))
-        });
-        let check = |draft: &OutlineDraft| match draft.sections.len() {
-            1..=MAX_SECTIONS => Ok(()),
-            number => Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
-        };
-        let draft = structured_checked(self.caller, &self.key.then(Step::Outline), &prompt, "outline", check)
-            .await
-            .map_err(failure)?;
-        let mut headings = headings(&draft, &found);
-        for heading in &mut headings {
-            heading.kept = self.sections_before().find(|section| heading.is_of(section));
-        }
-        Ok(headings)
+        fitted(self.caller, room, &mut (texts, before), render, |(texts, before)| {
+            // Sections are kept by their titles, so their texts are shortened first.
+            if shorten_longest(before.iter_mut().map(|section| &mut section.text), &count) {
+                return true;
+            }
+            // All at once: one by one would take a prompt each.
+            let longest = texts.iter().map(|text| count(text)).max().unwrap_or(0);
+            for text in texts {
+                *text = cut(text, longest * 3 / 4, &count).to_owned();
+            }
+            longest > LEAST_LISTED_TOKENS
+        })
     }
 
     /// Returns the sections of the draft before that may stay as they are: written by a model, and supported in full.
@@ -424,42 +515,60 @@ impl<'a> Writer<'a> {
         found
     }
 
-    async fn section(&self, at: usize, outline: &[OutlineHeading<'_>], titles: &str) -> Result<Section, CallError> {
+    /// Returns the findings of all nodes, in the order in which outlines number them.
+    fn all_findings(&self) -> Vec<NodeFinding<'a>> {
+        let mut all = Vec::new();
+        for (node, branch) in self.found() {
+            let findings = (1..).zip(&branch.report.findings);
+            all.extend(findings.map(|(number, finding)| NodeFinding { node, number, finding }));
+        }
+        all
+    }
+
+    async fn section(
+        &self,
+        at: usize,
+        outline: &[OutlineHeading<'_>],
+        all: &[NodeFinding<'a>],
+        titles: &str,
+    ) -> Result<Section, CallError> {
         let heading = &outline[at];
         if let Some(section) = heading.kept {
             return Ok(section.clone());
         }
         let title = &heading.title;
-        let findings = self.findings(&heading.nodes);
-        let mut quotes = self.quotes_behind(&findings);
-        let mut view = WriterParts {
-            findings: findings.iter().map(|finding| cited(finding)).collect::<Vec<_>>().join("\n"),
-            ..WriterParts::default()
-        };
-        view.quotes = named(quotes.iter().copied());
-        let most_words = words_of_section(quotes.len(), outline.len());
-        let render = |view: &WriterParts| {
-            let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
-            let context = json!({
-                "task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes,
-                "most_words": most_words, "verdict": self.verdict(),
-            });
-            Template::Section.prompt(self.caller, context)
-        };
+        let mut view = self.section_view(&heading.findings(all));
+        let most_words = words_of_section(view.quotes.len(), outline.len());
+        let render = |view: &WriterParts<'_>| self.section_prompt(view, title, titles, most_words);
         let room = room::<SectionDraft>(self.caller, Role::Writer);
         if size(self.caller, &render(&view)) > room {
             // Quotes are dropped from the end, so those relevant to the title come first.
-            let found_by: BTreeSet<_> = quotes.iter().map(|quote| quote.id.node().clone()).collect();
+            let found_by: BTreeSet<_> = view.quotes.iter().map(|quote| quote.id.node().clone()).collect();
             let nearest = self.material.nearest.nearest(title, &Vec::from_iter(found_by)).await;
-            quotes.sort_by_key(|quote| nearest.iter().position(|id| *id == quote.id).unwrap_or(nearest.len()));
-            view.quotes = named(quotes);
+            view.quotes.sort_by_key(|quote| nearest.iter().position(|id| *id == quote.id).unwrap_or(nearest.len()));
         }
         let prompt = self.fitted(room, &mut view, render);
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
         let key = self.key.then(Step::Section).at(at + 1);
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
-        let nodes = heading.ids().into_iter().cloned().collect();
-        Ok(Section { title: title.clone(), text: draft.text.trim().to_owned(), nodes })
+        Ok(heading.section(draft.text.trim(), all))
+    }
+
+    fn section_view(&self, own: &[NodeFinding<'a>]) -> WriterParts<'a> {
+        let findings: Vec<_> = own.iter().map(|found| found.finding).collect();
+        WriterParts {
+            findings: findings.iter().map(|finding| cited(finding)).collect::<Vec<_>>().join("\n"),
+            quotes: self.quotes_behind(&findings),
+            ..WriterParts::default()
+        }
+    }
+
+    fn section_prompt(&self, view: &WriterParts<'_>, title: &str, titles: &str, most_words: usize) -> Prompt {
+        let context = json!({
+            "task": self.material.brief.task, "title": title, "titles": titles, "findings": view.findings,
+            "quotes": shown(&view.quotes), "most_words": most_words, "verdict": self.verdict(),
+        });
+        Template::Section.prompt(self.caller, context)
     }
 
     /// Returns the quotes that claims cite, in the order of their nodes. A node that only concludes cites the quotes of
@@ -481,7 +590,7 @@ impl<'a> Writer<'a> {
     /// requested.
     async fn whole(&self, sections: Vec<Section>) -> Result<Draft, CallError> {
         let mut view = self.view(&sections);
-        let render = |view: &WriterParts| self.whole_prompt(view);
+        let render = |view: &WriterParts<'_>| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
         let key = self.key.then(Step::Answer);
         let substance = |said: &SummaryDraft| self.substance(std::iter::once(said.answer.as_str()));
@@ -512,8 +621,7 @@ impl<'a> Writer<'a> {
 
     /// Returns the parts of the prompt of the whole answer. The summaries repeat the findings, so they are shown only
     /// if the findings do not fit. Sections contain their findings.
-    fn view(&self, sections: &[Section]) -> WriterParts {
-        let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
+    fn view(&self, sections: &[Section]) -> WriterParts<'a> {
         let ledger: Vec<_> = self.material.ledger.iter().copied().filter(|quote| quote.checked).collect();
         if !sections.is_empty() {
             // Sections were written from their quotes, so the summary needs only to know where these are from.
@@ -525,24 +633,28 @@ impl<'a> Writer<'a> {
                 room = room.saturating_sub(self.count(&quote.quote));
                 room > 0
             };
-            let others = ledger.into_iter().filter(is_other).take_while(fits);
-            let quotes = named(others);
+            let quotes = ledger.into_iter().filter(is_other).take_while(fits).collect();
             let origins = origins(cited.iter().copied()).join("\n");
             let shown = |section: &Section| format!("{}\n{}", section.title, section.text);
             let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
             return WriterParts { sections: sections.collect(), origins, quotes, ..WriterParts::default() };
         }
         // Measured without quotes: those that do not fit are dropped when the prompt is made.
-        let view = WriterParts { findings: findings.join("\n\n"), ..WriterParts::default() };
+        let view = WriterParts { findings: self.findings_by_node(), ..WriterParts::default() };
         if size(self.caller, &self.whole_prompt(&view)) <= room::<WriteDraft>(self.caller, Role::Writer) {
-            return WriterParts { quotes: named(ledger), ..view };
+            return WriterParts { quotes: ledger, ..view };
         }
         let memory = self.material.memory;
         let groups = memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone())).collect();
-        WriterParts { summary: memory.global.text.clone(), groups, quotes: named(ledger), ..view }
+        WriterParts { summary: memory.global.text.clone(), groups, quotes: ledger, ..view }
     }
 
-    fn whole_prompt(&self, view: &WriterParts) -> Prompt {
+    fn findings_by_node(&self) -> String {
+        let texts: Vec<_> = self.found().into_iter().map(|(node, branch)| node_text(node, branch)).collect();
+        texts.join("\n\n")
+    }
+
+    fn whole_prompt(&self, view: &WriterParts<'_>) -> Prompt {
         let groups: Vec<_> = view.groups.iter().map(|(name, text)| json!({"name": name, "text": text})).collect();
         let context = json!({
             "task": self.material.brief.task,
@@ -555,7 +667,9 @@ impl<'a> Writer<'a> {
             "origins": view.origins,
             "findings": view.findings,
             "open": if view.sections.is_empty() { String::new() } else { self.left_open().join("\n") },
-            "quotes": view.quotes,
+            "quotes": shown(&view.quotes),
+            "most_words": view.most_words,
+            "most_sections": MAX_SECTIONS,
         });
         Template::Write.prompt(self.caller, context)
     }
@@ -571,7 +685,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Shortens the prompt until it fits: first drops quotes from the end, then shortens the longest text.
-    fn fitted(&self, room: u64, view: &mut WriterParts, render: impl Fn(&WriterParts) -> Prompt) -> Prompt {
+    fn fitted<'v>(&self, room: u64, view: &mut WriterParts<'v>, render: impl Fn(&WriterParts<'v>) -> Prompt) -> Prompt {
         let count = |text: &str| self.count(text);
         fitted(self.caller, room, view, render, |view| {
             if view.quotes.pop().is_some() {
@@ -761,42 +875,146 @@ fn strike_ids(value: &mut Value) {
 }
 
 /// A heading of an outline.
+#[derive(Debug)]
 struct OutlineHeading<'a> {
     title: String,
-    /// The nodes that its section is written from.
-    nodes: Vec<&'a Node>,
+    /// Indices of the findings that its section is written from.
+    own: BTreeSet<usize>,
     /// The section of the draft before that stands in its place.
     kept: Option<&'a Section>,
 }
 
-impl<'a> OutlineHeading<'a> {
-    fn of(title: &str, nodes: Vec<&'a Node>) -> Self {
-        Self { title: one_line(title), nodes, kept: None }
+impl OutlineHeading<'_> {
+    fn findings<'f>(&self, all: &[NodeFinding<'f>]) -> Vec<NodeFinding<'f>> {
+        self.own.iter().map(|at| all[*at]).collect()
     }
 
-    fn ids(&self) -> BTreeSet<&'a NodeId> {
-        self.nodes.iter().map(|node| &node.id).collect()
-    }
-
-    fn is_of(&self, section: &Section) -> bool {
-        section.title == self.title && self.ids() == section.nodes.iter().collect()
+    /// Returns its section with a text.
+    fn section(&self, text: &str, all: &[NodeFinding<'_>]) -> Section {
+        let mut findings: BTreeMap<NodeId, BTreeSet<usize>> = BTreeMap::new();
+        for found in self.findings(all) {
+            findings.entry(found.node.id.clone()).or_default().insert(found.number);
+        }
+        Section {
+            title: self.title.clone(),
+            text: text.to_owned(),
+            nodes: findings.keys().cloned().collect(),
+            findings,
+        }
     }
 }
 
-/// Resolves the node ids of an outline. Nodes it leaves out are collected in a section of their own.
-fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<OutlineHeading<'a>> {
-    let node = |id: &String| found.iter().map(|(node, _)| *node).find(|node| node.id.to_string() == id.trim());
-    let heading =
-        |draft: &HeadingDraft| OutlineHeading::of(&draft.title, draft.nodes.iter().filter_map(node).collect());
-    let mut headings: Vec<_> = draft.sections.iter().map(heading).collect();
-    headings.retain(|heading| !heading.title.is_empty() && !heading.nodes.is_empty());
-    let placed: BTreeSet<_> = headings.iter().flat_map(|heading| heading.nodes.iter().map(|node| &node.id)).collect();
-    let left: Vec<_> = found.iter().map(|(node, _)| *node).filter(|node| !placed.contains(&node.id)).collect();
-    // Their findings would otherwise be missing from the report.
-    if !left.is_empty() {
-        headings.push(OutlineHeading::of("Further findings", left));
+impl HeadingDraft {
+    /// Returns the indices of the findings it names, without numbers that are not in the list.
+    fn named(&self, all: &[NodeFinding<'_>]) -> BTreeSet<usize> {
+        let index = |number: &i64| usize::try_from(*number).ok()?.checked_sub(1);
+        self.findings.iter().filter_map(index).filter(|at| *at < all.len()).collect()
+    }
+
+    /// Returns whether it names findings or repeats a section of the draft before.
+    fn is_meant(&self, all: &[NodeFinding<'_>], before: &[&Section]) -> bool {
+        !self.named(all).is_empty() || before.iter().any(|section| section.title == one_line(&self.title))
+    }
+}
+
+/// Returns the headings of an outline with their findings, each in one section.
+///
+/// A section of the draft before whose title is repeated keeps its findings, and stands if the outline names no others
+/// for it. Findings that no heading names are added by [`place`].
+fn headings<'a>(draft: &OutlineDraft, all: &[NodeFinding<'_>], before: &[&'a Section]) -> Vec<OutlineHeading<'a>> {
+    let mut left: BTreeSet<usize> = (0..all.len()).collect();
+    let mut before = before.to_vec();
+    let mut headings = Vec::new();
+    for said in &draft.sections {
+        let title = one_line(&said.title);
+        // Each stands in one place, even if its title is repeated twice.
+        let known = before.iter().position(|section| section.title == title).map(|at| before.remove(at));
+        let own: BTreeSet<_> =
+            (0..all.len()).filter(|at| known.is_some_and(|section| is_written_from(section, &all[*at]))).collect();
+        left = &left - &own;
+        let kept = known.filter(|_| said.named(all).is_subset(&own));
+        headings.push(OutlineHeading { title, own, kept });
+    }
+    // Only now, since a finding of a section that stands belongs to no other.
+    for (heading, said) in headings.iter_mut().zip(&draft.sections) {
+        if !heading.title.is_empty() {
+            let new = &said.named(all) & &left;
+            left = &left - &new;
+            heading.own.extend(new);
+        }
+    }
+    headings.retain(|heading| !heading.title.is_empty() && !heading.own.is_empty());
+    let homeless = place(left, &mut headings, all);
+    // They would otherwise be missing from the report.
+    if !homeless.is_empty() {
+        headings.push(OutlineHeading { title: "Further findings".to_owned(), own: homeless, kept: None });
     }
     headings
+}
+
+/// Adds findings that no section names to those that fit: the last section with a finding on the same aspect or, if there
+/// is none, of the same node. Returns the rest.
+fn place(left: BTreeSet<usize>, headings: &mut [OutlineHeading<'_>], all: &[NodeFinding<'_>]) -> BTreeSet<usize> {
+    let mut homeless = BTreeSet::new();
+    for at in left {
+        let NodeFinding { node, finding, .. } = all[at];
+        let last = |is_like: &dyn Fn(&NodeFinding<'_>) -> bool| {
+            headings.iter().rposition(|heading| heading.own.iter().any(|other| is_like(&all[*other])))
+        };
+        let by_aspect = last(&|other| finding.aspect.is_some() && other.finding.aspect == finding.aspect);
+        if let Some(home) = by_aspect.or_else(|| last(&|other| other.node.id == node.id)) {
+            headings[home].own.insert(at);
+            // It is news to a section that would stand.
+            headings[home].kept = None;
+        } else {
+            homeless.insert(at);
+        }
+    }
+    homeless
+}
+
+fn is_written_from(section: &Section, found: &NodeFinding<'_>) -> bool {
+    match section.findings.get(&found.node.id) {
+        Some(numbers) => numbers.contains(&found.number),
+        None => section.findings.is_empty() && section.nodes.contains(&found.node.id),
+    }
+}
+
+fn written_sections(draft: &WholeDraft) -> impl Iterator<Item = &TitledDraft> {
+    draft.sections.iter().filter(|section| !section.title.trim().is_empty() && !section.text.trim().is_empty())
+}
+
+/// Returns the sections of a report in one reply. Each is written from the findings whose quotes it is the first to cite,
+/// and those that none cites are [placed](place) like those that an outline does not name: the writer saw them and left
+/// them out, so they are no news to the next round.
+fn sections_of(draft: &WholeDraft, all: &[NodeFinding<'_>]) -> Vec<Section> {
+    let mut left: BTreeSet<usize> = (0..all.len()).collect();
+    let mut headings = Vec::new();
+    for section in written_sections(draft) {
+        let cited: BTreeSet<_> = marks(&section.text).into_iter().map(|(_, id)| id).collect();
+        let is_own = |at: &usize| all[*at].finding.evidence.iter().any(|id| cited.contains(id));
+        let own: BTreeSet<_> = left.iter().copied().filter(is_own).collect();
+        left = &left - &own;
+        headings.push(OutlineHeading { title: one_line(&section.title), own, kept: None });
+    }
+    place(left, &mut headings, all);
+    let texts = written_sections(draft).map(|section| section.text.trim());
+    headings.iter().zip(texts).map(|(heading, text)| heading.section(text, all)).collect()
+}
+
+/// Returns a section that lists its findings.
+fn section_by_rules(heading: &OutlineHeading<'_>, all: &[NodeFinding<'_>]) -> Section {
+    let findings = heading.findings(all);
+    let lines: Vec<_> = findings.iter().map(|found| format!("- {}", one_line(&cited(found.finding)))).collect();
+    Section { title: heading.title.clone(), text: lines.join("\n"), ..Section::default() }
+}
+
+/// Returns the nodes of findings, each once.
+fn nodes_of<'a>(findings: impl IntoIterator<Item = NodeFinding<'a>>) -> Vec<&'a Node> {
+    let mut nodes: Vec<&Node> = findings.into_iter().map(|found| found.node).collect();
+    // Findings are in the order of their nodes.
+    nodes.dedup_by(|a, b| a.id == b.id);
+    nodes
 }
 
 /// Returns the maximum number of words of a section, by the number of its quotes and of all sections.
@@ -828,33 +1046,58 @@ fn without_bullet(text: &str) -> String {
     item.or(numbered).unwrap_or(text).to_owned()
 }
 
-/// Returns a section as the prompts of the others list it.
-fn section_line(number: usize, heading: &OutlineHeading<'_>) -> String {
-    let questions: Vec<_> = heading.nodes.iter().map(|node| one_line(node.question.as_str())).collect();
-    format!("{number}. {} ({})", heading.title, questions.join(" · "))
+/// Returns the sections as the prompt of each lists them: with the sub-questions they answer, except those that all of
+/// them answer.
+fn titles(outline: &[OutlineHeading<'_>], all: &[NodeFinding<'_>]) -> String {
+    let nodes: Vec<_> = outline.iter().map(|heading| nodes_of(heading.findings(all))).collect();
+    let is_shared = |node: &Node| nodes.iter().all(|own| own.iter().any(|other| other.id == node.id));
+    let line = |(at, heading): (usize, &OutlineHeading<'_>)| {
+        let own = nodes[at].iter().filter(|node| !is_shared(node));
+        let questions: Vec<_> = own.map(|node| one_line(node.question.as_str())).collect();
+        let of = if questions.is_empty() { String::new() } else { format!(" ({})", questions.join(" · ")) };
+        format!("{}. {}{of}", at + 1, heading.title)
+    };
+    outline.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the title of a section with its nodes, as the prompt of the next outline lists it.
-fn titled(title: &str, nodes: &[NodeId]) -> String {
-    let ids: Vec<_> = nodes.iter().map(ToString::to_string).collect();
-    format!("{title} ({})", ids.join(", "))
+/// Returns the findings of a node, one per line, with their numbers among all and their aspects. `texts` are those of all
+/// findings.
+fn listed(node: &Node, all: &[NodeFinding<'_>], texts: &[String]) -> String {
+    let own = (1_usize..).zip(all).zip(texts).filter(|((_, found), _)| found.node.id == node.id);
+    let lines = own.map(|((number, found), text)| match &found.finding.aspect {
+        Some(aspect) => format!("{number}. ({aspect}) {text}"),
+        None => format!("{number}. {text}"),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the title of a section with the numbers of its findings, as the prompt of the next outline lists it.
+fn titled(section: &Section, all: &[NodeFinding<'_>]) -> String {
+    let own = (1_usize..).zip(all).filter(|(_, found)| is_written_from(section, found));
+    let numbers: Vec<_> = own.map(|(number, _)| number.to_string()).collect();
+    format!("{} (findings {})", section.title, numbers.join(", "))
 }
 
 fn node_text(node: &Node, branch: &Branch) -> String {
     format!("{} asked: {}\n{}", node.id, node.question, claims_text(&branch.report))
 }
 
-/// Returns quotes with their provenance. One whose words stand in a quote above refers to that.
-fn named<'q>(quotes: impl IntoIterator<Item = &'q Evidence>) -> Vec<PromptText> {
+/// Returns quotes as prompts show them: those of a document together, the first with the place they are from. A quote whose
+/// words stand in one above refers to that.
+fn shown(quotes: &[&Evidence]) -> Vec<PromptText> {
     let mut above: Vec<&Evidence> = Vec::new();
-    let mut named = Vec::new();
-    for quote in quotes {
-        let whole = || format!("From: {}\n{}", quote.source.provenance(), quote.quote);
-        let text = quote.reference(&above).unwrap_or_else(whole);
+    let mut last_placed = None;
+    let mut shown = Vec::new();
+    for quote in by_document(quotes) {
+        let text = quote.reference(&above).unwrap_or_else(|| {
+            let place = quote.place_below(last_placed);
+            last_placed = Some(quote);
+            place.map_or_else(|| quote.quote.clone(), |place| format!("{place}\n{}", quote.quote))
+        });
         above.push(quote);
-        named.push(PromptText { id: quote.id.to_string(), text });
+        shown.push(PromptText { id: quote.id.to_string(), text });
     }
-    named
+    shown
 }
 
 /// Returns whether a line is the heading of a list of sources, in any markup.

@@ -147,7 +147,7 @@ async fn long_answer_is_outlined_and_written_by_section() {
         (
             "write/outline",
             json!({"sections": [
-                {"title": "First", "nodes": ["n2", "n77"]}, {"title": "Nothing", "nodes": []},
+                {"title": "First", "findings": numbers(1..=10, &[-1, 0, 77])}, {"title": "Nothing", "findings": []},
             ]}),
         ),
         ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
@@ -190,7 +190,8 @@ async fn section_that_the_next_outline_repeats_stays_as_it_was_unless_something_
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/3", "write/answer"]);
     assert_eq!(draft.sections[1], before.sections[1]);
     let asked = caller.tasks();
-    assert!(asked[0].contains("On n3 (n3)\n") && !asked[0].contains("On n2 (n2)"), "{}", asked[0]);
+    let listed = "On n3 (findings 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)\n";
+    assert!(asked[0].contains(listed) && !asked[0].contains("On n2 (findings"), "{}", asked[0]);
     assert!(asked[0].contains("Apple 1 weighs 3 stones [n3e4]."), "{}", asked[0]);
     assert!(asked.iter().all(|asked| asked.contains("weak: pears")), "{asked:#?}");
     let anew = WriterInput { before: None, ..material };
@@ -211,7 +212,9 @@ async fn section_that_compares_is_shown_the_quotes_of_others_no_open_questions_a
     let caller = Scripted::by_key(vec![
         (
             "write/outline",
-            json!({"sections": [{"title": "Compared", "nodes": ["n4"]}, {"title": "Each", "nodes": ["n2", "n3"]}]}),
+            json!({"sections": [
+                {"title": "Compared", "findings": [27]}, {"title": "Each", "findings": numbers(1..=26, &[])},
+            ]}),
         ),
         ("write/section/1", json!({"text": "Both weigh 3 stones [n2e4, n3e4]."})),
         ("write/section/2", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
@@ -273,7 +276,7 @@ async fn sentence_about_the_findings_becomes_an_open_question() {
 }
 
 #[tokio::test]
-async fn writer_is_shown_each_finding_once_and_where_its_quote_is_from() {
+async fn writer_is_shown_each_finding_once_and_once_where_the_quotes_of_a_document_are_from() {
     let mut world = World::of(2, 2);
     world.memory.global.text = "Apple 0 weighs 0 stones. [n2e1]".into();
     let caller = Scripted::replying(answer("Apple 0 weighs 0 stones [n2e1].", &json!([])));
@@ -281,6 +284,7 @@ async fn writer_is_shown_each_finding_once_and_where_its_quote_is_from() {
     let task = &caller.tasks()[0];
     assert!(!task.contains("Summary of the research:"), "{task}");
     assert!(task.contains("<data id=\"n2e1\">\nFrom: a.md › a\nApple 0 weighs 0 stones.\n</data>"), "{task}");
+    assert!(task.contains("<data id=\"n2e2\">\nApple 0 weighs 1 stones.\n</data>"), "{task}");
     assert_eq!(task.matches("Apple 0 weighs 0 stones.").count(), 2, "as a finding and as a quote");
 }
 
@@ -303,11 +307,19 @@ async fn summary_of_sections_is_shown_where_their_quotes_are_from_and_only_quote
     assert!(task.contains("<data id=\"n2e5\">") && !task.contains("<data id=\"n2e4\">"), "{task}");
 }
 
+/// Returns the numbers of findings as an outline names them.
+fn numbers(range: std::ops::RangeInclusive<i64>, others: &[i64]) -> Vec<i64> {
+    range.chain(others.iter().copied()).collect()
+}
+
 /// Returns a writer whose outline has a section for each of three nodes.
 fn writer_of_three() -> Scripted {
-    let section = |node: &str| json!({"title": format!("On {node}"), "nodes": [node]});
+    let section = |(node, first): (&str, i64)| {
+        let findings = numbers(first..=first + 9, &[]);
+        json!({"title": format!("On {node}"), "findings": findings})
+    };
     Scripted::by_key(vec![
-        ("write/outline", json!({"sections": (["n2", "n3", "n4"].map(section))})),
+        ("write/outline", json!({"sections": ([("n2", 1), ("n3", 11), ("n4", 21)].map(section))})),
         ("write/section/1", json!({"text": "- Apple 0 weighs 3 stones [n2e4]. It is heavy."})),
         ("write/section/2", json!({"text": "Apple 1 weighs 3 stones [n3e4]."})),
         ("write/section/3", json!({"text": "Apple 2 weighs 3 stones [n4e4]."})),
@@ -342,9 +354,9 @@ async fn sections_that_were_written_are_kept_though_the_limit_ends_the_writing()
 #[tokio::test]
 async fn outline_whose_sections_cannot_be_paid_for_is_not_followed() {
     let world = World::of(3, 10);
-    let all = |title: &str| json!({"title": title, "nodes": ["n2", "n3", "n4"]});
+    let section = |number: i64| json!({"title": format!("Part {number}"), "findings": [number]});
     let caller = Scripted::by_key(vec![
-        ("write/outline", json!({"sections": (["A", "B", "C", "D", "E"].map(all))})),
+        ("write/outline", json!({"sections": ([1, 2, 3, 4, 5].map(section))})),
         ("write/answer", answer("Apple 0 weighs 0 stones [n2e1].", &json!([]))),
     ]);
     let caller = caller.paying_for(5);
@@ -380,14 +392,168 @@ async fn section_whose_quotes_do_not_fit_is_shown_those_that_the_memory_finds_fo
     let last: EvidenceId = "n2e10".parse().unwrap();
     world.similar = vec![last.clone()];
     let caller = Scripted::by_key(vec![
-        ("write/outline", json!({"sections": [{"title": "All", "nodes": ["n2", "n3", "n4"]}]})),
+        ("write/outline", json!({"sections": [{"title": "All", "findings": numbers(1..=30, &[])}]})),
         ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
         ("write/answer", answer("Apples weigh up to 9 stones [n2e10].", &json!([]))),
     ])
     .with_input_limit(1_000);
     world.draft(&caller).await.unwrap();
     let asked = caller.tasks();
-    let shown: Vec<_> = asked[1].split("<data id=\"").skip(1).filter(|data| data.contains("From: ")).collect();
-    assert!(shown[0].starts_with(&format!("{last}\"")), "{shown:#?}");
+    let ids = asked[1].split("<data id=\"").skip(1).filter_map(|data| data.split('"').next()?.parse().ok());
+    let shown: Vec<EvidenceId> = ids.collect();
+    assert_eq!(shown[0], last, "{shown:?}");
     assert!(shown.len() < 30, "all fit");
+}
+
+#[tokio::test]
+async fn section_is_shown_its_own_findings_and_of_the_others_the_titles() {
+    let world = World::of(1, 30);
+    let caller = Scripted::by_key(vec![
+        (
+            "write/outline",
+            json!({"sections": [
+                {"title": "Light", "findings": numbers(1..=5, &[])}, {"title": "Heavy", "findings": numbers(5..=29, &[])},
+            ]}),
+        ),
+        ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
+        ("write/section/2", json!({"text": "Apple 0 weighs 29 stones [n2e30]."})),
+        ("write/answer", json!({"answer": "Apples weigh up to 29 stones [n2e30].", "confidence": 0.7})),
+    ]);
+    let draft = world.draft(&caller).await.unwrap();
+    let asked = caller.tasks();
+    let has = |task: &str, number: u32| {
+        (task.contains(&format!("[n2e{number}]")), task.contains(&format!("<data id=\"n2e{number}\">")))
+    };
+    let of = |task: &str| (1..=30).filter(|number| has(task, *number) == (true, true)).collect::<Vec<_>>();
+    assert_eq!(of(&asked[1]), Vec::from_iter(1..=5));
+    assert_eq!(
+        of(&asked[2]),
+        Vec::from_iter(6..=30),
+        "a finding is in the first section that names it, or else by node"
+    );
+    assert!((1..=5).all(|number| has(&asked[2], number) == (false, false)), "{}", asked[2]);
+    let titles = "<data id=\"titles\">\n1. Light\n2. Heavy\n</data>";
+    assert!(asked[1].contains(titles), "without the question that both answer: {}", asked[1]);
+    let own = |section: &Section| section.findings.values().map(BTreeSet::len).sum::<usize>();
+    assert_eq!(draft.sections.iter().map(own).collect::<Vec<_>>(), [5, 25]);
+    let shared = asked[1].bytes().zip(asked[2].bytes()).take_while(|(a, b)| a == b).count();
+    assert!(asked[1][..shared].contains(titles), "what sections share comes first");
+    let prompts = caller.prompts();
+    assert_eq!(prompts[1].messages[0].text, prompts[2].messages[0].text);
+}
+
+#[test]
+fn finding_that_no_section_names_is_placed_by_its_aspect_or_else_by_its_node() {
+    let mut world = World::of(3, 3);
+    let aspects = [Some("a1"), None, Some("a2")];
+    for branch in world.branches.values_mut() {
+        for (finding, aspect) in branch.report.findings.iter_mut().zip(aspects) {
+            finding.aspect = aspect.map(crate::research::question::AspectId::named);
+        }
+    }
+    let material = world.material();
+    let (caller, key) = (Scripted::replying(json!({})), CallKey::new("write"));
+    let all = Writer::new(&caller, &key, &material).all_findings();
+    let draft: OutlineDraft = serde_json::from_value(json!({"sections": [
+        {"title": "Cost", "findings": [1]}, {"title": "Rest of the first", "findings": [2]}, {"title": "", "findings": [3]},
+    ]}))
+    .unwrap();
+    let placed: Vec<_> = headings(&draft, &all, &[]).into_iter().map(|heading| (heading.title, heading.own)).collect();
+    // The last finding of the first node is placed by its node, and those on its aspect follow it.
+    let wanted = [("Cost", vec![0_usize, 3, 4, 6, 7]), ("Rest of the first", vec![1, 2, 5, 8])];
+    let wanted = wanted.map(|(title, own)| (title.to_owned(), BTreeSet::from_iter(own)));
+    assert_eq!(placed, wanted);
+}
+
+#[test]
+fn section_of_an_earlier_version_was_written_from_all_findings_of_its_nodes() {
+    let world = World::of(2, 2);
+    let material = world.material();
+    let (caller, key) = (Scripted::replying(json!({})), CallKey::new("write"));
+    let all = Writer::new(&caller, &key, &material).all_findings();
+    let stored = json!({"title": "On n2", "text": "Apple 0 weighs 0 stones [n2e1].", "nodes": ["n2"]});
+    let section: Section = serde_json::from_value(stored).unwrap();
+    for (named, is_kept) in [(vec![], true), (vec![1], true), (vec![3], false)] {
+        let sections = json!([{"title": "On n2", "findings": named}, {"title": "On n3", "findings": [2, 3, 4]}]);
+        let draft: OutlineDraft = serde_json::from_value(json!({"sections": sections})).unwrap();
+        let headings = headings(&draft, &all, &[&section]);
+        assert_eq!(headings[0].kept.is_some(), is_kept, "{named:?}");
+        let own: BTreeSet<usize> = if is_kept { (0..2).collect() } else { (0..3).collect() };
+        assert_eq!(headings[0].own, own, "{named:?}");
+    }
+}
+
+#[tokio::test]
+async fn report_whose_findings_are_few_is_written_in_one_call() {
+    let world = World::of(2, 15);
+    let sections = json!([
+        {"title": "First", "text": "Apple 0 weighs 3 stones [n2e4]. It is heavier than a pear of that year."},
+        {"title": "Nothing", "text": " "},
+        {"title": "Second", "text": "| apple | stones |\n|---|---|\n| 1 | 3 [n3e4, n9e9] |"},
+    ]);
+    let reply = json!({"answer": "Apples weigh up to 14 stones [n2e15].", "sections": sections, "confidence": 0.7});
+    let caller = Scripted::by_key(vec![("write/answer", reply)]).with_output_limit(4_000);
+    let heard = std::sync::Mutex::new(Vec::new());
+    let hear = |section: &Section| heard.lock().unwrap().push(section.clone());
+    let material = WriterInput { on_section: &hear, ..world.material() };
+    let first = draft(&caller, &CallKey::new("write"), &material).await.unwrap();
+    assert_eq!(caller.keys(), ["write/answer"]);
+    let asked = caller.tasks().pop().unwrap();
+    assert!(asked.ends_with("The sections together: at most about 1000 words."), "{asked}");
+    assert!(asked.contains("<data id=\"n3e15\">"), "{asked}");
+    assert_eq!(first.sections[1].text, "| apple | stones |\n|---|---|\n| 1 | 3 [n3e4] |");
+    assert_eq!(heard.into_inner().unwrap(), first.sections);
+    let found: Vec<_> = first.findings.iter().map(|finding| finding.evidence[0].to_string()).collect();
+    assert_eq!(found, ["n2e4", "n2e15", "n3e4"], "those that the text cites");
+    let own = |section: &Section| section.findings.iter().map(|(id, own)| (id.to_string(), own.len())).collect();
+    let own: Vec<Vec<(String, usize)>> = first.sections.iter().map(own).collect();
+    assert_eq!(own, [[("n2".to_owned(), 15_usize)], [("n3".to_owned(), 15)]], "also those that it left out");
+
+    // The next round keeps the section in which nothing is unsupported.
+    let outline = json!({"sections": [
+        {"title": "First", "findings": numbers(1..=15, &[])}, {"title": "Second", "findings": []},
+    ]});
+    let caller = Scripted::by_key(vec![
+        ("write/outline", outline),
+        ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
+        ("write/answer", json!({"answer": "Apples weigh up to 14 stones [n2e15].", "confidence": 0.7})),
+    ])
+    .with_output_limit(4_000);
+    let material = WriterInput { before: Some(&first), ..world.material() };
+    let second = draft(&caller, &CallKey::new("write"), &material).await.unwrap();
+    assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/answer"]);
+    assert_eq!(second.sections[1], first.sections[1]);
+}
+
+#[tokio::test]
+async fn report_whose_findings_are_many_is_not_written_in_one_call() {
+    let world = World::of(3, 300);
+    let caller = writer_of_three().with_output_limit(4_000);
+    world.draft(&caller).await.unwrap();
+    assert_eq!(caller.keys()[0], "write/outline");
+}
+
+#[test]
+fn quotes_of_a_document_stand_together_with_its_name_once_and_headings_where_they_change() {
+    let mut world = World::of(1, 5);
+    let quotes = &mut world.branches.values_mut().next().unwrap().evidence;
+    let places = [("a.md", "Light"), ("b.md", "Light"), ("a.md", "Light"), ("a.md", "Heavy"), ("a.md", "Heavy")];
+    for (quote, (file, heading)) in quotes.iter_mut().zip(places) {
+        let crate::source::Place::Kb { path, title, heading_path, .. } = &mut quote.source else { unreachable!() };
+        file.clone_into(path);
+        "Apples".clone_into(title);
+        *heading_path = ["Apples", "All", heading].map(str::to_owned).into();
+    }
+    let quotes: Vec<_> = quotes.iter().collect();
+    let shown: Vec<_> = shown(&quotes).into_iter().map(|quote| format!("{}: {}", quote.id, quote.text)).collect();
+    assert_eq!(
+        shown,
+        [
+            "n2e1: From: a.md › Apples › Light\nApple 0 weighs 0 stones.",
+            "n2e3: Apple 0 weighs 2 stones.",
+            "n2e4: › Heavy\nApple 0 weighs 3 stones.",
+            "n2e5: Apple 0 weighs 4 stones.",
+            "n2e2: From: b.md › Apples › Light\nApple 0 weighs 1 stones.",
+        ]
+    );
 }

@@ -395,13 +395,22 @@ impl Place {
 
     /// Returns the title of the document and the headings above the place, on one line.
     pub(crate) fn names(&self) -> String {
+        one_line(&self.each_name().join(" › "))
+    }
+
+    /// Returns the heading that the place is under; of a document without headings, its title.
+    pub(crate) fn last_name(&self) -> String {
+        one_line(&self.each_name().pop().unwrap_or_default())
+    }
+
+    fn each_name(&self) -> Vec<String> {
         let title = self.title();
         let headings = below_title(title, self.heading_path());
         // A title that is the name of the file stands in the path already, which is shown beside these names.
         let is_of_path = !headings.is_empty() && matches!(self, Self::Kb { path, .. } if is_name_of(path, title));
-        let title = if matches!(self, Self::Mcp { .. }) { &shortened(title) } else { title };
-        let names = (!is_of_path).then_some(title).into_iter().chain(headings).filter(|name| !name.is_empty());
-        one_line(&names.collect::<Vec<_>>().join(" › "))
+        let title = if matches!(self, Self::Mcp { .. }) { shortened(title) } else { title.to_owned() };
+        let headings = headings.into_iter().map(str::to_owned);
+        (!is_of_path).then_some(title).into_iter().chain(headings).filter(|name| !name.is_empty()).collect()
     }
 
     /// Returns the provenance of a text as models are shown it: path, host or tool, date, title and headings, on one
@@ -410,6 +419,16 @@ impl Place {
     /// How far a text can be relied on depends on its source and date.
     pub(crate) fn provenance(&self) -> String {
         one_line(&format!("{} › {}", self.origin(), self.names()))
+    }
+
+    /// Returns [`Self::provenance`] with the title and the last heading alone. Prompts show it once for several texts of
+    /// a document.
+    pub(crate) fn short_provenance(&self) -> String {
+        let names = self.each_name();
+        let last = names.last().filter(|_| names.len() > 1);
+        let parts: Vec<_> =
+            std::iter::once(self.origin()).chain(names.first().into_iter().chain(last).cloned()).collect();
+        one_line(&parts.join(" › "))
     }
 
     /// Returns the path, the host or the tool of the document, and its date, on one line.
@@ -501,6 +520,12 @@ mod tests {
         };
         assert_eq!(file(Some("2024-05-01")).provenance(), "ops/backup.md (2024-05-01) › Backups › How long");
         assert_eq!(file(None).provenance(), "ops/backup.md › Backups › How long");
+        let mut deep = file(None);
+        if let Place::Kb { heading_path, .. } = &mut deep {
+            heading_path.push("Retention".into());
+        }
+        assert_eq!(deep.short_provenance(), "ops/backup.md › Backups › Retention");
+        assert_eq!(deep.last_name(), "Retention");
         let mut unnamed = file(None);
         if let Place::Kb { title, .. } = &mut unnamed {
             "backup".clone_into(title);

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use dr::base::word::WordSplitter;
 use dr::research::digest::{SUMMARY, VERBATIM};
 use dr::research::evidence::EvidenceId;
-use dr::research::node::SourceHint;
+use dr::research::node::{NodeId, SourceHint};
 use dr::research::plan::{NodeDraft, PlanDraft};
 use dr::research::question::{Aspect, AspectId, Brief, Mode, Question};
 use dr::research::report::marks;
@@ -19,7 +19,7 @@ use dr::research::sentence::sentences;
 use serde_json::{Map, Value, json};
 
 use crate::model_server::Request;
-use crate::researcher::{nodes, task, words_like};
+use crate::researcher::{nodes, numbered, task, words_like};
 
 /// Most notes per step.
 const MAX_NOTES: usize = 4;
@@ -57,6 +57,7 @@ pub(crate) fn say(request: &Request) -> String {
         Some("branch_report") => reader.branch_report(),
         Some("verdict") => reader.verdict(),
         Some("answer") if is_form("answer") => reader.answer(),
+        Some("report") if is_form("sections") => reader.report(),
         Some("outline") => reader.outline(),
         Some("section") => json!({ "text": reader.listed() }),
         Some(_) => request.schema().map_or(Value::Null, |schema| reader.filled(schema, schema, "")),
@@ -279,12 +280,19 @@ impl<'a> Reader<'a> {
         })
     }
 
+    fn report(&self) -> Value {
+        let mut report = self.answer();
+        report["sections"] = json!([{ "title": "What was found", "text": self.listed() }]);
+        report
+    }
+
     fn outline(&self) -> Value {
-        let found: Vec<_> = self.blocks.iter().filter(|(id, _)| nodes(id).len() == 1).collect();
+        let found: Vec<_> = self.blocks.iter().filter(|(id, _)| id.parse::<NodeId>().is_ok()).collect();
         let per_section = found.len().div_ceil(6).max(1);
         let section = |nodes: &[&(&str, &str)]| {
             let title: String = nodes[0].1.lines().next().unwrap_or("What was found").chars().take(70).collect();
-            json!({ "title": title.trim_end_matches('?'), "nodes": nodes.iter().map(|(id, _)| id).collect::<Vec<_>>() })
+            let findings: Vec<_> = nodes.iter().flat_map(|(_, text)| numbered(text)).collect();
+            json!({ "title": title.trim_end_matches('?'), "findings": findings })
         };
         json!({ "sections": found.chunks(per_section).map(section).collect::<Vec<_>>() })
     }

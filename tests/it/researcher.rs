@@ -66,6 +66,7 @@ impl Researcher {
             Some("branch_report") => self.branch_report(words),
             Some("verdict") => self.verdict(words),
             Some("answer") => answer(words),
+            Some("report") => report(words),
             Some("outline") => self.outline(words),
             Some("section") => json!({ "text": cited(words) }),
             _ => return folded(words),
@@ -120,8 +121,9 @@ impl Researcher {
     fn outline(&self, words: &str) -> Value {
         let nodes = nodes(words);
         let number = if self.nodes < MANY { 1 } else { GROUPS };
-        let of = |section: usize| nodes.iter().skip(section).step_by(number).collect::<Vec<_>>();
-        let section = |at: usize| json!({ "title": if at == 0 { "All topics".into() } else { format!("More {at}") }, "nodes": of(at) });
+        let found = |node: &String| block(words, node).map(|text| numbered(&text)).unwrap_or_default();
+        let of = |section: usize| nodes.iter().skip(section).step_by(number).flat_map(found).collect::<Vec<_>>();
+        let section = |at: usize| json!({ "title": if at == 0 { "All topics".into() } else { format!("More {at}") }, "findings": of(at) });
         json!({ "sections": (0..number).map(section).collect::<Vec<_>>() })
     }
 
@@ -173,6 +175,13 @@ fn answer(words: &str) -> Value {
     })
 }
 
+/// Returns an answer with one section.
+fn report(words: &str) -> Value {
+    let mut report = answer(words);
+    report["sections"] = json!([{ "title": "All topics", "text": cited(words) }]);
+    report
+}
+
 /// Returns the first aspect in the prompt.
 fn aspect(words: &str) -> Option<String> {
     let user = task(words);
@@ -203,6 +212,11 @@ fn block(words: &str, id: &str) -> Option<String> {
     let from = words.find(&format!("<data id=\"{id}\">"))?;
     let (_, rest) = words[from..].split_once('\n')?;
     Some(rest.split("\n</data>").next()?.to_owned())
+}
+
+/// Returns the numbers of a list, one item per line.
+pub(crate) fn numbered(list: &str) -> Vec<usize> {
+    list.lines().filter_map(|line| line.split_once(". ")?.0.parse().ok()).collect()
 }
 
 pub(crate) fn words_like(words: &str, is_one: impl Fn(&str) -> bool) -> Vec<String> {
