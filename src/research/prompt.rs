@@ -290,6 +290,7 @@ mod tests {
             "sections": [{"id": "", "text": "Prices\nA costs nine [n2e1]."}],
         });
         example["max_actions"] = json!(8);
+        example["most_answers"] = json!(3);
         example["origins"] = json!("From a.md: n2e1");
         example["per_step"] = json!(16);
         example["limits"] = json!(WorkerLimits::default());

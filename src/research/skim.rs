@@ -1,8 +1,8 @@
 //! Skims the knowledge base once, before work on the nodes: a model is shown the units most relevant to the question
 //! and its aspects, and names the unit that answers each aspect. Quotes of earlier runs may be among the units.
 //!
-//! Its reply is not evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
-//! it.
+//! An answer counts only with a quote that its unit contains. The worker of the only node that serves the aspect begins
+//! with that quote as a note, checked like its own; other workers are shown the unit and decide.
 
 use std::collections::HashSet;
 
@@ -26,15 +26,23 @@ use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
 use crate::source::{Found, Passage, Source, SourceError, Support};
 
-/// Maximum number of units shown, and of tokens in each.
-const MAX_UNITS: usize = 12;
+/// Number of units shown for the question and for each aspect, and bounds on their sum. Even the longest list of
+/// aspects has one unit for each.
+const UNITS_PER_QUESTION: usize = 2;
+const FEWEST_UNITS: usize = 12;
+const MAX_UNITS: usize = 30;
+
+/// Maximum number of tokens of each unit shown.
 const UNIT_TOKENS: u64 = 250;
 
-/// Maximum number of questions searched for: the user's own, and one for each of the first aspects.
-const MAX_QUESTIONS: usize = 6;
+/// Maximum number of answers asked for, in total and for each aspect. The model is told the latter.
+const MAX_ANSWERS: usize = 30;
+const ANSWERS_PER_ASPECT: usize = 3;
 
-/// Maximum number of tokens in a reply.
-const MAX_REPLY_TOKENS: u32 = 1_000;
+/// Tokens of an answer with a quote of two long sentences, and of a reply besides its answers. A reply that is cut short
+/// is lost as a whole, so the limit must have room for the longest usual one.
+const ANSWER_TOKENS: u32 = 120;
+const REPLY_TOKENS: u32 = 600;
 
 /// A passage that the model is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,11 +122,11 @@ pub(crate) async fn skim(
     }
 }
 
-/// Returns the questions that are searched for.
+/// Returns the questions that are searched for: the user's own, and one for each aspect.
 pub(crate) fn questions(brief: &Brief) -> Vec<Question> {
     let aspects = brief.aspects.iter().filter_map(|aspect| aspect.text.parse::<Question>().ok());
     let mut questions = vec![brief.question.clone()];
-    questions.extend(aspects.filter(|aspect| *aspect != brief.question).take(MAX_QUESTIONS - 1));
+    questions.extend(aspects.filter(|aspect| *aspect != brief.question));
     questions
 }
 
@@ -152,7 +160,7 @@ pub(crate) async fn units(
             }
         }
     }
-    units.truncate(MAX_UNITS);
+    units.truncate((UNITS_PER_QUESTION * questions.len()).clamp(FEWEST_UNITS, MAX_UNITS));
     Ok(units.into_iter().map(|passage| SkimPassage { passage, origin: None }).collect())
 }
 
@@ -170,6 +178,7 @@ fn units_of(found: &Found, picked: &[Picked]) -> Vec<Passage> {
 /// Returns the prompt and the units it has room for. The last units are dropped first.
 fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<SkimPassage>) -> (Prompt, Vec<SkimPassage>) {
     let role = Template::Skim.role();
+    let most_answers = answers_per_aspect(brief);
     let count = |text: &str| caller.count(role, text);
     let render = |units: &Vec<SkimPassage>| {
         let shown = units.iter().zip(1..).map(|(SkimPassage { passage, origin }, number)| {
@@ -179,13 +188,26 @@ fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<SkimPassage>) -> (P
             json!({"id": format!("p{number}"), "text": text})
         });
         let passages: Vec<_> = shown.collect();
-        let context = json!({"task": brief.task, "aspects": brief.aspects, "passages": passages});
+        let context = json!({
+            "task": brief.task, "aspects": brief.aspects, "passages": passages, "most_answers": most_answers,
+        });
         Template::Skim.prompt(caller, context)
     };
     let room = room::<SkimDraft>(caller, role);
     let mut prompt = fitted(caller, room, &mut units, render, |units| units.len() > 1 && units.pop().is_some());
-    prompt.max_output_tokens = prompt.max_output_tokens.min(MAX_REPLY_TOKENS);
+    let most_tokens = reply_tokens(most_answers * brief.aspects.len());
+    prompt.max_output_tokens = prompt.max_output_tokens.min(most_tokens);
     (prompt, units)
+}
+
+/// Returns the number of answers that are asked for each aspect.
+fn answers_per_aspect(brief: &Brief) -> usize {
+    (MAX_ANSWERS / brief.aspects.len().max(1)).clamp(1, ANSWERS_PER_ASPECT)
+}
+
+/// Returns the tokens that a reply with this many answers may have.
+fn reply_tokens(answers: usize) -> u32 {
+    u32::try_from(answers).unwrap_or(u32::MAX).saturating_mul(ANSWER_TOKENS).saturating_add(REPLY_TOKENS)
 }
 
 /// Returns the answers whose aspect, passage and quote exist.
@@ -267,6 +289,29 @@ mod tests {
         assert!(is_given(&key, &[asked("What is the door?")]));
         // The best unit for the second aspect is shown beside those for the question.
         assert!(caller.tasks()[0].contains("nine euros"), "{}", caller.tasks()[0]);
+    }
+
+    #[tokio::test]
+    async fn every_aspect_is_skimmed_and_the_reply_has_room_for_the_answers_to_all() {
+        let names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"];
+        let paths = ["1.md", "2.md", "3.md", "4.md", "5.md", "6.md", "7.md", "8.md"];
+        let texts = names.map(|name| format!("The {name} valve is made of steel."));
+        let files: Vec<_> = paths.into_iter().zip(texts.iter().map(String::as_str)).collect();
+        let caller = Scripted::by_key(vec![("skim", json!({"answers": []}))]);
+        let aspects = names.map(|name| format!("{name} valve"));
+        let aspects: Vec<_> = aspects.iter().map(String::as_str).collect();
+        skimmed(&caller, &ScriptedSource::of(&files), &aspects).await.unwrap();
+        let (task, rules) = (caller.tasks()[0].clone(), caller.prompts()[0].messages[0].text.clone());
+        for text in &texts {
+            assert!(task.contains(text), "{text}: {task}");
+        }
+        assert!(rules.contains("at most 3 for each aspect"), "{rules}");
+        let many = vec!["lock"; 20];
+        for (brief, per_aspect) in [(brief("What?", &aspects), 3), (brief("What?", &many), 1)] {
+            assert_eq!(answers_per_aspect(&brief), per_aspect);
+            let all = u32::try_from(per_aspect * brief.aspects.len()).unwrap();
+            assert!((100 * all..=4_500).contains(&reply_tokens(per_aspect * brief.aspects.len())));
+        }
     }
 
     #[tokio::test]
