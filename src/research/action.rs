@@ -17,6 +17,7 @@ use super::locate::{locate, shown_at, whole_sentences};
 use super::node::Tool;
 use super::question::AspectId;
 use super::said::Said;
+use super::skim::Answer;
 use super::task::{Conversation, Task};
 use crate::base::line::{counted, one_line};
 use crate::base::word::count_words;
@@ -253,6 +254,8 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
     pub(super) shown: Vec<Shown>,
     /// Notes, in order.
     pub(super) noted: Vec<Note>,
+    /// Number of notes that were filed before the first step.
+    filed: usize,
     /// Number of actions that repeated an earlier one.
     pub(super) repeats: u32,
     /// Best support of any search.
@@ -277,6 +280,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             made: HashSet::new(),
             shown: Vec::new(),
             noted: Vec::new(),
+            filed: 0,
             repeats: 0,
             support: Support::None,
             in_vain: Vec::new(),
@@ -289,6 +293,47 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     /// Returns the failure of the source, if every call to it failed.
     pub(super) fn dead_source(&self) -> Option<&SourceError> {
         self.failure.as_ref().filter(|_| !self.has_answer)
+    }
+
+    /// Returns whether the worker has noted anything itself.
+    pub(super) fn has_own_notes(&self) -> bool {
+        self.noted.len() > self.filed
+    }
+
+    /// Files the quotes of skimmed units as notes before the first step, each with the position of its unit. They pass
+    /// the same checks as the worker's own notes and are numbered in the order given, so that a resumed run has the same
+    /// ids. Returns the id of each, or `None` for one that is left to the worker.
+    pub(super) async fn file(&mut self, answers: &[(usize, &Answer)]) -> Vec<Option<EvidenceId>> {
+        let draft = |(at, Answer { aspect, quote, .. }): &(usize, &Answer)| ActionDraft {
+            tool: ToolDraft::Note,
+            passage: Some(format!("p{}", at + 1)),
+            quote: Some(quote.clone()),
+            aspect: Some(aspect.to_string()),
+            ..ActionDraft::default()
+        };
+        let drafts: Vec<_> = answers.iter().map(draft).collect();
+        let is_own = |(at, answer): &(usize, &Answer)| {
+            let serves = |aspect: &AspectId| self.task.aspects.iter().any(|own| own.id == aspect);
+            // Another node may be asked about it, and the page behind a search engine's snippet was not read.
+            serves(&answer.aspect)
+                && !self.conversation.shared_aspects.contains(&answer.aspect)
+                && !is_hit(&self.shown[*at].passage)
+        };
+        let actions = answers.iter().zip(&drafts).map(|(answer, draft)| {
+            // Not among the calls that were made: a worker may note the same words again.
+            if is_own(answer) { self.note(draft) } else { Err("it is left to the worker".to_owned()) }
+        });
+        let actions: Vec<_> = actions.collect();
+        let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
+        let mut filed = Vec::new();
+        for (draft, done) in drafts.iter().zip(done) {
+            filed.push(match self.take(draft, done) {
+                NumberedResult::Noted(id) => Some(id),
+                NumberedResult::Told(_) => None,
+            });
+        }
+        self.filed = self.noted.len();
+        filed
     }
 
     /// Returns the texts that the prompt shows from the document of a passage, each with its passage id.

@@ -134,6 +134,8 @@ pub(crate) struct Conversation<'a, Q: ?Sized = str> {
     pub(super) source: &'a dyn Source<Q>,
     /// The units that answer the aspects, if the knowledge base was skimmed.
     pub(super) answers: Option<Vec<&'a Answer>>,
+    /// Aspects that other nodes serve as well. An answer to one of them may be of use to those only.
+    pub(super) shared_aspects: &'a [AspectId],
     query: fn(Said) -> Box<Q>,
     pub(super) goes_on_outside: bool,
 }
@@ -149,7 +151,14 @@ impl<'a> Conversation<'a> {
     /// Returns the conversation with a worker whose queries may be any text. `answers` are the units that answer its
     /// aspects, if the knowledge base was skimmed.
     pub(crate) fn inside(task: &'a Task<'a>, source: &'a dyn Source, answers: Option<Vec<&'a Answer>>) -> Self {
-        Self { task, source, answers, query: |said| said.into_text().into_boxed_str(), goes_on_outside: false }
+        let query = |said: Said| said.into_text().into_boxed_str();
+        Self { task, source, answers, shared_aspects: &[], query, goes_on_outside: false }
+    }
+
+    /// Names the aspects that other nodes serve as well.
+    #[must_use]
+    pub(crate) fn sharing(self, shared_aspects: &'a [AspectId]) -> Self {
+        Self { shared_aspects, ..self }
     }
 
     /// Tells the worker that another one searches the web afterwards, for the aspects that it leaves open.
@@ -174,6 +183,6 @@ impl<'a> Conversation<'a, Outbound> {
     /// Returns the conversation with a worker that faces outward.
     pub(crate) fn outside(task: &'a Task<'a, Outbound>, source: &'a dyn Source<Outbound>) -> Self {
         let query = |words| Box::new(Outbound::of(WordsOutside(words)));
-        Self { task, source, answers: None, query, goes_on_outside: false }
+        Self { task, source, answers: None, shared_aspects: &[], query, goes_on_outside: false }
     }
 }

@@ -312,7 +312,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     async fn gather(&mut self) -> Result<Ending, CallError> {
         let conversation = self.conversation;
         if let Some(answers) = conversation.answers.as_ref().filter(|answers| !answers.is_empty()) {
-            let skimmed = self.skimmed(answers);
+            let skimmed = self.skimmed(answers).await;
             self.results.push(skimmed);
         }
         for step in 1..=self.task.limits.max_steps {
@@ -398,11 +398,12 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         structured(self.caller, key, prompt, "step").await
     }
 
-    /// Converts a failed call into an ending that keeps the notes. Returns the error if there are none.
+    /// Converts a failed call into an ending that keeps the notes. Returns the error if the worker has noted nothing: the
+    /// node can then wait for a raised limit, and the quotes of the skim are on record.
     fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
         match error {
-            CallError::Limit(_) if !self.notebook.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
-            error if ends_run(&error) || self.notebook.noted.is_empty() => Err(error),
+            CallError::Limit(_) if self.notebook.has_own_notes() => Ok(Ending::of(BranchStop::BudgetExceeded)),
+            error if ends_run(&error) || !self.notebook.has_own_notes() => Err(error),
             error => Ok(Ending { remark: Some(error.to_string()), ..Ending::of(BranchStop::ModelFailed) }),
         }
     }
@@ -526,20 +527,37 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         StepResult { step, call, outcome: said, passages }
     }
 
-    /// Shows the units that the skim found to answer. Their quotes are in them, so that one is repeated only if its unit
-    /// is cut before it.
-    fn skimmed(&mut self, answers: &[&Answer]) -> StepResult {
-        let (mut said, mut passages) = (Vec::new(), Vec::<PromptPassage>::new());
-        for Answer { aspect, unit, quote } in answers {
-            let (at, _) = self.notebook.place_of(unit.clone(), false);
+    /// Shows the units that the skim found to answer, and files their quotes as notes. The quote of an answer that is left
+    /// to the worker is repeated only if its unit is cut before it.
+    async fn skimmed(&mut self, answers: &[&Answer]) -> StepResult {
+        let (mut placed, mut passages) = (Vec::new(), Vec::<PromptPassage>::new());
+        for answer in answers {
+            let (at, _) = self.notebook.place_of(answer.unit.clone(), false);
             if passages.iter().all(|known| known.at != at) {
                 passages.push(self.passage(at));
             }
-            let is_shown = self.notebook.shown[at].seen().contains(quote.as_str());
-            let quote = if is_shown { String::new() } else { format!(": {}", one_line(quote)) };
-            said.push(format!("p{} seems to answer {aspect}{quote}", at + 1));
+            placed.push((at, *answer));
         }
-        StepResult { step: 0, call: "skimmed for the whole task".to_owned(), outcome: said.join("; "), passages }
+        let filed = self.notebook.file(&placed).await;
+        let (mut noted, mut left) = (Vec::new(), Vec::new());
+        for ((at, Answer { aspect, quote, .. }), id) in placed.iter().zip(filed) {
+            let passage = format!("p{}", at + 1);
+            if let Some(id) = id {
+                let entry = format!("{id} from {passage} for {aspect}");
+                // Of two answers, one may quote the sentence that the other quotes a part of.
+                if !noted.contains(&entry) {
+                    noted.push(entry);
+                }
+                continue;
+            }
+            let is_shown = self.notebook.shown[*at].seen().contains(quote.as_str());
+            let quote = if is_shown { String::new() } else { format!(": {}", one_line(quote)) };
+            left.push(format!("{passage} seems to answer {aspect}{quote}"));
+        }
+        if !noted.is_empty() {
+            left.insert(0, format!("noted before: {}", noted.join(", ")));
+        }
+        StepResult { step: 0, call: "skimmed for the whole task".to_owned(), outcome: left.join("; "), passages }
     }
 
     /// Returns a passage as later prompts show it, without what they show already. If it is too long, it is cut, with a

@@ -791,19 +791,54 @@ async fn compressor_is_shown_a_quote_once_although_two_notes_have_it() {
     assert!(task.contains("(a2)\nIts quote stands in n2e1 above.\n</data>"), "{task}");
 }
 
+/// Returns what the skim found in [`LOCKS`] for the first aspect.
+fn skimmed(quote: &str) -> Answer {
+    let unit = source().passage("locks.md", "locks.md#0", "It is held while\nwriting.", 2, 3);
+    Answer { aspect: AspectId::numbered(1), unit, quote: quote.into() }
+}
+
 #[tokio::test]
-async fn worker_begins_with_the_units_that_were_skimmed_and_may_note_them_at_once() {
+async fn worker_begins_with_the_skimmed_units_and_their_quotes_as_notes() {
     let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
-    let source = source();
-    let unit = source.passage("locks.md", "locks.md#0", "It is held while\nwriting.", 2, 3);
-    let answer = Answer { aspect: AspectId::numbered(1), unit, quote: "It is held".into() };
-    let caller = acting([json!([note("p1", "It is held while writing.")])], [finding("A file locks.", &["n2e1"])]);
-    let branch = work_from(&caller, &source, &task(&node, &aspects), Some(vec![&answer])).await.unwrap();
-    let shown = &caller.tasks()[0];
-    assert!(shown.contains("p1 seems to answer a1\n</data>"), "{shown}");
-    assert_eq!(shown.matches("It is held").count(), 1, "{shown}");
-    assert_eq!((branch.evidence.len(), branch.support), (1, Support::Strong));
-    assert!(source.queries.lock().unwrap().is_empty());
+    let (answer, part) = (skimmed("It is held"), skimmed("is held while"));
+    let other = note("p1", "It is held while writing.");
+    for actions in [json!([]), json!([other])] {
+        let (caller, source) = (acting([actions], [finding("A file locks.", &["n2e1"])]), source());
+        let answers = Some(vec![&answer, &part]);
+        let branch = work_from(&caller, &source, &task(&node, &aspects), answers).await.unwrap();
+        let shown = &caller.tasks()[0];
+        assert!(shown.contains("skimmed for the whole task: noted before: n2e1 from p1 for a1\n</data>"), "{shown}");
+        assert!(shown.contains("<data id=\"notes\">\nn2e1: It is held while writing. (a1)\n</data>"), "{shown}");
+        assert_eq!((branch.evidence.len(), branch.support), (1, Support::Strong), "widened, and noted once");
+        assert!(branch.evidence[0].checked && branch.evidence[0].quote == "It is held while\nwriting.");
+        assert_eq!(branch.evidence[0].source.for_people(), "locks.md:2-3");
+        assert_eq!(branch.report.stop_reason, BranchStop::Done);
+        assert!(source.queries.lock().unwrap().is_empty());
+        assert_eq!(caller.keys(), ["n2/step/1", "n2/report"], "a quote noted again is neither lost nor a repetition");
+    }
+}
+
+#[tokio::test]
+async fn skimmed_quote_is_left_to_the_worker_unless_its_document_has_it_for_an_aspect_of_this_node_alone() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let (answer, task) = (skimmed("It is held"), task(&node, &aspects));
+    for (source, shared) in [(source().changed(), Vec::new()), (source(), vec![AspectId::numbered(1)])] {
+        let caller = acting([json!([])], []);
+        let conversation = Conversation::inside(&task, &source, Some(vec![&answer])).sharing(&shared);
+        let gathered = gather(&caller, &conversation).await.unwrap();
+        assert!(gathered.is_empty());
+        let shown = &caller.tasks()[0];
+        assert!(shown.contains("p1 seems to answer a1\n</data>") && !shown.contains("noted before:"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn node_whose_worker_has_noted_nothing_waits_for_a_raised_limit_although_units_were_skimmed() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let (answer, limit) = (skimmed("It is held"), CallError::Limit(Limit::Cost));
+    let caller = acting([json!([])], []).failing_at(1, limit.clone());
+    let worked = work_from(&caller, &source(), &task(&node, &aspects), Some(vec![&answer])).await;
+    assert_eq!(worked, Err(limit.into()));
 }
 
 #[tokio::test]

@@ -47,6 +47,8 @@ pub(crate) struct Work {
     aspects: Vec<Aspect>,
     /// Questions of other nodes about the same aspects.
     beside: Vec<Question>,
+    /// Its aspects that those nodes serve, too.
+    shared_aspects: Vec<AspectId>,
     conclusions: Vec<(Node, Branch)>,
     context: String,
     /// The input of a conversation that faces outward.
@@ -66,6 +68,8 @@ impl Work {
         let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
         let serves_one = |aspects: &[AspectId]| aspects.iter().any(|aspect| node.aspects.contains(aspect));
         let beside = state.tree.workers().filter(|other| other.id != node.id && serves_one(&other.aspects));
+        let beside: Vec<_> = beside.collect();
+        let is_shared = |aspect: &&AspectId| beside.iter().any(|other| other.aspects.contains(aspect));
         let global = &state.folded.memory.global.text;
         // A run that is not divided works on the user's own words. They may refer to an earlier run ("And who approves
         // it?") or to a clarification, and the task says to what. It may repeat the earlier answer, so it stays inside.
@@ -75,7 +79,8 @@ impl Work {
             way,
             in_full: is_short.then(|| format!("{question} (in full: {task})")),
             aspects: aspects.cloned().collect(),
-            beside: beside.map(|other| other.question.clone()).collect(),
+            shared_aspects: node.aspects.iter().filter(is_shared).cloned().collect(),
+            beside: beside.iter().map(|other| other.question.clone()).collect(),
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
             context: slice(global, &node.depends_on, node.question.as_str(), CONTEXT_TOKENS),
@@ -177,7 +182,7 @@ impl Steps {
         let source = self.sources.inside_for_worker(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
         let task = work.task();
-        let conversation = Conversation::inside(&task, &source, work.answers(skim));
+        let conversation = Conversation::inside(&task, &source, work.answers(skim)).sharing(&work.shared_aspects);
         let mut gathered = gather(desk, &conversation).await?;
         remark_all(&mut gathered, source.notes());
         Ok(compress(desk, &task, gathered).await?)
@@ -216,7 +221,8 @@ impl Steps {
         let source = self.sources.inside_for_worker(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
         let task = work.task();
-        let conversation = Conversation::inside(&task, &source, work.answers(skim)).before_outside();
+        let conversation = Conversation::inside(&task, &source, work.answers(skim)).sharing(&work.shared_aspects);
+        let conversation = conversation.before_outside();
         let mut inside = gather(desk, &conversation).await?;
         remark_all(&mut inside, source.notes());
         if let Some(outward) = self.left_open(work, &inside) {
