@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::cut::{Count, cut};
+use super::extract::has_text;
 
 /// Minimum length, in bytes, of text that is replaced by a reference. A reference takes a line and interrupts the
 /// text.
@@ -17,6 +18,8 @@ pub(super) struct Abridged {
     pub(super) end: usize,
     /// Ids of the passages it refers to.
     pub(super) named: Vec<String>,
+    /// Whether it has text besides references and headings.
+    pub(super) has_new_text: bool,
 }
 
 /// A range of a text: either new, or already shown in the passage `named`.
@@ -40,7 +43,7 @@ impl Abridged {
     }
 
     fn up_to(text: &str, parts: &[Segment<'_>], max_tokens: u64, count: Count<'_>) -> Self {
-        let mut shown = Self { text: String::new(), end: 0, named: Vec::new() };
+        let mut shown = Self { text: String::new(), end: 0, named: Vec::new(), has_new_text: false };
         for Segment { range, named } in parts {
             let piece = &text[range.clone()];
             if let Some(id) = named {
@@ -49,6 +52,7 @@ impl Abridged {
             } else {
                 let start = cut(piece, max_tokens.saturating_sub(count(&shown.text)), count);
                 shown.push(start);
+                shown.has_new_text |= has_text(start);
                 if start.len() < piece.trim_end().len() {
                     shown.end = range.start + start.len();
                     return shown;
@@ -144,7 +148,9 @@ mod tests {
         let shown = Abridged::of(&text, &seen, 60, &words);
         let expected = format!("Lead.\n… (p1 above stands here)\n{two}\n… (p2 above stands here)");
         assert_eq!((shown.text, shown.end), (expected, text.trim_end().len()));
-        assert_eq!(shown.named, ["p1", "p2"]);
+        assert_eq!((shown.named, shown.has_new_text), (vec!["p1".to_owned(), "p2".to_owned()], true));
+        let under_a_heading = Abridged::of(&format!("## Lead\n\n{one}"), &seen, 60, &words);
+        assert!(!under_a_heading.has_new_text && under_a_heading.named == ["p1"], "{under_a_heading:?}");
         let shown = Abridged::of(&text, &[], 50, &words);
         assert_eq!((shown.text, shown.end), (format!("Lead.\n\n{one}"), 7 + one.len()));
         assert_eq!(shown.named, Vec::<String>::new());

@@ -121,7 +121,7 @@ pub(super) struct Shown {
     pub(super) is_unlikely: bool,
     /// Byte up to which its text is shown; `None` until it is shown.
     pub(super) end: Option<usize>,
-    /// Whether the last prompt had no room for it.
+    /// Whether the last prompt did not show it: it had no room, or other passages above have all of it.
     pub(super) is_left_out: bool,
     /// Whether the model has replied to a prompt with all of its text.
     pub(super) is_read: bool,
@@ -191,15 +191,17 @@ pub(super) struct ActionResult {
     pub(super) call: String,
     /// The result in words.
     pub(super) said: String,
-    /// Indexes into [`Notebook::shown`].
+    /// Passages to show: indexes into [`Notebook::shown`].
     pub(super) passages: Vec<usize>,
+    /// Passages that it found again.
+    pub(super) known: Vec<usize>,
     /// Whether it was a note that was refused.
     pub(super) is_lost_note: bool,
 }
 
 impl ActionResult {
     fn said(call: &str, said: String) -> Self {
-        Self { call: call.to_owned(), said, passages: Vec::new(), is_lost_note: false }
+        Self { call: call.to_owned(), said, passages: Vec::new(), known: Vec::new(), is_lost_note: false }
     }
 }
 
@@ -588,13 +590,13 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         // The rest of a passage and a known quote are served without the source.
         self.has_answer |=
             matches!(done, UnnumberedResult::Found(_) | UnnumberedResult::Opened(_) | UnnumberedResult::Noted(..));
-        let (said, passages) = match done {
+        let (said, places) = match done {
             UnnumberedResult::Found(found) => {
                 let query = draft.query.as_ref().map_or("", Said::as_str);
                 self.take_found(query, found)
             }
-            UnnumberedResult::Opened(passage) => self.take_opened("opened", passage),
-            UnnumberedResult::Continued(rest) => self.take_opened("read on", rest),
+            UnnumberedResult::Opened(passage) => ("opened".to_owned(), vec![self.place_of(passage, true)]),
+            UnnumberedResult::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true)]),
             UnnumberedResult::Known(id) => return NumberedResult::Noted(id),
             UnnumberedResult::Noted(mut note, remarks) => {
                 // Two notes of one step may have the same quote: neither was recorded when they were checked.
@@ -624,17 +626,13 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 (said, Vec::new())
             }
         };
-        NumberedResult::Told(ActionResult { call: call(draft), said, passages, is_lost_note })
+        let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
+        let [passages, known] = [new, known].map(|places| places.into_iter().map(|(place, _)| place).collect());
+        NumberedResult::Told(ActionResult { call: call(draft), said, passages, known, is_lost_note })
     }
 
-    fn take_opened(&mut self, said: &str, passage: Passage) -> (String, Vec<usize>) {
-        match self.place_of(passage, true) {
-            (place, true) => (said.to_owned(), vec![place]),
-            (place, false) => (format!("p{} above has all of it", place + 1), Vec::new()),
-        }
-    }
-
-    fn take_found(&mut self, query: &str, mut found: Found) -> (String, Vec<usize>) {
+    /// Records the result of a search. Returns it in words, and its passages, each with whether it has to be shown.
+    fn take_found(&mut self, query: &str, mut found: Found) -> (String, Vec<(usize, bool)>) {
         found.passages.retain(|passage| is_hit(passage) || has_text(&passage.text));
         self.support = self.support.max(found.support);
         self.remark(found.notes);
@@ -667,19 +665,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         for unknown in found.unknown {
             said = format!("{said}; {unknown}");
         }
-        let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
-        if !known.is_empty() {
-            let mut ids: Vec<String> = Vec::new();
-            for (place, _) in known {
-                let id = format!("p{}", place + 1);
-                // An opened passage may have several hits.
-                if !ids.contains(&id) {
-                    ids.push(id);
-                }
-            }
-            said = format!("{said} (shown above: {})", ids.join(", "));
-        }
-        (said, new.into_iter().map(|(place, _)| place).collect())
+        (said, places)
     }
 
     /// Returns the index of a passage among those shown, adding it if it is new, and whether it has to be shown.

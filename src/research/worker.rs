@@ -78,6 +78,8 @@ struct PromptPassage {
     text: PassageText,
     /// Ids of these passages.
     named: Vec<String>,
+    /// Whether that text has more than references and headings.
+    has_new_text: bool,
     /// The text without references.
     plain: PassageText,
 }
@@ -520,11 +522,29 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    /// Returns the result of an action as later prompts show it.
+    /// Returns the result of an action as later prompts show it. A passage of which other passages above have all is
+    /// named like one that was found again.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
-        let ActionResult { call, said, passages, .. } = outcome;
-        let passages = passages.into_iter().map(|at| self.passage(at)).collect();
-        StepResult { step, call, outcome: said, passages }
+        let ActionResult { call, said, passages, known, .. } = outcome;
+        let (mut shown, mut above) = (Vec::new(), Vec::<String>::new());
+        for at in known {
+            // An earlier result of this step may have named what has it.
+            let is_named = self.notebook.shown[at].is_left_out;
+            above.extend(if is_named { self.passage(at).named } else { vec![format!("p{}", at + 1)] });
+        }
+        for at in passages {
+            let passage = self.passage(at);
+            if passage.has_new_text {
+                shown.push(passage);
+            } else {
+                self.notebook.shown[at].is_left_out = true;
+                above.extend(passage.named);
+            }
+        }
+        let mut seen = HashSet::new();
+        above.retain(|id| seen.insert(id.clone()));
+        let outcome = if above.is_empty() { said } else { format!("{said} (shown above: {})", above.join(", ")) };
+        StepResult { step, call, outcome, passages: shown }
     }
 
     /// Shows the units that the skim found to answer, and files their quotes as notes. The quote of an answer that is left
@@ -575,7 +595,10 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let most = if *is_opened { limits.open_tokens } else { limits.snippet_tokens };
         let is_digest = *whole != passage.text;
         let form = |seen: &[(String, &str)], below: &str| {
-            let Abridged { text, end, named } = Abridged::of(whole, seen, most, &count);
+            let Abridged { text, end, named, has_new_text } = Abridged::of(whole, seen, most, &count);
+            // A passage that is shown again, after it was left out, refers to itself.
+            let has_new_text = has_new_text || named.is_empty() || named.contains(&id);
+            let has_new_text = has_new_text || !below.is_empty() || end < whole.trim_end().len();
             let note = match (end < whole.trim_end().len(), is_opened) {
                 (false, _) => String::new(),
                 (true, false) => format!("\n… (cut here; `open` with {id} reads the section)"),
@@ -583,17 +606,17 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             };
             // A digest replaces the text of the page, so reading on begins at its start.
             let end = if is_digest && !passage.text.starts_with(&whole[..end]) { 0 } else { end };
-            (PassageText { text: format!("{text}{note}{below}"), end }, named)
+            (PassageText { text: format!("{text}{note}{below}"), end }, named, has_new_text)
         };
         let seen = if is_digest { Vec::new() } else { self.notebook.seen_beside(at) };
         // Every section of a document has the same outline and links below it.
         let same_below = self.notebook.with_same_below(at);
-        let ((text, mut named), (plain, _)) =
-            (form(&seen, if same_below.is_some() { "" } else { below }), form(&[], below));
+        let (text, mut named, has_new_text) = form(&seen, if same_below.is_some() { "" } else { below });
+        let (plain, ..) = form(&[], below);
         named.extend(same_below);
         let place = passage.place.provenance();
         self.notebook.shown[at].end = Some(text.end);
-        PromptPassage { at, id, place, text, named, plain }
+        PromptPassage { at, id, place, text, named, has_new_text, plain }
     }
 }
 

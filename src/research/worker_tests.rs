@@ -419,9 +419,28 @@ async fn section_that_an_opened_one_contains_is_named_and_not_shown_again() {
     let caller = acting(actions, []);
     work(&caller, &source, &task(&node(), &[])).await.unwrap();
     let shown = &caller.tasks()[3];
-    let named = "<data id=\"p5\">\nFrom: locks.md › locks\n… (p4 above stands here)\n</data>";
-    assert!(shown.contains(named), "opened in the same step: {shown}");
-    assert!(shown.contains("open p3: p4 above has all of it"), "{shown}");
+    let named = "open p2: opened (shown above: p4)\n</data>";
+    assert!(shown.contains(named) && !shown.contains("<data id=\"p5\">"), "opened in the same step: {shown}");
+    assert!(shown.contains("open p3: opened (shown above: p4)"), "{shown}");
+    for sentence in rooms().lines().filter(|line| !line.is_empty()) {
+        assert_eq!(shown.matches(sentence).count(), 1, "{sentence}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn hit_in_a_section_that_was_opened_in_the_same_step_is_named_and_not_shown_as_an_empty_block() {
+    let source = ScriptedSource::of(&[("locks.md", &*rooms())]);
+    // More than the first bytes of a section count as shown.
+    let actions = [json!([search("alpha")]), json!([open("p1"), search("delta"), search("of delta")]), json!([])];
+    let caller = acting(actions, []);
+    work(&caller, &source, &task(&node(), &[])).await.unwrap();
+    let shown = &caller.tasks()[2];
+    for query in ["delta", "of delta"] {
+        let line = shown.lines().find(|line| line.starts_with(&format!("search for {query}: "))).unwrap();
+        assert!(line.ends_with("p2)") && line.contains("(shown above: "), "{line}: {shown}");
+        assert!(!line.contains("p3"), "an id that is not shown: {line}");
+    }
+    assert!(!shown.contains("<data id=\"p3\">"), "{shown}");
     for sentence in rooms().lines().filter(|line| !line.is_empty()) {
         assert_eq!(shown.matches(sentence).count(), 1, "{sentence}: {shown}");
     }
@@ -722,7 +741,7 @@ async fn passages_of_one_section_are_opened_once() {
         acting([json!([search("lock held")]), json!([open("p1"), open("p2"), search("lock readers")]), json!([])], []);
     of_node(&caller).await.unwrap();
     let shown = &caller.tasks()[2];
-    assert!(shown.contains("open p2: p3 above has all of it"), "{shown}");
+    assert!(shown.contains("open p2: opened (shown above: p3)"), "{shown}");
     assert!(shown.contains("search for lock readers: 2 passages (shown above: p1, p2)"), "{shown}");
     assert_eq!(shown.matches("Readers take no lock at all.").count(), 2, "once as a hit, once opened");
 }
