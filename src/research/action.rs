@@ -102,7 +102,7 @@ pub(super) enum ToolDraft {
 /// Number of passages shared by the searches of one step, and the minimum for each. Every later prompt repeats them,
 /// and the last passages of a search seldom contain the answer.
 pub(super) const PASSAGES_PER_STEP: usize = 16;
-const FEWEST_PASSAGES: usize = 4;
+pub(super) const FEWEST_PASSAGES: usize = 4;
 
 /// Number of passages shown of a search without a relevant passage.
 const MAX_UNLIKELY: usize = 2;

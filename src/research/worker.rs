@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::abridged::Abridged;
-use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook, PASSAGES_PER_STEP, Shown};
+use super::action::{
+    ActionDraft, ActionResult, CallDraft, FEWEST_PASSAGES, MAX_ACTIONS, Note, Notebook, PASSAGES_PER_STEP, Shown,
+};
 use super::branch::{Branch, BranchStop, Reported};
 use super::evidence::{Evidence, origins};
 use super::extract::is_contents;
@@ -474,9 +476,12 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             "max_steps": max_steps,
             "max_actions": MAX_ACTIONS,
             "per_step": PASSAGES_PER_STEP,
+            "fewest": FEWEST_PASSAGES,
             "limits": self.task.limits,
             "goes_on_outside": self.conversation.goes_on_outside,
-            "wrap_up": self.must_wrap_up(step),
+            "steps_left": max_steps.saturating_sub(step) + 1,
+            "tokens_left": rounded_down(self.task.limits.max_tokens.saturating_sub(self.spent_tokens)),
+            "wrap_up": self.wraps_up(step),
         });
         Template::Work.prompt(self.caller, context)
     }
@@ -491,14 +496,19 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         self.source.tools().iter().map(shown).collect()
     }
 
-    fn must_wrap_up(&self, step: u32) -> bool {
-        let is_last = step >= self.task.limits.max_steps;
+    /// Returns why this step has to be the last one, if it has to.
+    fn wraps_up(&self, step: u32) -> Option<&'static str> {
         // After this step there must be room for another one, which is as large and has new results.
         let next = 2 * self.largest + self.task.limits.open_tokens;
         let is_short = self.largest > 0 && self.spent_tokens + next > self.task.limits.max_tokens;
         // A worker that has seen nothing has nothing to note yet.
         let is_tight = !self.results.is_empty() && self.caller.is_tight(&self.key(step));
-        is_last || is_short || is_tight
+        match () {
+            () if step >= self.task.limits.max_steps => Some("this is the last step"),
+            () if is_short => Some("the tokens that are left pay for this step and hardly for another"),
+            () if is_tight => Some("the whole research nears its limit"),
+            () => None,
+        }
     }
 
     /// Shortens a prompt that has no passages of earlier steps any more: first the summary, then the passages of the last
@@ -618,6 +628,11 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         self.notebook.shown[at].end = Some(text.end);
         PromptPassage { at, id, place, text, named, has_new_text, plain }
     }
+}
+
+/// Rounds a number of tokens down to thousands.
+fn rounded_down(tokens: u64) -> u64 {
+    if tokens < 1_000 { tokens } else { tokens / 1_000 * 1_000 }
 }
 
 /// Returns results as the template shows them.

@@ -229,11 +229,16 @@ async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
     assert_eq!((branch.report.stop_reason, branch.evidence.len()), (BranchStop::StepsExceeded, 1));
     let tasks = first.tasks();
     assert!(tasks[3].contains("Wrap up") && !tasks[2].contains("Wrap up"), "only the last step says so");
+    let last = "This is step 4 of at most 4: with it, 1 step and about 5";
+    assert!(tasks[3].contains(last) && tasks[3].contains("Wrap up, because this is the last step: "), "{}", tasks[3]);
+    assert!(tasks[0].contains("with it, 4 steps and about 60000 tokens are left."), "{}", tasks[0]);
     limited.limits = WorkerLimits { max_tokens: 2_500, ..WorkerLimits::default() };
     let second = caller();
     let branch = worked(&second, &limited).await.unwrap();
     assert_eq!((branch.report.stop_reason, branch.evidence.len()), (BranchStop::TokensExceeded, 1));
     assert!(second.sizes().iter().sum::<u64>() < 2_500 * 3);
+    let reason = "because the tokens that are left pay for this step and hardly for another";
+    assert!(second.tasks().iter().any(|task| task.contains(reason)), "{:?}", second.tasks());
 }
 
 #[tokio::test]
@@ -241,7 +246,8 @@ async fn tight_budget_tells_a_worker_that_has_seen_something_to_wrap_up() {
     let caller = Scripted::by_key(usual("It is held while writing.")).tight();
     of_node(&caller).await.unwrap();
     let tasks = caller.tasks();
-    assert!(!tasks[0].contains("Wrap up") && tasks[1].contains("Wrap up"), "{tasks:?}");
+    assert!(!tasks[0].contains("Wrap up"), "{tasks:?}");
+    assert!(tasks[1].contains("Wrap up, because the whole research nears its limit: "), "{tasks:?}");
 }
 
 #[tokio::test]

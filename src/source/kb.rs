@@ -19,8 +19,8 @@ use crate::kb::search::{Hit, JudgedHits, Measured, SearchOptions, Searcher, Unkn
 use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
 
-/// Limits of the outline below an opened passage: heading depth, number of headings, and linked notes each way. The
-/// outline is part of a worker's prompt and costs about a tenth of the passage.
+/// Limits of the outline below an opened passage: heading depth, number of headings, and linked notes. The outline is
+/// part of a worker's prompt and costs about a tenth of the passage.
 const OUTLINE_LEVELS: u8 = 3;
 const MAX_SECTIONS: usize = 12;
 const MAX_LINKED: usize = 5;
@@ -129,14 +129,13 @@ impl LinkAccess {
             let listed = listed(sections.iter().map(shown), sections.len(), MAX_SECTIONS);
             lines.push(format!("Sections by line, opened as `{}:LINE`: {listed}", self.address(row)));
         }
-        for (what, notes) in [("Links of this page", self.map.linked(at)), ("Linked from", self.map.linking(at))] {
-            let notes: Vec<_> = notes.into_iter().filter(|note| self.open.contains(&note.row.id)).collect();
-            let shown = |note: &&LinkedNote| {
-                format!("`{}` ({})", self.address(&note.row), cut(&note.row.title, MAX_NAME_CHARACTERS))
-            };
-            if !notes.is_empty() {
-                lines.push(format!("{what}: {}", listed(notes.iter().map(shown), notes.len(), MAX_LINKED)));
-            }
+        // Not the notes that link to it: a worker has no use for their titles, and a much-linked page has many.
+        let notes: Vec<_> = self.map.linked(at).into_iter().filter(|note| self.open.contains(&note.row.id)).collect();
+        let shown = |note: &&LinkedNote| {
+            format!("`{}` ({})", self.address(&note.row), cut(&note.row.title, MAX_NAME_CHARACTERS))
+        };
+        if !notes.is_empty() {
+            lines.push(format!("Links of this page: {}", listed(notes.iter().map(shown), notes.len(), MAX_LINKED)));
         }
         let lost = self.lost_links(at);
         if !lost.is_empty() {
@@ -542,7 +541,8 @@ mod tests {
         assert_eq!(water.text.trim_end(), WATER.trim_end());
         assert_eq!(
             below(&water),
-            "Sections by line, opened as `sub/water.md:LINE`: 1 Water; 5 Pump\nLinked from: `garden.md` (Garden)"
+            "Sections by line, opened as `sub/water.md:LINE`: 1 Water; 5 Pump",
+            "the notes that link to it are left out"
         );
         let pump = source.open("sub/water.md:6").await.unwrap();
         assert!(pump.text.contains("The pump is a Kestrel."), "{}", pump.text);
@@ -601,10 +601,7 @@ mod tests {
     async fn path_of_two_collections_is_opened_by_both_names() {
         let files = [("a/x.md", "One of a, [[y]].\n"), ("b/x.md", "One of b.\n"), ("a/y.md", "Two, [[x]].\n")];
         let (_folder, source) = source(&files, &Scope::default()).await;
-        assert_eq!(
-            below(&source.open("y.md").await.unwrap()),
-            "Links of this page: `a/x.md` (x)\nLinked from: `a/x.md` (x)"
-        );
+        assert_eq!(below(&source.open("y.md").await.unwrap()), "Links of this page: `a/x.md` (x)");
         assert_eq!(source.open("b/x.md").await.unwrap().text.trim(), "One of b.");
         assert!(source.open("x.md").await.is_err(), "it would be either");
     }
