@@ -1,4 +1,9 @@
 //! Compresses the notes of a worker into its branch report, which may drop repetitions but no source.
+//!
+//! A note is a claim with an aspect already, so that the model writes only what rules cannot: the summary, and a finding
+//! where several notes make one claim or one claims too much. Every other note becomes a finding as it stands. In a run
+//! of 60 notes, a model that wrote all findings only reworded 31 of them, in a reply near its limit. But it joined the
+//! other 29 to 14 and saw that two sources differ, which is why it is still asked.
 
 use std::collections::BTreeSet;
 
@@ -155,6 +160,8 @@ async fn asked(
 ) -> Result<ReportDraft, CallError> {
     let check = |draft: &ReportDraft| match () {
         () if !draft.summary.chars().any(char::is_alphanumeric) => Err("`summary` is empty".to_owned()),
+        // Notes become findings anyway; conclusions of other nodes do not.
+        () if !gathered.notes.is_empty() => Ok(()),
         () if !draft.findings.iter().any(|finding| finding.ids().any(|id| received.contains(&id))) => {
             Err("no finding names an evidence id that was given".to_owned())
         }
@@ -164,15 +171,23 @@ async fn asked(
     structured_checked(caller, &key, &prompt(caller, task, gathered), "branch_report", check).await.map_err(failure)
 }
 
-/// Returns the notes, each with its quote and provenance. A quote that stands above is not repeated.
+/// Returns the notes, each with its quote and provenance. A quote or a place that stands above is not repeated.
 fn noted(notes: &[Note]) -> Vec<PromptEntry> {
     let mut above: Vec<&Evidence> = Vec::new();
+    let mut places: Vec<(String, &EvidenceId)> = Vec::new();
     let mut noted = Vec::new();
     for note in notes {
         let Evidence { id, quote, source, .. } = &note.evidence;
-        let quote = match note.evidence.within(&above) {
-            Some(known) => format!("Its quote stands in {known} above."),
-            None => format!("From: {}\nQuote: {quote}", source.provenance()),
+        let quote = if let Some(known) = note.evidence.within(&above) {
+            format!("Its quote stands in {known} above.")
+        } else {
+            let place = source.provenance();
+            let known = places.iter().find(|(known, _)| *known == place).map(|(_, id)| *id);
+            let from = known.map_or_else(|| place.clone(), |known| format!("as {known} above"));
+            if known.is_none() {
+                places.push((place, id));
+            }
+            format!("From: {from}\nQuote: {quote}")
         };
         above.push(&note.evidence);
         let text = format!("{}\n{quote}", note.claim());
@@ -237,14 +252,22 @@ fn by_rules(noted: &[Note], stop_reason: BranchStop) -> BranchReport {
     }
 }
 
-/// Adds the notes that no finding cites, so that no source is lost.
+/// Adds the notes that no finding cites, so that no source is lost, each after the findings of its aspect.
 fn add_uncited(report: &mut BranchReport, noted: &[Note]) {
-    for note in noted {
-        let id = &note.evidence.id;
-        if !report.findings.iter().any(|finding| finding.evidence.contains(id)) {
-            let (text, aspect) = (note.text.clone(), note.aspect.clone());
-            report.findings.push(Finding { text, evidence: vec![id.clone()], aspect, is_emphasised: false });
+    let findings = &mut report.findings;
+    for Note { evidence: Evidence { id, .. }, text, aspect } in noted {
+        if findings.iter().any(|finding| finding.evidence.contains(id)) {
+            continue;
         }
+        // Notes made of the quotes of one finding, as of a background job, share its words.
+        if let Some(same) = findings.iter_mut().find(|finding| finding.text == *text && finding.aspect == *aspect) {
+            same.evidence.push(id.clone());
+            continue;
+        }
+        let last = findings.iter().rposition(|finding| finding.aspect == *aspect);
+        let place = last.map_or(findings.len(), |last| last + 1);
+        let (text, aspect) = (text.clone(), aspect.clone());
+        findings.insert(place, Finding { text, evidence: vec![id.clone()], aspect, is_emphasised: false });
     }
 }
 

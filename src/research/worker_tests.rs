@@ -174,6 +174,27 @@ async fn report_cites_only_what_was_received_and_loses_no_source() {
 }
 
 #[tokio::test]
+async fn note_that_no_finding_names_is_one_beside_those_of_its_aspect() {
+    let aspects = [1, 2].map(|number| Aspect { id: AspectId::numbered(number), text: "lock".into() });
+    let other =
+        json!({"tool": "note", "passage": "p2", "quote": "Readers take no lock", "text": "None.", "aspect": "a2"});
+    let notes = || json!([note("p1", "It is held while writing."), other, note("p1", "The writer lock is a file.")]);
+    let says = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let first = "It says: It is held while writing.";
+    let third = "It says: The writer lock is a file.";
+    let none = acting([json!([search("lock")]), notes()], []);
+    let joined = acting([json!([search("lock")]), notes()], [finding("A file, held.", &["n2e1", "n2e3"])]);
+    for (caller, expected) in [(none, says(&[first, third, "None."])), (joined, says(&["A file, held.", "None."]))] {
+        let branch = worked(&caller, &task(&node(), &aspects)).await.unwrap();
+        let texts: Vec<_> = branch.report.findings.iter().map(|finding| finding.text.clone()).collect();
+        assert_eq!(texts, expected);
+        assert_eq!(caller.keys(), ["n2/step/1", "n2/step/2", "n2/report"], "no finding is no fault");
+        let told = caller.tasks().pop().unwrap();
+        assert!(told.contains("file. (a1)\nFrom: as n2e1 above\nQuote: "), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn actions_run_side_by_side_and_ids_follow_their_order() {
     let source = ScriptedSource::of(&[("a.md", "Apples are red."), ("b.md", "Pears are green.")]);
     let caller =

@@ -117,7 +117,7 @@ impl LinkAccess {
         Ok(Some(Self { map, open }))
     }
 
-    /// Returns the lines that are shown below an opened passage: its document's outline, and the notes linked with it.
+    /// Returns the lines that are shown below an opened passage: its document's outline, and the notes that it links to.
     /// Both list addresses for `open`.
     fn below(&self, document: &DocumentId) -> String {
         let Some(at) = self.map.position(document) else { return String::new() };
