@@ -123,20 +123,12 @@ pub(super) struct Shown {
     pub(super) end: Option<usize>,
     /// Whether the last prompt did not show it: it had no room, or other passages above have all of it.
     pub(super) is_left_out: bool,
-    /// Whether the model has replied to a prompt with all of its text.
-    pub(super) is_read: bool,
 }
 
 impl Shown {
     /// Returns the byte at which its text was cut, if it was.
     fn cut_at(&self) -> Option<usize> {
         self.end.filter(|at| *at < self.passage.text.trim_end().len())
-    }
-
-    /// Notes that the model has replied to the last prompt. A hit of a search engine is only an excerpt of its page.
-    pub(super) fn note_reply(&mut self) {
-        let is_whole = self.end.is_some() && self.cut_at().is_none() && !is_hit(&self.passage);
-        self.is_read |= is_whole && !self.is_left_out;
     }
 
     /// Returns the part of its text that the last prompt showed.
@@ -689,14 +681,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             let was_left_out = std::mem::take(&mut known.is_left_out);
             return (place, was_left_out || has_more);
         }
-        self.shown.push(Shown {
-            passage,
-            is_opened,
-            is_unlikely: false,
-            end: None,
-            is_left_out: false,
-            is_read: false,
-        });
+        self.shown.push(Shown { passage, is_opened, is_unlikely: false, end: None, is_left_out: false });
         (self.shown.len() - 1, true)
     }
 

@@ -28,10 +28,13 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
 use crate::llm::structured::{StructuredError, structured};
-use crate::source::{OfferedTool, Passage, Source, SourceError, Support};
+use crate::source::{OfferedTool, Passage, Place, Source, SourceError, Support};
 
 /// Repeated calls after which a worker is stopped.
 const MAX_REPEATS: u32 = 3;
+
+/// Number of hits kept for further reading. The report lists three, of documents that it does not cite.
+const MAX_FURTHER: usize = 12;
 
 /// One step, as a model says it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -144,7 +147,7 @@ pub(crate) enum WorkError {
 pub(crate) struct Gathered {
     /// Evidence, in the order it was noted.
     pub(super) notes: Vec<Note>,
-    /// Hits it neither opened nor read whole, best first.
+    /// Hits that it neither opened nor noted anything of, best first.
     pub(super) further: Vec<Passage>,
     /// Support of the best search for an answer.
     pub(crate) support: Support,
@@ -174,11 +177,7 @@ impl Gathered {
         let question = task.question.as_ref();
         let mut remarks = notebook.remarks;
         remarks.extend(remark.map(|reason| format!("work on `{question}` stopped early: {reason}")));
-        // A passage that the model has read whole needs no further reading.
-        let is_unread = |shown: &Shown| !shown.is_opened && !shown.is_unlikely && !shown.is_read;
-        let unread = notebook.shown.into_iter().filter(is_unread).map(|shown| shown.passage);
-        let mut further: Vec<_> = unread.filter(|passage| !is_contents(&passage.text)).collect();
-        further.sort_by(|a, b| b.score.total_cmp(&a.score));
+        let further = further(&notebook.shown, &notebook.noted);
         let (notes, support, in_vain) = (notebook.noted, notebook.support, notebook.in_vain);
         let mut gathered = Self { notes, further, support, remarks, open, in_vain, stop, ..Self::nothing() };
         let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
@@ -275,6 +274,20 @@ impl Gathered {
     }
 }
 
+/// Returns the best hits of documents without a note, best first. The worker has read most of them, but the user has
+/// not. Nothing of a section that was opened in vain is among them.
+fn further(shown: &[Shown], noted: &[Note]) -> Vec<Passage> {
+    let is_noted = |place: &Place| noted.iter().any(|note| note.evidence.source.is_same_document(place));
+    let is_opened = |place: &Place| shown.iter().any(|shown| shown.is_opened && shown.passage.place.overlaps(place));
+    let likely = shown.iter().filter(|shown| !shown.is_unlikely).map(|shown| &shown.passage);
+    let is_left =
+        |passage: &&Passage| !is_contents(&passage.text) && !is_noted(&passage.place) && !is_opened(&passage.place);
+    let mut further: Vec<_> = likely.filter(is_left).cloned().collect();
+    further.sort_by(|a, b| b.score.total_cmp(&a.score));
+    further.truncate(MAX_FURTHER);
+    further
+}
+
 /// The reason a worker stopped, and a note on it for the report.
 #[derive(Debug)]
 struct Ending {
@@ -339,7 +352,6 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             Ok(draft) => draft,
             Err(error) => return self.broken_off(error).map(Some),
         };
-        self.notebook.shown.iter_mut().for_each(Shown::note_reply);
         let taken = sent + self.received(&draft);
         let CallingDraft { step: mut draft, calls } = draft;
         draft.actions.extend(calls.into_iter().map(ActionDraft::from));

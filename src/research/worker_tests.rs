@@ -582,7 +582,7 @@ async fn tools_a_node_was_not_given_are_refused() {
 }
 
 #[tokio::test]
-async fn passage_is_listed_for_reading_unless_it_was_read_whole_or_its_search_had_no_answer() {
+async fn passage_is_listed_for_reading_unless_it_was_opened_its_document_noted_or_its_search_had_no_answer() {
     let texts = ["The lock is old.", "A lock of hair.", "Locks of a canal."];
     let further = async |support, length: usize| {
         let texts = texts.map(|text| format!("{text} {}", "It is so. ".repeat(length)));
@@ -599,7 +599,15 @@ async fn passage_is_listed_for_reading_unless_it_was_read_whole_or_its_search_ha
     );
     assert!(shown.contains("lock of hair") && !shown.contains("canal"), "{shown}");
     assert_eq!(further(Support::Weak, 200).await.0, 3);
-    assert_eq!(further(Support::Weak, 0).await.0, 0);
+    assert_eq!(further(Support::Weak, 0).await.0, 3, "the user has not read what the model has");
+
+    let long = format!("{} {}", texts[1], "It is so. ".repeat(200));
+    let source = ScriptedSource::of(&[("a.md", texts[0]), ("b.md", &*long), ("c.md", texts[2])]);
+    let look = json!([open("p2"), note("p1", "The lock is old.")]);
+    let caller = acting([json!([search("lock")]), look, json!([])], [finding("Old.", &["n2e1"])]);
+    let branch = work(&caller, &source, &task(&node(), &[])).await.unwrap();
+    let left: Vec<_> = branch.further.iter().map(|passage| passage.id.as_str()).collect();
+    assert_eq!(left, ["c.md#0"]);
 }
 
 #[tokio::test]
