@@ -35,12 +35,21 @@ pub(crate) fn without_html(text: &str) -> String {
                 rest = after;
             }
             None => {
-                shown.push('<');
-                rest = &rest[open + 1..];
+                let after = after_empty_element(&rest[open..]).filter(|_| !is_escaped);
+                shown.push_str(if after.is_some() { "" } else { "<" });
+                rest = after.unwrap_or(&rest[open + 1..]);
             }
         }
     }
     shown + rest
+}
+
+/// Returns the text after an element of any name without content, such as `<unlink></unlink>`. A placeholder has no end.
+fn after_empty_element(text: &str) -> Option<&str> {
+    let (name, after) = text.strip_prefix('<')?.split_once('>')?;
+    let is_name = name.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
+    after.strip_prefix("</")?.strip_prefix(name)?.strip_prefix('>').filter(|_| is_name)
 }
 
 /// Returns whether a text ends within a cell of a Markdown table, without punctuation at its end.

@@ -385,6 +385,8 @@ mod tests {
             readable(r"from \<commit hash> of <add versions> to <name>"),
             r"from \<commit hash> of <add versions> to <name>"
         );
+        assert_eq!(readable("incident.<unlink></unlink>io, <x></y>"), "incident.io, <x></y>");
+        assert_eq!(readable(r"so \<x></x> is"), r"so \<x></x> is");
         assert_eq!(readable("<details open><summary>More</summary><my-box a>x</my-box>"), "Morex");
     }
 }

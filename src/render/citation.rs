@@ -10,14 +10,20 @@ use serde::{Serialize, Serializer};
 use super::figure;
 use crate::base::line::{is_invisible, one_line};
 use crate::base::readable::readable;
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, count_words};
 use crate::research::branch::Finding;
+use crate::research::cut::pieces;
 use crate::research::evidence::{Evidence, EvidenceId};
-use crate::research::report::Report;
+use crate::research::report::{Report, marks};
 use crate::source::Place;
 
-/// Number of characters shown of a longer quote in the list of sources: enough to find it in its document.
+/// Number of characters shown of a longer quote in the list of sources: enough to find it in its document, and more
+/// only if that shows more words of the claims that cite it. A quote of the latter length is shown whole.
 const SHORT_QUOTE_CHARACTERS: usize = 180;
+const LONG_QUOTE_CHARACTERS: usize = 240;
+
+/// Minimum number of words between two citations that are a claim of their own.
+const MIN_CLAIM_WORDS: usize = 3;
 
 /// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,32 +189,60 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
     one_line(shown.trim_matches([' ', '|']))
 }
 
-/// Returns some words of [`quoted`]: those with the most words of the findings that cite it; of equals the
-/// first, if possible from the beginning of a clause.
-pub(super) fn shortly_quoted(evidence: &Evidence, findings: &[Finding]) -> String {
+/// Returns the claims that cite a quote: the words before its citation, back to the citation before or the beginning of
+/// the sentence, or the findings if no text cites it.
+pub(super) fn claims(report: &Report, id: &EvidenceId) -> Vec<String> {
+    let texts = std::iter::once(&report.answer).chain(report.sections.iter().map(|section| &section.text));
+    let mut claims = Vec::new();
+    for piece in texts.chain(&report.contradictions).flat_map(|text| pieces(text)) {
+        let marks = marks(piece);
+        for (range, _) in marks.iter().filter(|(_, cited)| cited == id) {
+            let ends = marks.iter().map(|(other, _)| other.end).filter(|end| *end <= range.start);
+            let own = &piece[ends.max().unwrap_or(0)..range.start];
+            // Citations side by side support the same words.
+            let claim = if count_words(own) >= MIN_CLAIM_WORDS { own } else { &piece[..range.start] };
+            claims.push(claim.to_owned());
+        }
+    }
+    if claims.is_empty() {
+        let citing = report.findings.iter().filter(|finding| finding.evidence.contains(id));
+        claims.extend(citing.map(|finding| finding.text.clone()));
+    }
+    claims
+}
+
+/// Returns some words of [`quoted`]: those with the most words of the claims that cite it; of equals the first, if
+/// possible from the beginning of a clause.
+pub(super) fn shortly_quoted(evidence: &Evidence, claims: &[String]) -> String {
     let quote = quoted(evidence);
     // A few more characters are better than a truncated end.
-    if quote.chars().count() <= SHORT_QUOTE_CHARACTERS * 4 / 3 {
+    if quote.chars().count() <= LONG_QUOTE_CHARACTERS {
         return quote;
     }
     let splitter = WordSplitter::default();
-    let citing = findings.iter().filter(|finding| finding.evidence.contains(&evidence.id));
-    let wanted: HashSet<String> = citing.flat_map(|finding| splitter.key_stems(&finding.text)).collect();
-    let shared = |words: &str| splitter.key_stems(words).iter().filter(|stem| wanted.contains(*stem)).count();
-    let starts = std::iter::once(0).chain(quote.match_indices(' ').map(|(at, _)| at + 1));
-    let windows = starts.map(|at| (at, first_words(&quote[at..])));
+    let stems = |words: &str| splitter.key_stems(words).into_iter().collect::<HashSet<String>>();
+    let wanted: HashSet<String> = claims.iter().flat_map(|claim| stems(claim)).collect();
+    let shared = |words: &str| stems(words).intersection(&wanted).count();
     let begins_clause = |at: usize| at == 0 || quote[..at].trim_end().ends_with([',', ';', ':', '.', '!', '?']);
-    let best = windows.max_by_key(|(at, words)| (shared(words), begins_clause(*at), Reverse(*at)));
-    let (at, words) = best.unwrap_or((0, ""));
+    let best = |most: usize| {
+        let starts = std::iter::once(0).chain(quote.match_indices(' ').map(|(at, _)| at + 1));
+        let windows = starts.map(|at| (at, first_words(&quote[at..], most)));
+        let windows = windows.map(|(at, words)| (shared(words), begins_clause(at), Reverse(at), words));
+        // The words are last, so that they decide nothing.
+        let (shared, _, Reverse(at), words) = windows.max().unwrap_or((0, true, Reverse(0), ""));
+        (shared, at, words)
+    };
+    let [short, long] = [SHORT_QUOTE_CHARACTERS, LONG_QUOTE_CHARACTERS].map(best);
+    let (_, at, words) = if long.0 > short.0 { long } else { short };
     let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
     let (before, after) = (ellipsis(at > 0), ellipsis(at + words.len() < quote.len()));
     let words = if after.is_empty() { words } else { words.trim_end_matches([' ', ',', ';', ':', '.', '|']) };
     format!("{before}{words}{after}")
 }
 
-/// Returns the first [`SHORT_QUOTE_CHARACTERS`] of a text, up to the end of a word.
-fn first_words(text: &str) -> &str {
-    let Some((end, _)) = text.char_indices().nth(SHORT_QUOTE_CHARACTERS) else { return text };
+/// Returns the first `most` characters of a text, up to the end of a word.
+fn first_words(text: &str, most: usize) -> &str {
+    let Some((end, _)) = text.char_indices().nth(most) else { return text };
     text[..end].rsplit_once(' ').map_or(&text[..end], |(words, _)| words)
 }
 
@@ -333,12 +367,15 @@ mod tests {
         let shortly = "Lithium cells do not leak, in the cold of a winter night or in the heat of a glass house in July, \
                        nor in the rain of an autumn day at the edge of the bed, and they keep their…";
         assert_eq!(shortly_quoted(&report.evidence[0], &[]), shortly);
-        let mut cited = report.findings[0].clone();
-        cited.text = "A probe reads them by radio every ten minutes.".into();
+        let claim = "A probe reads them by radio every ten minutes.".to_owned();
         let bearing = "…and they keep their charge in a drawer for many a summer, and last four years in a probe that is \
                        read by radio every ten minutes.";
-        assert_eq!(shortly_quoted(&report.evidence[0], &[cited]), bearing);
-        assert_eq!(shortly_quoted(&report.evidence[1], &report.findings), "They last | four years.");
+        assert_eq!(shortly_quoted(&report.evidence[0], &[claim]), bearing);
+        let far = "In a glass house, they are read by radio every ten minutes.".to_owned();
+        let both = shortly_quoted(&report.evidence[0], &[far]);
+        assert!(both.contains("glass house") && both.ends_with("every ten minutes."), "{both}");
+        assert!(both.chars().count() <= LONG_QUOTE_CHARACTERS + 2, "{both}");
+        assert_eq!(shortly_quoted(&report.evidence[1], &[]), "They last | four years.");
         for (table, shown) in [
             ("| A | 4 |", "A | 4"),
             ("|c|y|\n|-|-|\n|A|4|\n|B|5|", "c | y; A | 4; B | 5"),
@@ -351,6 +388,22 @@ mod tests {
         assert_eq!(lines[0], "[1] n2e1 battery.md:11-12 — Batteries › Decision");
         assert_eq!(lines[1].trim(), quoted(&report.evidence[0]));
         assert_eq!(lines.len(), 2 * report.evidence.len());
+    }
+
+    #[test]
+    fn claim_is_what_stands_before_its_citation_or_else_a_finding() {
+        let mut report = sample::run();
+        report.answer = "The lead owns it [n2e1], and a messenger informs customers [n3e1][n2e1]. It ends.".into();
+        report.sections.clear();
+        report.contradictions.clear();
+        let of = |report: &Report, id: &str| claims(report, &id.parse().unwrap());
+        let both = ["The lead owns it ", "The lead owns it [n2e1], and a messenger informs customers [n3e1]"];
+        assert_eq!(of(&report, "n2e1"), both, "side by side, both citations support the same words");
+        assert_eq!(of(&report, "n3e1"), [", and a messenger informs customers "]);
+        report.answer.clear();
+        report.findings.truncate(1);
+        report.findings[0].evidence = vec!["n2e1".parse().unwrap()];
+        assert_eq!(of(&report, "n2e1"), [report.findings[0].text.as_str()]);
     }
 
     #[test]

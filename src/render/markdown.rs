@@ -105,7 +105,10 @@ fn body(text: &mut String, report: &Report, numbers: &Numbers<'_>, title: Option
 
 /// Appends a document with some words of each of its quotes. Several are lettered, each on a line.
 fn document(text: &mut String, report: &Report, number: usize, quotes: &[(usize, &Evidence)], numbers: &Numbers<'_>) {
-    let quoted = |evidence: &Evidence| format!("“{}”", line(&citation::shortly_quoted(evidence, &report.findings)));
+    let quoted = |evidence: &Evidence| {
+        let claims = citation::claims(report, &evidence.id);
+        format!("“{}”", line(&citation::shortly_quoted(evidence, &claims)))
+    };
     if let [(_, evidence)] = quotes {
         let _ = writeln!(text, "{number}. {}: {}", source(evidence), quoted(evidence));
         return;
