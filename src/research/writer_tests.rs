@@ -425,10 +425,10 @@ async fn section_is_shown_its_own_findings_and_of_the_others_the_titles() {
         (task.contains(&format!("[n2e{number}]")), task.contains(&format!("<data id=\"n2e{number}\">")))
     };
     let of = |task: &str| (1..=30).filter(|number| has(task, *number) == (true, true)).collect::<Vec<_>>();
-    assert_eq!(of(&asked[1]), Vec::from_iter(1..=5));
+    assert_eq!(of(&asked[1]), (1..=5).collect::<Vec<_>>());
     assert_eq!(
         of(&asked[2]),
-        Vec::from_iter(6..=30),
+        (6..=30).collect::<Vec<_>>(),
         "a finding is in the first section that names it, or else by node"
     );
     assert!((1..=5).all(|number| has(&asked[2], number) == (false, false)), "{}", asked[2]);
