@@ -103,9 +103,8 @@ impl Evidence {
         // A page may have been read on two days.
         let is_same = |above: &&Self| above.source.is_same_document(source) && above.source.origin() == source.origin();
         match above.filter(is_same) {
-            None => Some(format!("From: {}", source.short_provenance())),
-            Some(above) if above.source.last_name() == source.last_name() => None,
-            Some(_) => Some(format!("› {}", source.last_name())),
+            None => Some(format!("From: {}", source.provenance())),
+            Some(above) => source.names_below(&above.source).map(|names| format!("› {names}")),
         }
     }
 

@@ -309,11 +309,14 @@ impl<'a> Writer<'a> {
     /// Writes summary and sections in one call.
     async fn in_one_call(&self, prompt: &Prompt, all: &[NodeFinding<'a>]) -> Result<Draft, CallError> {
         let check = |draft: &WholeDraft| {
-            if written_sections(draft).next().is_none() {
-                return Err("`sections` is empty".to_owned());
+            match written_sections(draft).count() {
+                0 => return Err("`sections` is empty".to_owned()),
+                1..=MAX_SECTIONS => {}
+                number => return Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
             }
+            // Each by itself: a section may cite what the answer does not.
             let texts = written_sections(draft).map(|section| section.text.as_str());
-            self.substance(std::iter::once(draft.said.answer.as_str()).chain(texts))
+            std::iter::once(draft.said.answer.as_str()).chain(texts).try_for_each(|text| self.substance(text))
         };
         let key = self.key.then(Step::Answer);
         let whole = structured_checked(self.caller, &key, prompt, "report", check).await.map_err(failure)?;
@@ -346,12 +349,14 @@ impl<'a> Writer<'a> {
     /// Returns whether the rest of the budget is likely to pay for the sections of an outline that are not kept, and the
     /// summary.
     fn can_pay(&self, outline: &[OutlineHeading<'_>], all: &[NodeFinding<'a>], titles: &str) -> bool {
+        // A section that stands has no call that could be on record.
+        let Some(first) = outline.iter().position(|heading| heading.kept.is_none()) else { return true };
         let new = outline.iter().filter(|heading| heading.kept.is_none());
         let sections =
             new.map(|heading| self.section_size(&heading.title, &heading.findings(all), outline.len(), titles));
         let room = room::<SectionDraft>(self.caller, Role::Writer);
         let prompts: Vec<_> = sections.map(|size| size.min(room)).chain([self.summary_size(all)]).collect();
-        self.caller.can_pay(&self.key.then(Step::Section).at(1), Role::Writer, &prompts)
+        self.caller.can_pay(&self.key.then(Step::Section).at(first + 1), Role::Writer, &prompts)
     }
 
     /// Returns the tokens of the prompt of a section, of which an outline has `number`, before it is shortened to fit.
@@ -548,7 +553,7 @@ impl<'a> Writer<'a> {
             view.quotes.sort_by_key(|quote| nearest.iter().position(|id| *id == quote.id).unwrap_or(nearest.len()));
         }
         let prompt = self.fitted(room, &mut view, render);
-        let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
+        let check = |draft: &SectionDraft| self.substance(&draft.text);
         let key = self.key.then(Step::Section).at(at + 1);
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
         Ok(heading.section(draft.text.trim(), all))
@@ -593,7 +598,7 @@ impl<'a> Writer<'a> {
         let render = |view: &WriterParts<'_>| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
         let key = self.key.then(Step::Answer);
-        let substance = |said: &SummaryDraft| self.substance(std::iter::once(said.answer.as_str()));
+        let substance = |said: &SummaryDraft| self.substance(&said.answer);
         if sections.is_empty() {
             let check = |draft: &WriteDraft| substance(&draft.said);
             let draft = structured_checked(self.caller, &key, &prompt, "answer", check).await.map_err(failure)?;
@@ -709,9 +714,8 @@ impl<'a> Writer<'a> {
     /// Returns an error if a text is not an answer in substance: too short, a placeholder, without citations, with its
     /// own list of sources or addresses, or on another topic. The error text is the complaint a model is asked to
     /// repair.
-    fn substance<'t>(&self, texts: impl Iterator<Item = &'t str>) -> Result<(), String> {
-        let text = texts.collect::<Vec<_>>().join("\n");
-        let plain = strike(&text, &|_| false, "").0;
+    fn substance(&self, text: &str) -> Result<(), String> {
+        let plain = strike(text, &|_| false, "").0;
         let lower = plain.to_lowercase();
         let splitter = WordSplitter::default();
         let stems = splitter.key_stems(&plain);
@@ -913,7 +917,9 @@ impl HeadingDraft {
 
     /// Returns whether it names findings or repeats a section of the draft before.
     fn is_meant(&self, all: &[NodeFinding<'_>], before: &[&Section]) -> bool {
-        !self.named(all).is_empty() || before.iter().any(|section| section.title == one_line(&self.title))
+        let is_titled = !self.title.trim().is_empty();
+        is_titled
+            && (!self.named(all).is_empty() || before.iter().any(|section| is_same_title(&section.title, &self.title)))
     }
 }
 
@@ -928,7 +934,7 @@ fn headings<'a>(draft: &OutlineDraft, all: &[NodeFinding<'_>], before: &[&'a Sec
     for said in &draft.sections {
         let title = one_line(&said.title);
         // Each stands in one place, even if its title is repeated twice.
-        let known = before.iter().position(|section| section.title == title).map(|at| before.remove(at));
+        let known = before.iter().position(|section| is_same_title(&section.title, &title)).map(|at| before.remove(at));
         let own: BTreeSet<_> =
             (0..all.len()).filter(|at| known.is_some_and(|section| is_written_from(section, &all[*at]))).collect();
         left = &left - &own;
@@ -946,10 +952,35 @@ fn headings<'a>(draft: &OutlineDraft, all: &[NodeFinding<'_>], before: &[&'a Sec
     headings.retain(|heading| !heading.title.is_empty() && !heading.own.is_empty());
     let homeless = place(left, &mut headings, all);
     // They would otherwise be missing from the report.
-    if !homeless.is_empty() {
+    if !homeless.is_empty() && headings.len() < MAX_SECTIONS {
         headings.push(OutlineHeading { title: "Further findings".to_owned(), own: homeless, kept: None });
+    } else {
+        add_to_last(homeless, &mut headings);
     }
     headings
+}
+
+/// Adds findings to the last section that does not stand or, if all do, to the last.
+fn add_to_last(findings: BTreeSet<usize>, headings: &mut [OutlineHeading<'_>]) {
+    let new = headings.iter().rposition(|heading| heading.kept.is_none());
+    let last = new.or_else(|| headings.len().checked_sub(1)).filter(|_| !findings.is_empty());
+    if let Some(at) = last {
+        headings[at].own.extend(findings);
+        headings[at].kept = None;
+    }
+}
+
+/// Returns whether two titles have the same words.
+fn is_same_title(a: &str, b: &str) -> bool {
+    let words = |title: &str| {
+        let title = title.to_lowercase();
+        title
+            .split(|letter: char| !letter.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    words(a) == words(b)
 }
 
 /// Adds findings that no section names to those that fit: the last section with a finding on the same aspect or, if there
@@ -985,8 +1016,8 @@ fn written_sections(draft: &WholeDraft) -> impl Iterator<Item = &TitledDraft> {
 }
 
 /// Returns the sections of a report in one reply. Each is written from the findings whose quotes it is the first to cite,
-/// and those that none cites are [placed](place) like those that an outline does not name: the writer saw them and left
-/// them out, so they are no news to the next round.
+/// and those that none cites are [placed](place), else added to the last: the writer saw them and left them out, so they are
+/// no news to the next round.
 fn sections_of(draft: &WholeDraft, all: &[NodeFinding<'_>]) -> Vec<Section> {
     let mut left: BTreeSet<usize> = (0..all.len()).collect();
     let mut headings = Vec::new();
@@ -997,7 +1028,8 @@ fn sections_of(draft: &WholeDraft, all: &[NodeFinding<'_>]) -> Vec<Section> {
         left = &left - &own;
         headings.push(OutlineHeading { title: one_line(&section.title), own, kept: None });
     }
-    place(left, &mut headings, all);
+    let homeless = place(left, &mut headings, all);
+    add_to_last(homeless, &mut headings);
     let texts = written_sections(draft).map(|section| section.text.trim());
     headings.iter().zip(texts).map(|(heading, text)| heading.section(text, all)).collect()
 }

@@ -398,9 +398,13 @@ impl Place {
         one_line(&self.each_name().join(" › "))
     }
 
-    /// Returns the heading that the place is under; of a document without headings, its title.
-    pub(crate) fn last_name(&self) -> String {
-        one_line(&self.each_name().pop().unwrap_or_default())
+    /// Returns the names from the first one that another place of the document does not have; `None` if all are the same.
+    pub(crate) fn names_below(&self, above: &Self) -> Option<String> {
+        let (own, above) = (self.each_name(), above.each_name());
+        let shared = own.iter().zip(&above).take_while(|(own, above)| own == above).count();
+        // A heading that is above the other one has no name of its own.
+        let first = shared.min(own.len().saturating_sub(1));
+        (own != above).then(|| one_line(&own[first..].join(" › ")))
     }
 
     fn each_name(&self) -> Vec<String> {
@@ -419,16 +423,6 @@ impl Place {
     /// How far a text can be relied on depends on its source and date.
     pub(crate) fn provenance(&self) -> String {
         one_line(&format!("{} › {}", self.origin(), self.names()))
-    }
-
-    /// Returns [`Self::provenance`] with the title and the last heading alone. Prompts show it once for several texts of
-    /// a document.
-    pub(crate) fn short_provenance(&self) -> String {
-        let names = self.each_name();
-        let last = names.last().filter(|_| names.len() > 1);
-        let parts: Vec<_> =
-            std::iter::once(self.origin()).chain(names.first().into_iter().chain(last).cloned()).collect();
-        one_line(&parts.join(" › "))
     }
 
     /// Returns the path, the host or the tool of the document, and its date, on one line.
@@ -524,8 +518,9 @@ mod tests {
         if let Place::Kb { heading_path, .. } = &mut deep {
             heading_path.push("Retention".into());
         }
-        assert_eq!(deep.short_provenance(), "ops/backup.md › Backups › Retention");
-        assert_eq!(deep.last_name(), "Retention");
+        assert_eq!(deep.names_below(&file(None)).as_deref(), Some("Retention"));
+        assert_eq!(file(None).names_below(&deep).as_deref(), Some("How long"));
+        assert_eq!(deep.names_below(&deep), None);
         let mut unnamed = file(None);
         if let Place::Kb { title, .. } = &mut unnamed {
             "backup".clone_into(title);
