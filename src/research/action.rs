@@ -308,8 +308,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let drafts: Vec<_> = answers.iter().map(draft).collect();
         let is_own = |(at, answer): &(usize, &Answer)| {
             let serves = |aspect: &AspectId| self.task.aspects.iter().any(|own| own.id == aspect);
-            // Another node may be asked about it, and the page behind a search engine's snippet was not read.
+            // Another node may be asked about it, and the page behind a search engine's snippet was not read. A quote
+            // that no worker has judged must not keep the web from being searched for its aspect.
             serves(&answer.aspect)
+                && !self.conversation.goes_on_outside
                 && !self.conversation.shared_aspects.contains(&answer.aspect)
                 && !is_hit(&self.shown[*at].passage)
         };

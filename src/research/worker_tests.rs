@@ -876,11 +876,15 @@ async fn worker_begins_with_the_skimmed_units_and_their_quotes_as_notes() {
 async fn skimmed_quote_is_left_to_the_worker_unless_its_document_has_it_for_an_aspect_of_this_node_alone() {
     let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
     let (answer, task) = (skimmed("It is held"), task(&node, &aspects));
-    for (source, shared) in [(source().changed(), Vec::new()), (source(), vec![AspectId::numbered(1)])] {
+    let shared = vec![AspectId::numbered(1)];
+    let cases = [(source().changed(), Vec::new(), false), (source(), shared, false), (source(), Vec::new(), true)];
+    for (source, shared, goes_on_outside) in cases {
         let caller = acting([json!([])], []);
         let conversation = Conversation::inside(&task, &source, Some(vec![&answer])).sharing(&shared);
+        let conversation = if goes_on_outside { conversation.before_outside() } else { conversation };
         let gathered = gather(&caller, &conversation).await.unwrap();
         assert!(gathered.is_empty());
+        assert_eq!(gathered.open_aspects(&aspects), [AspectId::numbered(1)], "the web is searched for it");
         let shown = &caller.tasks()[0];
         assert!(shown.contains("p1 seems to answer a1\n</data>") && !shown.contains("noted before:"), "{shown}");
     }
