@@ -163,8 +163,11 @@ pub(super) struct Note {
 impl Note {
     /// Returns whether it has this quote for this aspect. One quote may support a claim for each of several aspects.
     fn is_same(&self, quote: &Evidence, aspect: Option<&AspectId>) -> bool {
-        let own = &self.evidence;
-        own.quote == quote.quote && own.source == quote.source && self.aspect.as_ref() == aspect
+        self.has_quote(quote) && self.aspect.as_ref() == aspect
+    }
+
+    fn has_quote(&self, quote: &Evidence) -> bool {
+        self.evidence.quote == quote.quote && self.evidence.source == quote.source
     }
 
     /// Returns the claim, with the aspect it serves.
@@ -296,7 +299,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
 
     /// Files the quotes of skimmed units as notes before the first step, each with the position of its unit. They pass
     /// the same checks as the worker's own notes and are numbered in the order given, so that a resumed run has the same
-    /// ids. Returns the id of each, or `None` for one that is left to the worker.
+    /// ids. Returns the id of each, or `None` for one that is left to the worker: a quote is filed for one aspect only.
     pub(super) async fn file(&mut self, answers: &[(usize, &Answer)]) -> Vec<Option<EvidenceId>> {
         let draft = |(at, Answer { aspect, quote, .. }): &(usize, &Answer)| ActionDraft {
             tool: ToolDraft::Note,
@@ -323,6 +326,15 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
         let mut filed = Vec::new();
         for (draft, done) in drafts.iter().zip(done) {
+            // Its claim for another aspect takes words of the worker, or there would be two identical findings.
+            let is_of_another = |note: &Note| {
+                let mut known = self.noted.iter();
+                known.any(|known| known.has_quote(&note.evidence) && known.aspect != note.aspect)
+            };
+            if matches!(&done, UnnumberedResult::Noted(note, _) if is_of_another(note)) {
+                filed.push(None);
+                continue;
+            }
             filed.push(match self.take(draft, done) {
                 NumberedResult::Noted(id) => Some(id),
                 NumberedResult::Told(_) => None,

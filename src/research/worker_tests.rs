@@ -891,6 +891,18 @@ async fn skimmed_quote_is_left_to_the_worker_unless_its_document_has_it_for_an_a
 }
 
 #[tokio::test]
+async fn skimmed_quote_is_filed_for_one_aspect_and_left_to_the_worker_for_another() {
+    let (node, aspects) = (node(), [1, 2].map(|id| Aspect { id: AspectId::numbered(id), text: "lock".into() }));
+    let first = skimmed("It is held");
+    let second = Answer { aspect: AspectId::numbered(2), ..first.clone() };
+    let (caller, task) = (acting([json!([])], []), task(&node, &aspects));
+    let branch = work_from(&caller, &source(), &task, Some(vec![&first, &second])).await.unwrap();
+    let shown = &caller.tasks()[0];
+    assert!(shown.contains("noted before: n2e1 from p1 for a1; p1 seems to answer a2\n</data>"), "{shown}");
+    assert_eq!(branch.report.findings.len(), 1, "{:?}", branch.report);
+}
+
+#[tokio::test]
 async fn node_whose_worker_has_noted_nothing_waits_for_a_raised_limit_although_units_were_skimmed() {
     let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
     let (answer, limit) = (skimmed("It is held"), CallError::Limit(Limit::Cost));
