@@ -11,9 +11,10 @@ use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::cut::cut;
 use super::evidence::{Evidence, EvidenceId, count_lines};
 use super::extract::{check, has_text, is_hit};
-use super::locate::{locate, shown_at, whole_sentences};
+use super::locate::{locate, sentences_at, shown_at, whole_sentences};
 use super::node::Tool;
 use super::question::AspectId;
 use super::said::Said;
@@ -156,7 +157,9 @@ impl Shown {
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     pub(super) evidence: Evidence,
+    /// The claim: the words of the quote until a model has worded it.
     pub(super) text: String,
+    pub(super) is_worded: bool,
     pub(super) aspect: Option<AspectId>,
 }
 
@@ -172,9 +175,14 @@ impl Note {
 
     /// Returns the claim, with the aspect it serves.
     pub(super) fn claim(&self) -> String {
+        self.for_aspect(&self.text)
+    }
+
+    /// Returns a text with the aspect that the note serves.
+    pub(super) fn for_aspect(&self, text: &str) -> String {
         match &self.aspect {
-            Some(aspect) => format!("{} ({aspect})", self.text),
-            None => self.text.clone(),
+            Some(aspect) => format!("{text} ({aspect})"),
+            None => text.to_owned(),
         }
     }
 }
@@ -491,11 +499,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let passage = &self.shown[at].passage;
         let aspect = draft.aspect.as_deref().map(AspectId::named);
         let aspect = aspect.filter(|id| self.task.aspects.iter().any(|aspect| aspect.id == id));
-        let said = one_line(draft.text.as_deref().unwrap_or_default());
+        let said = worded(draft);
         if is_hit(passage) {
-            let text = if said.is_empty() { one_line(quote) } else { said };
-            let text = text.chars().take(MAX_NOTE_CHARACTERS).collect();
-            return Ok(Action::NoteOfPage { at, quote: quote.to_owned(), text, aspect });
+            return Ok(Action::NoteOfPage { at, quote: quote.to_owned(), text: said, aspect });
         }
         let range = locate(&passage.text, quote).ok_or_else(|| {
             format!(
@@ -508,8 +514,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         if let Some(known) = self.noted.iter().find(|note| note.is_same(&words, aspect.as_ref())) {
             return Ok(Action::Known(known.evidence.id.clone()));
         }
-        let text = if said.is_empty() { one_line(&words.quote) } else { said };
-        Ok(Action::Note { at, range, text: text.chars().take(MAX_NOTE_CHARACTERS).collect(), aspect })
+        Ok(Action::Note { at, range, text: said, aspect })
     }
 
     /// Returns a range of a passage as evidence with a provisional id.
@@ -583,7 +588,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let mut remarks = Vec::new();
         check(&mut evidence, passage, self.source, &mut remarks).await;
         if evidence.checked {
-            UnnumberedResult::Noted(Note { evidence, text, aspect }, remarks)
+            let is_worded = !text.is_empty();
+            let text = if is_worded { text } else { plain(&evidence) };
+            UnnumberedResult::Noted(Note { evidence, text, is_worded, aspect }, remarks)
         } else {
             UnnumberedResult::Refused("the document no longer contains this quote".to_owned())
         }
@@ -603,12 +610,16 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             }
             UnnumberedResult::Opened(passage) => ("opened".to_owned(), vec![self.place_of(passage, true)]),
             UnnumberedResult::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true)]),
-            UnnumberedResult::Known(id) => return NumberedResult::Noted(id),
+            UnnumberedResult::Known(id) => {
+                self.word(&id, draft);
+                return NumberedResult::Noted(id);
+            }
             UnnumberedResult::Noted(mut note, remarks) => {
                 // Two notes of one step may have the same quote: neither was recorded when they were checked.
-                if let Some(known) = self.noted.iter().find(|known| known.is_same(&note.evidence, note.aspect.as_ref()))
-                {
-                    return NumberedResult::Noted(known.evidence.id.clone());
+                let is_same = |known: &&Note| known.is_same(&note.evidence, note.aspect.as_ref());
+                if let Some(id) = self.noted.iter().find(is_same).map(|known| known.evidence.id.clone()) {
+                    self.word(&id, draft);
+                    return NumberedResult::Noted(id);
                 }
                 self.remark(remarks);
                 let number = u32::try_from(self.noted.len() + 1).unwrap_or(u32::MAX);
@@ -635,6 +646,16 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
         let [passages, known] = [new, known].map(|places| places.into_iter().map(|(place, _)| place).collect());
         NumberedResult::Told(ActionResult { call: call(draft), said, passages, known, is_lost_note })
+    }
+
+    /// Gives a note that is not worded yet the words of a draft that notes its quote again.
+    fn word(&mut self, id: &EvidenceId, draft: &ActionDraft) {
+        let text = worded(draft);
+        let known = self.noted.iter_mut().find(|note| !note.is_worded && note.evidence.id == *id);
+        if let Some(note) = known.filter(|_| !text.is_empty()) {
+            note.text = text;
+            note.is_worded = true;
+        }
     }
 
     /// Records the result of a search. Returns it in words, and its passages, each with whether it has to be shown.
@@ -706,6 +727,30 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             }
         }
     }
+}
+
+/// Returns the claim of a note in the words of the model; empty if it gave none.
+fn worded(draft: &ActionDraft) -> String {
+    one_line(draft.text.as_deref().unwrap_or_default()).chars().take(MAX_NOTE_CHARACTERS).collect()
+}
+
+/// Returns the words of a quote, without markup and the bars of tables, up to the last sentence that has room in a note.
+pub(super) fn plain(evidence: &Evidence) -> String {
+    let sentences = sentences_at(&evidence.source, &evidence.quote);
+    let text = sentences.into_iter().map(|sentence| without_bars(&sentence.plain)).collect::<Vec<_>>().join(" ");
+    let text = one_line(if text.trim().is_empty() { &evidence.quote } else { &text });
+    let most = MAX_NOTE_CHARACTERS as u64;
+    cut(&text, most, &|text: &str| text.chars().count() as u64).to_owned()
+}
+
+/// Returns the cells of a table row with dashes between them, and any other text as it is.
+fn without_bars(text: &str) -> String {
+    if !text.starts_with('|') && !text.contains(" | ") {
+        return text.to_owned();
+    }
+    let cells = text.split('|').map(str::trim);
+    // The line below a header has only dashes and colons.
+    cells.filter(|cell| cell.contains(char::is_alphanumeric)).collect::<Vec<_>>().join(" — ")
 }
 
 /// Returns an action in words.

@@ -1,7 +1,8 @@
 //! Compresses the notes of a worker into its branch report, which may drop repetitions but no source.
 //!
 //! A note is a claim with an aspect already, so that the model writes only what rules cannot: the summary, and a finding
-//! where several notes make one claim or one claims too much. Every other note becomes a finding as it stands. In a run
+//! where several notes make one claim or one claims too much. Every other note becomes a finding as it stands; one that
+//! is still without a claim, as a quote of the skim, in the plain words of its quote. In a run
 //! of 60 notes, a model that wrote all findings only reworded 31 of them, in a reply near its limit. But it joined the
 //! other 29 to 14 and saw that two sources differ, which is why it is still asked.
 
@@ -183,14 +184,16 @@ fn noted(notes: &[Note]) -> Vec<PromptEntry> {
         } else {
             let place = source.provenance();
             let known = places.iter().find(|(known, _)| *known == place).map(|(_, id)| *id);
-            let from = known.map_or_else(|| place.clone(), |known| format!("as {known} above"));
+            let from = known.map_or_else(|| place.clone(), |known| format!("the same place as {known}"));
             if known.is_none() {
                 places.push((place, id));
             }
             format!("From: {from}\nQuote: {quote}")
         };
         above.push(&note.evidence);
-        let text = format!("{}\n{quote}", note.claim());
+        // The quote below it has its words.
+        let claim = if note.is_worded { note.claim() } else { note.for_aspect("Not worded yet") };
+        let text = format!("{claim}\n{quote}");
         noted.push(PromptEntry { id: id.to_string(), question: String::new(), text });
     }
     noted
@@ -255,7 +258,7 @@ fn by_rules(noted: &[Note], stop_reason: BranchStop) -> BranchReport {
 /// Adds the notes that no finding cites, so that no source is lost, each after the findings of its aspect.
 fn add_uncited(report: &mut BranchReport, noted: &[Note]) {
     let findings = &mut report.findings;
-    for Note { evidence: Evidence { id, .. }, text, aspect } in noted {
+    for Note { evidence: Evidence { id, .. }, text, aspect, .. } in noted {
         if findings.iter().any(|finding| finding.evidence.contains(id)) {
             continue;
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::prompt::is_defused;
-use super::sentence::{every_sentence, every_sentence_of_page};
+use super::sentence::{Sentence, every_sentence, every_sentence_of_page};
 use crate::base::line::is_printable;
 use crate::source::{Passage, Place};
 
@@ -40,10 +40,7 @@ pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
 
 /// Widens a range to the sentences it begins and ends in, unless they are long: half a sentence may say the opposite.
 pub(super) fn whole_sentences(passage: &Passage, range: Range<usize>) -> Range<usize> {
-    let sentences = match passage.place {
-        Place::Kb { .. } => every_sentence(&passage.text),
-        Place::Web { .. } | Place::Mcp { .. } => every_sentence_of_page(&passage.text),
-    };
+    let sentences = sentences_at(&passage.place, &passage.text);
     if let Some(row) = row_around(&passage.text, &range) {
         return row;
     }
@@ -51,6 +48,14 @@ pub(super) fn whole_sentences(passage: &Passage, range: Range<usize>) -> Range<u
     let start = around(range.start).map_or(range.start, |sentence| sentence.start.min(range.start));
     let end = around(range.end.saturating_sub(1)).map_or(range.end, |sentence| sentence.end.max(range.end));
     if end - start <= MAX_WIDENED_BYTES.max(range.len()) { start..end } else { range }
+}
+
+/// Returns all sentences of a text from a place: files are Markdown, and pages are not.
+pub(super) fn sentences_at(place: &Place, text: &str) -> Vec<Sentence> {
+    match place {
+        Place::Kb { .. } => every_sentence(text),
+        Place::Web { .. } | Place::Mcp { .. } => every_sentence_of_page(text),
+    }
 }
 
 /// Returns the row of a Markdown table that contains a range. A passage may begin below the header of a table, and its

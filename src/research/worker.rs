@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::abridged::Abridged;
 use super::action::{
-    ActionDraft, ActionResult, CallDraft, FEWEST_PASSAGES, MAX_ACTIONS, Note, Notebook, PASSAGES_PER_STEP, Shown,
+    ActionDraft, ActionResult, CallDraft, FEWEST_PASSAGES, MAX_ACTIONS, Note, Notebook, PASSAGES_PER_STEP, Shown, plain,
 };
 use super::branch::{Branch, BranchStop, Reported};
 use super::evidence::{Evidence, origins};
@@ -211,8 +211,9 @@ impl Gathered {
         let Branch { report, evidence, further, support, notes, reported, saw_internal } = branch;
         let note = |evidence: Evidence| {
             let finding = report.findings.iter().find(|finding| finding.evidence.contains(&evidence.id));
-            let text = finding.map_or_else(|| evidence.quote.clone(), |finding| finding.text.clone());
-            Note { text, aspect: finding.and_then(|finding| finding.aspect.clone()), evidence }
+            let text = finding.map_or_else(|| plain(&evidence), |finding| finding.text.clone());
+            let aspect = finding.and_then(|finding| finding.aspect.clone());
+            Note { text, is_worded: finding.is_some(), aspect, evidence }
         };
         let found = evidence.into_iter().map(note).collect();
         let stop = report.stop_reason;

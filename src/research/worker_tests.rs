@@ -190,7 +190,7 @@ async fn note_that_no_finding_names_is_one_beside_those_of_its_aspect() {
         assert_eq!(texts, expected);
         assert_eq!(caller.keys(), ["n2/step/1", "n2/step/2", "n2/report"], "no finding is no fault");
         let told = caller.tasks().pop().unwrap();
-        assert!(told.contains("file. (a1)\nFrom: as n2e1 above\nQuote: "), "{told}");
+        assert!(told.contains("file. (a1)\nFrom: the same place as n2e1\nQuote: "), "{told}");
     }
 }
 
@@ -842,7 +842,7 @@ async fn compressor_is_shown_a_quote_once_although_two_notes_have_it() {
     worked(&caller, &task(&node(), &aspects)).await.unwrap();
     let task = caller.tasks().pop().unwrap();
     assert_eq!(task.matches("Quote: ").count(), 1, "{task}");
-    assert!(task.contains("(a2)\nIts quote stands in n2e1 above.\n</data>"), "{task}");
+    assert!(task.contains("\nNot worded yet (a2)\nIts quote stands in n2e1 above.\n</data>"), "{task}");
 }
 
 /// Returns what the skim found in [`LOCKS`] for the first aspect.
@@ -870,6 +870,30 @@ async fn worker_begins_with_the_skimmed_units_and_their_quotes_as_notes() {
         assert!(source.queries.lock().unwrap().is_empty());
         assert_eq!(caller.keys(), ["n2/step/1", "n2/report"], "a quote noted again is neither lost nor a repetition");
     }
+}
+
+#[tokio::test]
+async fn skimmed_quote_that_no_model_words_is_a_finding_in_its_plain_words() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let long = format!("The **lock** is a [file](a.md). {}", "It is _held_ while writing. ".repeat(40));
+    let table = "| lock | **file** |\n\n";
+    let text = format!("{table}{long}");
+    let source = ScriptedSource::of(&[("locks.md", text.as_str())]);
+    let unit = source.passage("locks.md", "locks.md#0", text.trim_end(), 1, 3);
+    let answer = |quote: &str| Answer { aspect: AspectId::numbered(1), unit: unit.clone(), quote: quote.into() };
+    let (row, prose) = (answer("lock | **file**"), answer(long.trim_end()));
+    let caller = acting([json!([])], []);
+    let branch = work_from(&caller, &source, &task(&node, &aspects), Some(vec![&row, &prose])).await.unwrap();
+    let told = caller.tasks().pop().unwrap();
+    assert!(told.contains("<data id=\"n2e1\">\nNot worded yet (a1)\nFrom: "), "{told}");
+    assert_eq!(told.matches("**lock**").count(), 1, "{told}");
+    let texts: Vec<_> = branch.report.findings.iter().map(|finding| finding.text.as_str()).collect();
+    assert_eq!(texts[0], "lock — file");
+    assert!(
+        texts[1].starts_with("The lock is a file. It is held") && texts[1].ends_with("while writing."),
+        "{texts:?}"
+    );
+    assert!((500..=600).contains(&texts[1].chars().count()), "{texts:?}");
 }
 
 #[tokio::test]
