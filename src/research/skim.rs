@@ -210,7 +210,7 @@ fn reply_tokens(answers: usize) -> u32 {
     u32::try_from(answers).unwrap_or(u32::MAX).saturating_mul(ANSWER_TOKENS).saturating_add(REPLY_TOKENS)
 }
 
-/// Returns the answers whose aspect, passage and quote exist.
+/// Returns the answers whose aspect, passage and quote exist, of each aspect as many as were asked for.
 fn checked(draft: &SkimDraft, brief: &Brief, units: &[SkimPassage]) -> Skim {
     let answer = |answer: &AnswerDraft| {
         let unit = &units.get(shown_at(&answer.passage)?)?.passage;
@@ -219,7 +219,14 @@ fn checked(draft: &SkimDraft, brief: &Brief, units: &[SkimPassage]) -> Skim {
         brief.aspect(&aspect)?;
         Some(Answer { aspect, unit: unit.clone(), quote: unit.text[range].to_owned() })
     };
-    Skim { answers: draft.answers.iter().filter_map(answer).collect() }
+    let most = answers_per_aspect(brief);
+    let mut answers: Vec<Answer> = Vec::new();
+    for answer in draft.answers.iter().filter_map(answer) {
+        if answers.iter().filter(|known| known.aspect == answer.aspect).count() < most {
+            answers.push(answer);
+        }
+    }
+    Skim { answers }
 }
 
 #[cfg(test)]
@@ -289,6 +296,16 @@ mod tests {
         assert!(is_given(&key, &[asked("What is the door?")]));
         // The best unit for the second aspect is shown beside those for the question.
         assert!(caller.tasks()[0].contains("nine euros"), "{}", caller.tasks()[0]);
+    }
+
+    #[tokio::test]
+    async fn first_answers_to_each_aspect_are_kept() {
+        let mut answers = vec![answer("a1", "p1", "The writer lock is a file"); 4];
+        answers.push(answer("a2", "p1", "a file that is held while writing"));
+        let caller = Scripted::by_key(vec![("skim", json!({"answers": answers}))]);
+        let found = skimmed(&caller, &ScriptedSource::of(&FILES[..1]), &["lock", "writing"]).await.unwrap().unwrap();
+        let aspects: Vec<_> = found.answers.iter().map(|answer| answer.aspect.to_string()).collect();
+        assert_eq!(aspects, ["a1", "a1", "a1", "a2"]);
     }
 
     #[tokio::test]
