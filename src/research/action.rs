@@ -259,8 +259,8 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
     pub(super) shown: Vec<Shown>,
     /// Notes, in order.
     pub(super) noted: Vec<Note>,
-    /// Number of notes that were filed before the first step.
-    filed: usize,
+    /// Whether the worker has noted anything itself, or noted a filed quote again.
+    pub(super) has_own_notes: bool,
     /// Number of actions that repeated an earlier one.
     pub(super) repeats: u32,
     /// Best support of any search.
@@ -285,7 +285,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             made: HashSet::new(),
             shown: Vec::new(),
             noted: Vec::new(),
-            filed: 0,
+            has_own_notes: false,
             repeats: 0,
             support: Support::None,
             in_vain: Vec::new(),
@@ -298,11 +298,6 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     /// Returns the failure of the source, if every call to it failed.
     pub(super) fn dead_source(&self) -> Option<&SourceError> {
         self.failure.as_ref().filter(|_| !self.has_answer)
-    }
-
-    /// Returns whether the worker has noted anything itself.
-    pub(super) fn has_own_notes(&self) -> bool {
-        self.noted.len() > self.filed
     }
 
     /// Files the quotes of skimmed units as notes before the first step, each with the position of its unit. They pass
@@ -332,7 +327,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         });
         let actions: Vec<_> = actions.collect();
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
-        let mut filed = Vec::new();
+        let (had_answer, mut filed) = (self.has_answer, Vec::new());
         for (draft, done) in drafts.iter().zip(done) {
             // Its claim for another aspect takes words of the worker, or there would be two identical findings.
             let is_of_another = |note: &Note| {
@@ -348,7 +343,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 NumberedResult::Told(_) => None,
             });
         }
-        self.filed = self.noted.len();
+        // A file was read for its quotes, which does not show that the source can be searched.
+        self.has_answer = had_answer;
         filed
     }
 
@@ -415,6 +411,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             }
         }
         if !noted.is_empty() {
+            self.has_own_notes = true;
             outcomes.push(ActionResult::said("notes", format!("noted as {}", noted.join(", "))));
         }
         if !left.is_empty() {

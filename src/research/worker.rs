@@ -415,12 +415,13 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         structured(self.caller, key, prompt, "step").await
     }
 
-    /// Converts a failed call into an ending that keeps the notes. Returns the error if the worker has noted nothing: the
-    /// node can then wait for a raised limit, and the quotes of the skim are on record.
+    /// Converts a failed call into an ending that keeps the notes. Returns the error if there are none. At a limit, quotes
+    /// of the skim do not count: they are on record, and the node can wait for a raised limit.
     fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
         match error {
-            CallError::Limit(_) if self.notebook.has_own_notes() => Ok(Ending::of(BranchStop::BudgetExceeded)),
-            error if ends_run(&error) || !self.notebook.has_own_notes() => Err(error),
+            CallError::Limit(_) if self.notebook.has_own_notes => Ok(Ending::of(BranchStop::BudgetExceeded)),
+            error @ CallError::Limit(_) => Err(error),
+            error if ends_run(&error) || self.notebook.noted.is_empty() => Err(error),
             error => Ok(Ending { remark: Some(error.to_string()), ..Ending::of(BranchStop::ModelFailed) }),
         }
     }

@@ -931,8 +931,27 @@ async fn node_whose_worker_has_noted_nothing_waits_for_a_raised_limit_although_u
     let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
     let (answer, limit) = (skimmed("It is held"), CallError::Limit(Limit::Cost));
     let caller = acting([json!([])], []).failing_at(1, limit.clone());
-    let worked = work_from(&caller, &source(), &task(&node, &aspects), Some(vec![&answer])).await;
-    assert_eq!(worked, Err(limit.into()));
+    let task = task(&node, &aspects);
+    let worked = work_from(&caller, &source(), &task, Some(vec![&answer])).await;
+    assert_eq!(worked, Err(limit.clone().into()));
+    // A quote that it notes again is a note of its own.
+    let step = step(&json!([note("p1", "It is held while writing.")]), false);
+    let caller = Scripted::by_key(vec![("n2/step/1", step)]).failing_at(2, limit);
+    let gathered = gather(&caller, &Conversation::inside(&task, &source(), Some(vec![&answer]))).await.unwrap();
+    assert_eq!((gathered.stop, gathered.notes.len()), (BranchStop::BudgetExceeded, 1));
+    assert_eq!(gathered.notes[0].text, "It says: It is held while writing.");
+}
+
+#[tokio::test]
+async fn skimmed_quotes_are_kept_if_the_model_fails_and_not_taken_for_an_answer_of_the_source() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let (answer, task) = (skimmed("It is held"), task(&node, &aspects));
+    let caller = acting([json!([])], []).failing_at(1, broken("down"));
+    let branch = work_from(&caller, &source(), &task, Some(vec![&answer])).await.unwrap();
+    assert_eq!((branch.report.stop_reason, branch.evidence.len()), (BranchStop::ModelFailed, 1));
+    let caller = acting([json!([search("lock")]), json!([])], []);
+    let failed = work_from(&caller, &source().failing(), &task, Some(vec![&answer])).await;
+    assert!(matches!(failed, Err(WorkError::Source(_))), "{failed:?}");
 }
 
 #[tokio::test]
