@@ -70,6 +70,8 @@ struct StepResult {
     step: u32,
     call: String,
     outcome: String,
+    /// Ids of passages above that it found again.
+    known: Vec<String>,
     passages: Vec<PromptPassage>,
 }
 
@@ -99,7 +101,20 @@ struct PassageText {
 impl PromptPassage {
     /// Returns the text below passages with the ids `above`. A passage that no longer has room cannot be referred to.
     fn below(&self, above: &HashSet<&str>) -> &PassageText {
-        if self.named.iter().all(|id| above.contains(id.as_str())) { &self.text } else { &self.plain }
+        if self.names_only(above) { &self.text } else { &self.plain }
+    }
+
+    fn names_only(&self, above: &HashSet<&str>) -> bool {
+        self.named.iter().all(|id| above.contains(id.as_str()))
+    }
+
+    /// Returns the ids of the passages above that have all of its text, if there are any: they are named in its place.
+    fn stand_ins(&self, above: &HashSet<&str>) -> Option<&[String]> {
+        match () {
+            () if self.has_new_text => None,
+            () if above.contains(self.id.as_str()) => Some(std::slice::from_ref(&self.id)),
+            () => Some(self.named.as_slice()).filter(|_| self.names_only(above)),
+        }
     }
 }
 
@@ -452,6 +467,9 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         self.notebook.shown.iter_mut().for_each(|shown| shown.is_left_out = true);
         let mut above = HashSet::new();
         for passage in view.results.iter().flat_map(|result| &result.passages) {
+            if passage.stand_ins(&above).is_some() {
+                continue;
+            }
             let shown = &mut self.notebook.shown[passage.at];
             (shown.is_left_out, shown.end) = (false, Some(passage.below(&above).end));
             above.insert(passage.id.as_str());
@@ -547,28 +565,19 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     }
 
     /// Returns the result of an action as later prompts show it. A passage of which other passages above have all is
-    /// named like one that was found again.
+    /// named like one that was found again, as long as those are shown.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, known, .. } = outcome;
-        let (mut shown, mut above) = (Vec::new(), Vec::<String>::new());
-        for at in known {
-            // An earlier result of this step may have named what has it.
-            let is_named = self.notebook.shown[at].is_left_out;
-            above.extend(if is_named { self.passage(at).named } else { vec![format!("p{}", at + 1)] });
-        }
-        for at in passages {
+        // An earlier result of this step may have named what has a known passage.
+        let (named, known): (Vec<_>, Vec<_>) = known.into_iter().partition(|at| self.notebook.shown[*at].is_left_out);
+        let mut shown = Vec::new();
+        for at in named.into_iter().chain(passages) {
             let passage = self.passage(at);
-            if passage.has_new_text {
-                shown.push(passage);
-            } else {
-                self.notebook.shown[at].is_left_out = true;
-                above.extend(passage.named);
-            }
+            self.notebook.shown[at].is_left_out = !passage.has_new_text;
+            shown.push(passage);
         }
-        let mut seen = HashSet::new();
-        above.retain(|id| seen.insert(id.clone()));
-        let outcome = if above.is_empty() { said } else { format!("{said} (shown above: {})", above.join(", ")) };
-        StepResult { step, call, outcome, passages: shown }
+        let known = known.into_iter().map(|at| format!("p{}", at + 1)).collect();
+        StepResult { step, call, outcome: said, known, passages: shown }
     }
 
     /// Shows the units that the skim found to answer, and files their quotes as notes. The quote of an answer that is left
@@ -578,7 +587,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         for answer in answers {
             let (at, _) = self.notebook.place_of(answer.unit.clone(), false);
             if passages.iter().all(|known| known.at != at) {
-                passages.push(self.passage(at));
+                // The outcome says of each what it seems to answer.
+                passages.push(PromptPassage { has_new_text: true, ..self.passage(at) });
             }
             placed.push((at, *answer));
         }
@@ -601,7 +611,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         if !noted.is_empty() {
             left.insert(0, format!("noted before: {}", noted.join(", ")));
         }
-        StepResult { step: 0, call: "skimmed for the whole task".to_owned(), outcome: left.join("; "), passages }
+        let call = "skimmed for the whole task".to_owned();
+        StepResult { step: 0, call, outcome: left.join("; "), known: Vec::new(), passages }
     }
 
     /// Returns a passage as later prompts show it, without what they show already. If it is too long, it is cut, with a
@@ -653,12 +664,20 @@ fn rounded_down(tokens: u64) -> u64 {
 fn shown(results: &[StepResult]) -> Vec<Value> {
     let mut above = HashSet::new();
     let mut shown = Vec::new();
-    for StepResult { step, call, outcome, passages } in results {
-        let mut texts = Vec::new();
+    for StepResult { step, call, outcome, known, passages } in results {
+        let (mut texts, mut known) = (Vec::new(), known.clone());
         for passage in passages {
+            if let Some(ids) = passage.stand_ins(&above) {
+                known.extend_from_slice(ids);
+                continue;
+            }
             texts.push(json!({"id": passage.id, "place": passage.place, "text": passage.below(&above).text}));
             above.insert(passage.id.as_str());
         }
+        let mut seen = HashSet::new();
+        known.retain(|id| seen.insert(id.clone()));
+        let outcome =
+            if known.is_empty() { outcome.clone() } else { format!("{outcome} (shown above: {})", known.join(", ")) };
         shown.push(json!({"step": step, "call": call, "outcome": outcome, "passages": texts}));
     }
     shown

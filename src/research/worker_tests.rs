@@ -433,9 +433,38 @@ async fn prompt_that_leaves_out_old_passages_makes_room_for_later_ones_to_begin_
 
 /// Returns a file of four paragraphs, each shown whole by a search and long enough to be named.
 fn rooms() -> String {
+    many_rooms(12)
+}
+
+/// Returns the same with paragraphs of `rooms` sentences.
+fn many_rooms(rooms: usize) -> String {
     let sentence = |word: &str, number: usize| format!("The {word} lock of room {number} is held by one writer.");
-    let paragraph = |word: &str| (1..=12).map(|number| sentence(word, number)).collect::<Vec<_>>().join("\n");
+    let paragraph = |word: &str| (1..=rooms).map(|number| sentence(word, number)).collect::<Vec<_>>().join("\n");
     ["alpha", "beta", "gamma", "delta"].map(paragraph).join("\n\n")
+}
+
+#[tokio::test]
+async fn section_that_was_named_is_shown_once_the_one_that_contains_it_is_left_out() {
+    let text = many_rooms(80);
+    let source = ScriptedSource::of(&[("locks.md", &*text)]).reading_on();
+    let replies =
+        acting([json!([search("alpha beta gamma")]), json!([open("p1"), open("p3")]), json!([]), json!([])], []);
+    let too_long = CallError::Model(ModelError::ContextTooLong { reason: "9 tokens, more than 8".into() });
+    let caller = Scripted::new(move |key, prompt| match key.as_str() {
+        "n2/step/3" => Err(too_long.clone()),
+        "n2/step/3/shorter" => Ok(step(&json!([]), true).to_string()),
+        _ => futures::executor::block_on(replies.call(key, prompt)).map(|reply| reply.text),
+    });
+    let node = node();
+    let mut task = task(&node, &[]);
+    (task.limits.snippet_tokens, task.limits.open_tokens) = (10_000, 10_000);
+    work(&caller, &source, &task).await.unwrap();
+    let tasks = caller.tasks();
+    assert!(tasks[2].contains("open p3: opened (shown above: p4)\n</data>"), "{}", tasks[2]);
+    assert!(!tasks[2].contains("<data id=\"p5\">"), "{}", tasks[2]);
+    let shorter = &tasks[3];
+    assert!(shorter.contains("open p3: opened\n</data>\n<data id=\"p5\">\n"), "{shorter}");
+    assert!(!shorter.contains("<data id=\"p4\">") && shorter.contains("The gamma lock of room 1 is"), "{shorter}");
 }
 
 #[tokio::test]
