@@ -27,6 +27,7 @@ use super::tree::RunState;
 use crate::base::id::ContentHash;
 use crate::base::mutex::locked;
 use crate::base::retry::Policy;
+use crate::base::step::{KeyPart, Step};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
@@ -44,6 +45,8 @@ pub(crate) struct Desk {
     tight: Mutex<HashMap<CallKey, bool>>,
     /// Whether the last reply under a key was on record.
     replayed: Mutex<HashMap<CallKey, bool>>,
+    /// Whether a worker was told to wrap up because the run nears a limit.
+    hurried: AtomicBool,
     outlook: Outlook,
 }
 
@@ -57,6 +60,9 @@ impl Desk {
                 recorded.iter().filter_map(|call| Some((call.key.clone(), call.prompt()?.is_tight))).collect(),
             ),
             replayed: Mutex::default(),
+            hurried: AtomicBool::new(recorded.iter().any(|call| {
+                tells_of_limits(&call.key) && call.prompt().is_some_and(|prompt| prompt.is_tight)
+            })),
             outlook: Outlook::new(models.clone(), recorded),
             ledger,
             models,
@@ -72,6 +78,11 @@ impl Desk {
     /// Returns whether the report is being written.
     pub(super) fn is_writing(&self) -> bool {
         self.writing.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether a worker of this run was told to wrap up because the run nears a limit.
+    pub(super) fn has_hurried(&self) -> bool {
+        self.hurried.load(Ordering::SeqCst)
     }
 
     /// Returns whether the last reply under a key was on record; `None` if this process has had none.
@@ -139,12 +150,16 @@ impl Desk {
         for call in recorded.iter().filter(|call| call.state() == CallState::Sent) {
             self.ledger.give_up(call).await?;
         }
+        let is_tight = self.is_tight(key);
+        if is_tight && tells_of_limits(key) {
+            self.hurried.store(true, Ordering::SeqCst);
+        }
         let worst = Usage { input_tokens: counted, output_tokens: output, ..Usage::default() };
         let call = Call {
             key: key.clone(),
             kind: CallKind::Prompt(PromptCall {
                 role: prompt.role,
-                is_tight: self.is_tight(key),
+                is_tight,
                 counted_tokens: counted,
                 worst_tokens: worst.tokens(),
             }),
@@ -251,6 +266,13 @@ impl Desk {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Returns whether the prompt with this key tells a worker that the run nears a limit, if it does. The first prompt of a
+/// worker and repairs do not.
+fn tells_of_limits(key: &CallKey) -> bool {
+    let parts: Vec<_> = key.parts().skip_while(|part| *part != KeyPart::Step(Step::Work)).collect();
+    matches!(parts.as_slice(), [_, KeyPart::Id(step)] if *step != "1")
 }
 
 /// Returns the stored reply to a request: the one under its own key, so that a resumed run gets the same replies as the

@@ -642,11 +642,12 @@ impl Orchestrator {
         Some(by_coverage(self.state.brief()?, &self.state.tree, &self.state.branches))
     }
 
-    /// Returns whether no limit has cut a node short and no judge has asked for more. Otherwise the aspects that findings
-    /// cover do not tell whether the answer is complete.
+    /// Returns whether no limit has cut a node short or had its worker wrap up, and no judge has asked for more. Otherwise
+    /// the aspects that findings cover do not tell whether the answer is complete.
     fn was_researched_in_full(&self) -> bool {
         let is_cut = |branch: &Branch| branch.report.stop_reason == BranchStop::BudgetExceeded;
-        self.state.phase.stage().verdicts().is_empty() && !self.state.branches.values().any(is_cut)
+        let has_hurried = self.steps.desk.as_ref().is_some_and(|desk| desk.has_hurried());
+        self.state.phase.stage().verdicts().is_empty() && !has_hurried && !self.state.branches.values().any(is_cut)
     }
 
     /// Adds what the judge finds not fully answered or thin, unless the draft says so, and lowers the confidence of the

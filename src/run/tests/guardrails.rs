@@ -97,6 +97,13 @@ async fn fold_of_a_branch_never_costs_more_than_twice_the_summary_and_a_thousand
     assert!(folds.iter().all(|call| call.usage().unwrap().input_tokens <= most));
 }
 
+/// Returns whether a worker was told to wrap up because the run nears a limit.
+async fn was_hurried(world: &World) -> bool {
+    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    let mut steps = calls.iter().filter_map(|call| Some((call.key.as_str().split_once("/step/")?.1, call.prompt()?)));
+    steps.any(|(step, prompt)| step != "1" && !step.contains('/') && prompt.is_tight)
+}
+
 #[tokio::test]
 async fn run_is_judged_under_every_limit_that_pays_for_it_and_passes_none() {
     // A third of the least pays for two calls of the writer and a verdict.
@@ -116,6 +123,7 @@ async fn run_is_judged_under_every_limit_that_pays_for_it_and_passes_none() {
         assert!(!is_judged || !is_told, "{stop:?} under {limit}");
         assert_eq!(stop == StopReason::Complete, is_judged || is_told, "{stop:?} under {limit}");
         assert!(report.degraded || !is_told, "{stop:?} under {limit}");
+        assert!(!is_told || !was_hurried(&world).await, "{stop:?} under {limit}");
         ends.push(is_judged);
     }
     assert!(!ends[0], "{ends:?}");
@@ -130,11 +138,11 @@ impl Model for Dear {
     }
 
     fn window_tokens(&self) -> u64 {
-        self.0.window_tokens()
+        1_000_000
     }
 
     fn count_input(&self, _: &Prompt) -> u64 {
-        90_000
+        900_000
     }
 
     fn max_output(&self, prompt: &Prompt) -> u64 {
@@ -167,7 +175,8 @@ async fn drafts(world: &World) -> usize {
 #[tokio::test]
 async fn report_without_room_for_its_verdict_is_complete_if_it_covers_every_aspect_and_is_judged_on_resume() {
     let mut world = World::new(FOUR);
-    world.limits.tokens = Some(60_000);
+    // Enough that no worker is told to wrap up.
+    world.limits.tokens = Some(400_000);
     let mut run = world.started(world.settings(), without_judge(&world)).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
     drop(run);
