@@ -39,7 +39,7 @@ const MAX_QUOTE_TOKENS: u64 = 300;
 /// Tokens of all quotes shown to the judge.
 pub(crate) const MAX_QUOTES_TOKENS: u64 = 6_000;
 
-/// Tokens of a verdict on a few aspects. Of the some 120 that one takes, most are weak areas.
+/// Tokens of a verdict beside those that its aspects and nodes add.
 const LEAST_REPLY_TOKENS: usize = 1_000;
 
 /// Tokens that each aspect adds to a verdict: its id and a weak area.
@@ -195,7 +195,7 @@ pub(super) struct VerdictDraft {
 /// Returns the most tokens that the judge may reply with. All of them are held until it has replied, so the output limit
 /// of its role, four times as much, could leave the call without room in the budget.
 pub(crate) fn reply_tokens(aspects: usize, nodes: usize) -> u32 {
-    let needed = LEAST_REPLY_TOKENS.max(aspects * ASPECT_TOKENS + nodes * NODE_TOKENS);
+    let needed = LEAST_REPLY_TOKENS + aspects * ASPECT_TOKENS + nodes * NODE_TOKENS;
     u32::try_from(needed).unwrap_or(u32::MAX)
 }
 
@@ -513,13 +513,15 @@ mod tests {
     #[tokio::test]
     async fn reply_of_the_judge_is_capped_at_what_a_verdict_may_need() {
         let (brief, tree, branches) = half_done(NodeStatus::Done);
-        for (role, capped) in [(4_000, 1_000), (300, 300)] {
+        let needed = reply_tokens(brief.aspects.len(), tree.workers().count());
+        for (role, capped) in [(4_000, needed), (300, 300)] {
             let caller = Scripted::replying(said(false, true, &["n2"], &[])).with_output_limit(role);
             let (key, draft) = (CallKey::new("judge/1"), Draft::default());
             judge(&caller, &key, &brief, &tree, &branches, &[], &draft).await.unwrap();
             assert_eq!(caller.prompts()[0].max_output_tokens, capped);
         }
-        assert!(reply_tokens(8, 200) > 2_000, "each node may be named");
+        assert!(1_000 < needed && needed < 4_000, "{needed}");
+        assert!(reply_tokens(8, 200) > 3_000, "each node may be named");
     }
 
     #[test]

@@ -321,7 +321,8 @@ mod tests {
         state.fields_mut().branches.insert(id.clone(), branch(&id, &texts, Label::Internal));
         outlook.update(&state);
         let most = JUDGING_RULES + JUDGED_NODE + MAX_QUOTES_TOKENS + JUDGED_DRAFT;
-        assert_eq!(outlook.verdict().tokens, most + u64::from(reply_tokens(1, 1)));
+        let reply = reply_tokens(1, 1).min(model.models().role(Role::Judge).max_output_tokens);
+        assert_eq!(outlook.verdict().tokens, most + u64::from(reply));
         assert!(before < outlook.verdict().tokens);
 
         outlook.update(&briefed(Brief { mode: Mode::Quick, ..brief }));
