@@ -520,7 +520,7 @@ mod tests {
             judge(&caller, &key, &brief, &tree, &branches, &[], &draft).await.unwrap();
             assert_eq!(caller.prompts()[0].max_output_tokens, capped);
         }
-        assert!(1_000 < needed && needed < 4_000, "{needed}");
+        assert!((1_100..1_300).contains(&needed), "{needed}");
         assert!(reply_tokens(8, 200) > 3_000, "each node may be named");
     }
 

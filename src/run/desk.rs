@@ -21,7 +21,7 @@ use tracing::{Instrument, Span, info_span};
 use super::budget::{CallCost, Hold, Limit, Purpose};
 use super::journal::{Call, CallKind, CallRow, CallState, PromptCall};
 use super::ledger::{Ledger, Reserving};
-use super::outlook::{Outlook, writing_input};
+use super::outlook::{Found, Outlook, writing_input};
 use super::spans::{attach_output, attach_reply, attach_server};
 use super::tree::RunState;
 use crate::base::id::ContentHash;
@@ -60,9 +60,11 @@ impl Desk {
                 recorded.iter().filter_map(|call| Some((call.key.clone(), call.prompt()?.is_tight))).collect(),
             ),
             replayed: Mutex::default(),
-            hurried: AtomicBool::new(recorded.iter().any(|call| {
-                tells_of_limits(&call.key) && call.prompt().is_some_and(|prompt| prompt.is_tight)
-            })),
+            hurried: AtomicBool::new(
+                recorded
+                    .iter()
+                    .any(|call| tells_of_limits(&call.key) && call.prompt().is_some_and(|prompt| prompt.is_tight)),
+            ),
             outlook: Outlook::new(models.clone(), recorded),
             ledger,
             models,
@@ -92,9 +94,10 @@ impl Desk {
 
     /// Updates the steps that are due to open nodes and the reserve for writing, after an event.
     pub(crate) fn plan_ahead(&self, state: &RunState) {
-        self.outlook.update(state);
+        let found = Found::of(state);
+        self.outlook.update(state, &found);
         let budget = self.ledger.budget();
-        budget.keep_for_writing(self.outlook.writing(state, &budget.limits()));
+        budget.keep_for_writing(self.outlook.writing(state, &found, &budget.limits()));
     }
 
     /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without

@@ -99,8 +99,8 @@ impl Outlook {
     }
 
     /// Updates the steps that are due to open nodes, and the cost of the verdict, after an event.
-    pub(super) fn update(&self, state: &RunState) {
-        *locked(&self.verdict) = self.verdict_on(state, &Found::of(state));
+    pub(super) fn update(&self, state: &RunState, found: &Found) {
+        *locked(&self.verdict) = self.verdict_on(state, found);
         let open: Vec<_> = open_nodes(state).collect();
         let mut due = locked(&self.due);
         due.retain(|id, _| open.iter().any(|node| node.id == *id));
@@ -137,14 +137,13 @@ impl Outlook {
 
     /// Returns the cost of two attempts to write and of a verdict, estimated from the findings so far: the first
     /// attempt at its worst case, and all of it at most the reserve.
-    pub(super) fn writing(&self, state: &RunState, limits: &BudgetLimits) -> CallCost {
-        let found = Found::of(state);
+    pub(super) fn writing(&self, state: &RunState, found: &Found, limits: &BudgetLimits) -> CallCost {
         let writer = self.models.role(Role::Writer);
         let input = (WRITING_RULES + found.claims + found.quotes + found.expected).min(writer.max_input_tokens);
         let output = max_output(&self.models, Role::Writer);
         let first = self.cost(Role::Writer, input, output);
         let second = self.cost(Role::Writer, input, self.likely_output(Role::Writer, output));
-        let needed = first + second + self.verdict_on(state, &found);
+        let needed = first + second + self.verdict_on(state, found);
         let most = writing_reserve(&self.models, limits);
         CallCost {
             cost_nanos: needed.cost_nanos.map(|cost| cost.min(most.cost_nanos)),
@@ -225,7 +224,7 @@ impl Outlook {
 }
 
 /// Tokens of the material for a draft, estimated.
-struct Found {
+pub(super) struct Found {
     claims: u64,
     quotes: u64,
     /// Those of nodes that are still open.
@@ -233,7 +232,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(state: &RunState) -> Self {
+    pub(super) fn of(state: &RunState) -> Self {
         // Beside its text, a quote is shown with its id and its provenance.
         let quotes = |branch: &Branch| branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum::<u64>();
         let claims = state.branches.values().map(|branch| estimate(&claims_text(&branch.report))).sum::<u64>();
@@ -313,19 +312,20 @@ mod tests {
         let outlook = Outlook::new(model.models(), &[]);
         let brief = brief("When do the valves open?", &["the valves"]);
         let mut state = briefed(Brief { mode: Mode::Deep, ..brief.clone() });
-        outlook.update(&state);
+        outlook.update(&state, &Found::of(&state));
         let before = outlook.verdict().tokens;
         let texts: Vec<_> = (0..200).map(|valve| format!("Valve {valve} opens when the beds have cooled.")).collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let id = NodeId::numbered(1);
         state.fields_mut().branches.insert(id.clone(), branch(&id, &texts, Label::Internal));
-        outlook.update(&state);
+        outlook.update(&state, &Found::of(&state));
         let most = JUDGING_RULES + JUDGED_NODE + MAX_QUOTES_TOKENS + JUDGED_DRAFT;
         let reply = reply_tokens(1, 1).min(model.models().role(Role::Judge).max_output_tokens);
         assert_eq!(outlook.verdict().tokens, most + u64::from(reply));
         assert!(before < outlook.verdict().tokens);
 
-        outlook.update(&briefed(Brief { mode: Mode::Quick, ..brief }));
+        let quick = briefed(Brief { mode: Mode::Quick, ..brief });
+        outlook.update(&quick, &Found::of(&quick));
         assert_eq!(outlook.verdict().tokens, 0, "a quick report is not judged");
     }
 }
