@@ -14,7 +14,7 @@ use crate::research::branch::Branch;
 use crate::research::cut::estimate;
 use crate::research::memory::claims_text;
 use crate::research::node::{Node, NodeId, NodeStatus};
-use crate::research::question::Mode;
+use crate::research::question::{Brief, Mode};
 use crate::research::verdict::{MAX_QUOTES_TOKENS, reply_tokens};
 
 /// Calls of the writer whose cost is reserved beforehand: the report, and one retry.
@@ -37,8 +37,11 @@ const LEARNED_FROM: u64 = 2;
 /// Tokens of the writer's prompt besides findings and quotes.
 const WRITING_RULES: u64 = 1_500;
 
-/// Tokens of the judge's prompt besides nodes, quotes and draft: rules, task, aspects and schema.
+/// Tokens of the judge's prompt besides task, aspects, nodes, quotes and draft: rules and schema.
 const JUDGING_RULES: u64 = 1_000;
+
+/// Tokens of the id of an aspect in the judge's prompt.
+const JUDGED_ID: u64 = 6;
 
 /// Tokens of a node in the judge's prompt: its question and what it leaves open.
 const JUDGED_NODE: u64 = 60;
@@ -166,8 +169,10 @@ impl Outlook {
         let judge = self.models.role(Role::Judge);
         let nodes = state.tree.workers().count();
         let quotes = (found.quotes + found.expected).min(MAX_QUOTES_TOKENS);
-        let draft = (found.claims + DRAFT_FRAME).min(JUDGED_DRAFT);
-        let input = (JUDGING_RULES + nodes as u64 * JUDGED_NODE + quotes + draft).min(judge.max_input_tokens);
+        // A short draft is shown with its findings, which its answer says again.
+        let draft = (2 * found.claims + DRAFT_FRAME).min(JUDGED_DRAFT);
+        let rules = JUDGING_RULES + brief.map_or(0, brief_tokens);
+        let input = (rules + nodes as u64 * JUDGED_NODE + quotes + draft).min(judge.max_input_tokens);
         let most = reply_tokens(brief.map_or(0, |brief| brief.aspects.len()), nodes).min(judge.max_output_tokens);
         let output = judge.model.max_output(&Prompt::new(Role::Judge, "", "", most));
         self.cost(Role::Judge, input, output)
@@ -243,6 +248,11 @@ impl Found {
     }
 }
 
+/// Returns the tokens of the task and the aspects of a brief.
+fn brief_tokens(brief: &Brief) -> u64 {
+    estimate(&brief.task) + brief.aspects.iter().map(|aspect| estimate(&aspect.text) + JUDGED_ID).sum::<u64>()
+}
+
 fn open_nodes(state: &RunState) -> impl Iterator<Item = &Node> {
     state.tree.workers().filter(|node| !node.status.is_settled())
 }
@@ -292,7 +302,6 @@ pub(super) fn writing_input(models: &Models, left: &BudgetLimits) -> u64 {
 mod tests {
     use super::*;
     use crate::base::clock::Moment;
-    use crate::research::question::Brief;
     use crate::research::scripted::{branch, brief};
     use crate::researcher::{Researcher, ScriptedModel, settings};
     use crate::run::event::{Event, Record};
@@ -319,7 +328,7 @@ mod tests {
         let id = NodeId::numbered(1);
         state.fields_mut().branches.insert(id.clone(), branch(&id, &texts, Label::Internal));
         outlook.update(&state, &Found::of(&state));
-        let most = JUDGING_RULES + JUDGED_NODE + MAX_QUOTES_TOKENS + JUDGED_DRAFT;
+        let most = JUDGING_RULES + brief_tokens(&brief) + JUDGED_NODE + MAX_QUOTES_TOKENS + JUDGED_DRAFT;
         let reply = reply_tokens(1, 1).min(model.models().role(Role::Judge).max_output_tokens);
         assert_eq!(outlook.verdict().tokens, most + u64::from(reply));
         assert!(before < outlook.verdict().tokens);
