@@ -671,7 +671,7 @@ async fn steps_can_be_run_by_any_thread() {
         ledger: Vec::new(),
         nearest: &Vec::new(),
         is_last: false,
-        on_section: &|_| {},
+        on_section: &|_, _| {},
     };
     is_send(&crate::research::writer::draft(&caller, &key, &material));
 }

@@ -114,8 +114,9 @@ pub(crate) struct WriterInput<'a> {
     pub(crate) nearest: &'a dyn Nearest,
     /// Whether this draft is the report, whatever it lacks: no round follows.
     pub(crate) is_last: bool,
-    /// Called with each section of a long answer, in order, after its citations were checked.
-    pub(crate) on_section: &'a (dyn Fn(&Section) + Send + Sync),
+    /// Called with each section of a long answer, in order, after its citations were checked, and the key of the call
+    /// that wrote it.
+    pub(crate) on_section: &'a (dyn Fn(&CallKey, &Section) + Send + Sync),
 }
 
 /// Ranks the quotes of nodes by their similarity to a text.
@@ -322,10 +323,15 @@ impl<'a> Writer<'a> {
         let whole = structured_checked(self.caller, &key, prompt, "report", check).await.map_err(failure)?;
         let sections = sections_of(&whole, all);
         for section in &sections {
-            (self.material.on_section)(&self.section_as_shown(section));
+            (self.material.on_section)(&key, &self.section_as_shown(section));
         }
         let draft = self.held_to_evidence(&whole.said, &[], sections);
         Ok(Draft { findings: self.cited_findings(&draft), ..draft })
+    }
+
+    /// Returns the key of the section at this place in the outline.
+    fn section_key(&self, at: usize) -> CallKey {
+        self.key.then(Step::Section).at(at + 1)
     }
 
     /// Returns whether the rest of the budget is likely to pay for an outline, the sections it may have, and the summary.
@@ -393,7 +399,7 @@ impl<'a> Writer<'a> {
             if let Ok(section) = &section
                 && outline[written.len()].kept.is_none()
             {
-                (self.material.on_section)(&self.section_as_shown(section));
+                (self.material.on_section)(&self.section_key(written.len()), &self.section_as_shown(section));
             }
             // Kept as written: [`Self::held_to_evidence`] counts what it removes.
             written.push(section);
@@ -554,7 +560,7 @@ impl<'a> Writer<'a> {
         }
         let prompt = self.fitted(room, &mut view, render);
         let check = |draft: &SectionDraft| self.substance(&draft.text);
-        let key = self.key.then(Step::Section).at(at + 1);
+        let key = self.section_key(at);
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
         Ok(heading.section(draft.text.trim(), all))
     }
@@ -609,7 +615,7 @@ impl<'a> Writer<'a> {
         Ok(Draft { findings: self.cited_findings(&draft), ..draft })
     }
 
-    /// Returns the findings of the nodes whose quotes a draft cites, with those quotes.
+    /// Returns the findings whose quotes a draft cites, with those quotes.
     fn cited_findings(&self, draft: &Draft) -> Vec<Finding> {
         let texts = std::iter::once(&draft.answer).chain(draft.sections.iter().map(|section| &section.text));
         let cited: BTreeSet<_> = texts.flat_map(|text| marks(text)).map(|(_, id)| id).collect();

@@ -52,7 +52,7 @@ impl World {
             ledger: self.branches.values().flat_map(|branch| &branch.evidence).collect(),
             nearest: &self.similar,
             is_last: true,
-            on_section: &|_| {},
+            on_section: &|_, _| {},
         }
     }
 
@@ -159,13 +159,17 @@ async fn long_answer_is_outlined_and_written_by_section() {
     world.memory.global.text = "Apples weigh stones. ".repeat(2_000);
     world.branches.values_mut().next().unwrap().report.open_questions = vec!["How heavy is a pear?".into()];
     let heard = std::sync::Mutex::new(Vec::new());
-    let hear = |section: &Section| heard.lock().unwrap().push(format!("{}: {}", section.title, section.text));
+    let hear = |call: &CallKey, section: &Section| {
+        heard.lock().unwrap().push((call.to_string(), format!("{}: {}", section.title, section.text)));
+    };
     let material = WriterInput { on_section: &hear, ..world.material() };
     let draft = draft(&caller, &CallKey::new("write"), &material).await.unwrap();
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/2", "write/answer"]);
     let shown: Vec<_> = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text)).collect();
     assert_eq!(shown, ["First: Apple 0 weighs 3 stones [n2e4].", "Further findings: Apple 2 weighs 3 stones [n4e4]."]);
-    assert_eq!(heard.into_inner().unwrap(), shown, "sections are shown as the report prints them");
+    let (calls, heard): (Vec<_>, Vec<_>) = heard.into_inner().unwrap().into_iter().unzip();
+    assert_eq!(heard, shown, "sections are shown as the report prints them");
+    assert_eq!(calls, ["write/section/1", "write/section/2"]);
     assert!(caller.sizes().iter().all(|size| *size <= 2_000), "{:?}", caller.sizes());
     assert_eq!(draft.limitations, ["1 citation removed: no checked quote has that id"]);
     let last = caller.prompts().pop().unwrap();
@@ -494,7 +498,10 @@ async fn report_whose_findings_are_few_is_written_in_one_call() {
     let reply = json!({"answer": "Apples weigh up to 14 stones [n2e15].", "sections": sections, "confidence": 0.7});
     let caller = Scripted::by_key(vec![("write/answer", reply)]).with_output_limit(4_000);
     let heard = std::sync::Mutex::new(Vec::new());
-    let hear = |section: &Section| heard.lock().unwrap().push(section.clone());
+    let hear = |call: &CallKey, section: &Section| {
+        assert_eq!(call.as_str(), "write/answer");
+        heard.lock().unwrap().push(section.clone());
+    };
     let material = WriterInput { on_section: &hear, ..world.material() };
     let first = draft(&caller, &CallKey::new("write"), &material).await.unwrap();
     assert_eq!(caller.keys(), ["write/answer"]);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
@@ -53,9 +52,6 @@ const MAX_LEDGER: usize = 60;
 
 /// Maximum number of quotes shown to the judge, unless the draft cites more.
 const MAX_JUDGED: usize = 24;
-
-/// More sections than an answer has.
-const MOST_SECTIONS: u32 = 32;
 
 /// Quotes retrieved for the question, and for each aspect.
 const RECALLED: usize = 20;
@@ -450,15 +446,9 @@ impl Steps {
         memory: &Memory,
     ) -> Result<Draft, StepError> {
         let ledger = recalled(self.recall.as_ref(), &self.run, brief, state, MAX_LEDGER).await;
-        // A draft that was begun before is replayed from the record, where its sections are not news. They come in the
-        // order of their calls, so each is that of the next call that was made.
-        let (calls, last) = (key.then(Step::Section), AtomicU32::new(0));
-        let on_section = |section: &Section| {
-            let next = last.load(Ordering::Relaxed) + 1;
-            let called = (next..next + MOST_SECTIONS).find_map(|at| Some((at, desk.is_replayed(&calls.at(at))?)));
-            let (at, is_replayed) = called.unwrap_or((next, false));
-            last.store(at, Ordering::Relaxed);
-            if !is_replayed {
+        // A draft that was begun before is replayed from the record, where its sections are not news.
+        let on_section = |call: &CallKey, section: &Section| {
+            if desk.is_replayed(call) != Some(true) {
                 (self.on_section)(section);
             }
         };
