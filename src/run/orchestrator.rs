@@ -629,12 +629,25 @@ impl Orchestrator {
             && self.was_researched_in_full()
         {
             draft.is_makeshift = true;
-            draft.limitations.push(format!("the report was not judged: the limit on {limit} leaves no room for it"));
+            draft.limitations.push(self.not_judged(limit));
             return Ok((StopReason::Complete, draft));
         }
         draft.limitations.extend(reached);
         self.hold_to_verdict(&mut draft, coverage.as_ref());
         Ok((stop, draft))
+    }
+
+    /// Says that a limit leaves no room for a verdict, and how to get one.
+    fn not_judged(&self, limit: Limit) -> String {
+        let said = format!("the report was not judged: the limit on {limit} leaves no room for a verdict");
+        let raised = match limit {
+            Limit::Cost => "--add-budget DOLLARS",
+            Limit::Tokens => "--add-tokens N",
+            Limit::Time => "--add-time TIME",
+            Limit::Rounds => "--add-rounds N",
+        };
+        // A run in memory ends with its process.
+        if self.store().is_kept() { format!("{said}; `dr resume {} {raised}` gets one", self.id()) } else { said }
     }
 
     /// Returns the verdict by the aspects that findings cover.

@@ -13,7 +13,7 @@ use crate::researcher::role_model;
 const FOUR: Researcher = Researcher { nodes: 4, more_nodes: 0 };
 
 /// Says that a report has no verdict.
-const NOT_JUDGED: &str = "the report was not judged: the limit on tokens leaves no room for it";
+const NOT_JUDGED: &str = "the report was not judged: the limit on tokens leaves no room for a verdict";
 
 /// Returns resources with which `act` is done after each event of this name.
 fn with_act(world: &World, name: &'static str, act: impl Fn() + Send + Sync + 'static) -> Resources {
