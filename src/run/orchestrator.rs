@@ -48,7 +48,7 @@ use crate::research::extract::Pick;
 use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::prompt::Template;
-use crate::research::question::{Brief, Mode, Question};
+use crate::research::question::{AspectId, Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason, strike};
 use crate::research::route::{JobWay, Route, Way, Ways, route};
 use crate::research::verdict::{Verdict, by_coverage};
@@ -664,12 +664,14 @@ impl Orchestrator {
     }
 
     /// Adds what the judge finds not fully answered or thin, unless the draft says so, and lowers the confidence of the
-    /// writer to that of the judge. `coverage` is the verdict by rules on a round without another one.
+    /// writer to that of the judge. `coverage` is the verdict by rules on a round without another one: what findings cover
+    /// by then is not missing any more.
     fn hold_to_verdict(&self, draft: &mut Draft, coverage: Option<&Verdict>) {
         let verdicts = self.state.phase.stage().verdicts();
         let verdict = verdicts.last().copied().or(coverage).filter(|_| self.steps.desk.is_some());
         let (Some(verdict), Some(brief)) = (verdict, self.state.brief()) else { return };
-        let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id));
+        let is_missing = |id: &&AspectId| coverage.is_none_or(|coverage| coverage.missing_aspects.contains(id));
+        let missing = verdict.missing_aspects.iter().filter(is_missing).filter_map(|id| brief.aspect(id));
         let missing: Vec<_> = missing.map(|aspect| format!("`{}`", one_line(&aspect.text))).collect();
         let areas = verdict.weak_evidence_areas.iter().map(|area| strike(area, &|_| false, "").0);
         let is_admitted =
