@@ -182,9 +182,7 @@ pub(crate) fn event_line(record: &Record) -> String {
         Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
         Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
         // The root is worked on itself.
-        Event::Planned { round: 1, plan } if plan.nodes.is_empty() => {
-            "round 1: one sub-question, the question itself".to_owned()
-        }
+        Event::Planned { round: 1, plan } if plan.nodes.is_empty() => "round 1: the question is not divided".to_owned(),
         Event::Planned { round, plan } if plan.nodes.is_empty() => format!("round {round}: no new sub-questions"),
         Event::Planned { round, plan } => {
             format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
@@ -222,7 +220,7 @@ mod tests {
     fn plan_without_sub_questions_says_that_the_question_is_worked_on_itself() {
         let event = Event::Planned { round: 1, plan: Plan::default() };
         let line = event_line(&Record { seq: 3, at: Moment(1), event });
-        assert_eq!(line, "round 1: one sub-question, the question itself");
+        assert_eq!(line, "round 1: the question is not divided");
     }
 
     #[test]

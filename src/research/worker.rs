@@ -537,7 +537,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let is_tight = !self.results.is_empty() && self.caller.is_tight(&self.key(step));
         match () {
             () if step >= self.task.limits.max_steps => Some("this is the last step"),
-            () if is_short => Some("the tokens that are left pay for this step and hardly for another"),
+            () if is_short => Some("the tokens that are left barely cover another step"),
             () if is_tight => Some("the whole research nears its limit"),
             () => None,
         }

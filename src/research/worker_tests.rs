@@ -258,7 +258,7 @@ async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
     let branch = worked(&second, &limited).await.unwrap();
     assert_eq!((branch.report.stop_reason, branch.evidence.len()), (BranchStop::TokensExceeded, 1));
     assert!(second.sizes().iter().sum::<u64>() < 2_500 * 3);
-    let reason = "because the tokens that are left pay for this step and hardly for another";
+    let reason = "because the tokens that are left barely cover another step";
     assert!(second.tasks().iter().any(|task| task.contains(reason)), "{:?}", second.tasks());
 }
 

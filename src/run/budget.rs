@@ -613,12 +613,12 @@ impl Budget {
                 let held = balance.set_aside(balance.reserve.tokens, purpose, |charge| charge.tokens);
                 let limit = balance.limits.tokens?;
                 let named = format!("{} tokens", grouped(limit));
-                Some(in_words(&named, [limit, spent.tokens, held], grouped))
+                Some(in_words(&named, [limit, spent.tokens, held], "were", grouped))
             }
             Limit::Cost => {
                 let held = balance.set_aside(balance.reserve.cost_nanos, purpose, |charge| charge.cost_nanos);
                 let limit = balance.limits.cost_nanos?;
-                Some(in_words(&dollars_text(limit), [limit, spent.cost_nanos, held], dollars_text))
+                Some(in_words(&dollars_text(limit), [limit, spent.cost_nanos, held], "was", dollars_text))
             }
             Limit::Time | Limit::Rounds => None,
         }
@@ -652,14 +652,14 @@ impl Budget {
     }
 }
 
-/// Says how a limit was reached. `named` is the limit with its unit.
-fn in_words(named: &str, [limit, spent, wanted]: [u64; 3], shown: fn(u64) -> String) -> String {
+/// Says how a limit was reached. `named` is the limit with its unit, and `were` the verb for its amounts.
+fn in_words(named: &str, [limit, spent, wanted]: [u64; 3], were: &str, shown: fn(u64) -> String) -> String {
     let left = limit.saturating_sub(spent);
     // Writing may need more than is left, but no more is held.
     let held = wanted.min(left);
-    let mut text = format!("the limit of {named} was reached: {} were spent", shown(spent));
+    let mut text = format!("the limit of {named} was reached: {} {were} spent", shown(spent));
     if held > 0 {
-        text += &format!(", {} were held for writing the report", shown(held));
+        text += &format!(", {} {were} held for writing the report", shown(held));
     }
     text + &match left - held {
         0 => ", and nothing was left for the next call".to_owned(),

@@ -217,6 +217,11 @@ fn limit_is_reported_with_what_was_spent_held_for_writing_and_left_which_add_up_
          left for the next call"
     );
     assert_eq!(budget.reached_in_words(Limit::Cost, Research), None);
+
+    let (budget, _) = self::budget(BudgetLimits { tokens: None, cost_nanos: Some(1_000_000_000), ..limits() });
+    spend(&budget, cost(700_000_000, 0));
+    let said = budget.reached_in_words(Limit::Cost, Writing).unwrap();
+    assert!(said.contains("$0.7000 was spent"), "{said}");
 }
 
 #[test]
