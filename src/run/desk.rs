@@ -367,3 +367,22 @@ fn request_hash(model: &dyn Model, prompt: &Prompt) -> ContentHash {
     let prompt = serde_json::to_string(prompt).expect("a prompt of texts, numbers and a schema is always JSON");
     ContentHash::of(format!("{}\n{prompt}", model.name()).as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_steps_of_a_worker_tell_of_limits_and_nothing_else_does() {
+        for (key, tells) in [
+            ("n3/step/2", true),
+            ("n3/step/12", true),
+            ("n3/step/1", false),
+            ("n3/step/2/repair", false),
+            ("n3/report", false),
+            ("draft/2/answer", false),
+        ] {
+            assert_eq!(tells_of_limits(&CallKey::new(key)), tells, "{key}");
+        }
+    }
+}
