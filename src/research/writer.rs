@@ -362,7 +362,7 @@ impl<'a> Writer<'a> {
             new.map(|heading| self.section_size(&heading.title, &heading.findings(all), outline.len(), titles));
         let room = room::<SectionDraft>(self.caller, Role::Writer);
         let prompts: Vec<_> = sections.map(|size| size.min(room)).chain([self.summary_size(all)]).collect();
-        self.caller.can_pay(&self.key.then(Step::Section).at(first + 1), Role::Writer, &prompts)
+        self.caller.can_pay(&self.section_key(first), Role::Writer, &prompts)
     }
 
     /// Returns the tokens of the prompt of a section, of which an outline has `number`, before it is shortened to fit.
@@ -735,7 +735,7 @@ impl<'a> Writer<'a> {
             () if self.has_placeholder(&lower, &PLACEHOLDERS) || self.has_placeholder(&plain, &PLACEHOLDER_MARKS) => {
                 Err("it is a placeholder, not an answer".to_owned())
             }
-            () if !marks(&text).iter().any(|(_, id)| self.is_citable(id)) => {
+            () if !marks(text).iter().any(|(_, id)| self.is_citable(id)) => {
                 Err("it cites no evidence: put ids that were given in brackets after each claim, such as `[n2e1]`"
                     .to_owned())
             }
