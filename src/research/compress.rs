@@ -35,7 +35,6 @@ pub(super) struct ReportDraft {
     /// The answer in short.
     summary: String,
     /// The answer claim by claim.
-    #[serde(default)]
     findings: Vec<FindingDraft>,
     /// From 0 to 1.
     confidence: f32,
