@@ -556,11 +556,11 @@ fn quotes_of_a_document_stand_together_with_its_name_once_and_headings_where_the
     assert_eq!(
         shown,
         [
-            "n2e1: From: a.md › Apples › Light\nApple 0 weighs 0 stones.",
+            "n2e1: From: a.md › Apples › All › Light\nApple 0 weighs 0 stones.",
             "n2e3: Apple 0 weighs 2 stones.",
             "n2e4: › Heavy\nApple 0 weighs 3 stones.",
             "n2e5: Apple 0 weighs 4 stones.",
-            "n2e2: From: b.md › Apples › Light\nApple 0 weighs 1 stones.",
+            "n2e2: From: b.md › Apples › All › Light\nApple 0 weighs 1 stones.",
         ]
     );
 }
