@@ -514,17 +514,18 @@ fn text_made_while_internal_text_could_leave_is_not_shown_outside_once_that_is_w
         });
         let models = models.start();
         let world = between(&models, &outside);
+        let settings = || std::fs::read_to_string(world.settings_file()).unwrap();
+        world.set(&settings().replace("models = [\"fixture\"]", "max_jobs = 0"));
         world.set_more("[collections.kb]\nallow_egress = true\n");
-        let child = world.command(["ask", "--quiet", "--no-deep-research", QUESTION]).spawn().unwrap();
+        let child = world.command(["ask", "--quiet", QUESTION]).spawn().unwrap();
         has_come.recv_timeout(Duration::from_mins(1)).expect("a third round is planned");
         kill(child);
         assert!(!arrived(&outside).is_empty(), "it may leave");
         if is_withdrawn {
-            let settings = std::fs::read_to_string(world.settings_file()).unwrap();
-            world.set(&settings.replace("allow_egress = true", "allow_egress = false"));
+            world.set(&settings().replace("allow_egress = true", "allow_egress = false"));
         }
         let before = models.requests().len();
-        let run = world.dr(["resume", "--quiet", "--no-deep-research"]);
+        let run = world.dr(["resume", "--quiet"]);
         let prompts: Vec<_> = models.requests()[before..].iter().map(Request::said).collect();
         let outward: Vec<_> = prompts.iter().filter(|words| words.contains("by searching the web (")).collect();
         assert!(outward.iter().any(|words| words.contains(LAST)), "the last round asks the web: {run}");
