@@ -152,8 +152,10 @@ pub(super) fn window_trouble(model: &RoleModel, stated: Option<u64>) -> Option<(
             Some((text, format!("set `window_tokens = {stated}` for this model, or {larger}")))
         }
         _ if set < MIN_WINDOW_TOKENS => {
-            let text =
-                format!("a context of {set} tokens leaves `{name}` no room for passages beside rules and schema");
+            let text = format!(
+                "a context of {set} tokens leaves `{name}` at {} no room for passages beside rules and schema",
+                model.endpoint
+            );
             Some((text, format!("{larger}, 8,192 tokens or more, and set `window_tokens` to it")))
         }
         _ => None,

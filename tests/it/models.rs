@@ -88,8 +88,8 @@ fn server_with_a_smaller_context_than_is_set_is_named_by_doctor_and_before_each_
     }
     let settings = world.settings_file();
     let unset = fs::read_to_string(&settings).unwrap();
-    let too_small = "a context of 2048 tokens leaves `gpt-4o` no room for passages";
-    for (set, expected) in [("window_tokens = 2048\n", too_small), ("", &said)] {
+    let too_small = format!("a context of 2048 tokens leaves `gpt-4o` at {} no room for passages", server.url());
+    for (set, expected) in [("window_tokens = 2048\n", &too_small), ("", &said)] {
         fs::write(&settings, format!("{unset}{set}")).unwrap();
         let run = world.dr(["ask", "--fresh", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
         assert!(run.stderr.contains(expected), "{run}");
