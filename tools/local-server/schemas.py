@@ -159,7 +159,7 @@ FEATURES = [
     ("`oneOf`", of({"oneOf": [TEXT, {"type": "null"}]}), member(lambda a: a is None or isinstance(a, str))),
     ("`allOf`", of({"allOf": [of(TEXT), {"type": "object", "properties": {"b": TEXT}, "required": ["b"]}]}),
      member(lambda a: set(a) == {"a", "b"})),
-    ("`not`", of({"type": "string", "not": {"enum": ["a"]}}), member(lambda a: a != "a")),
+    ("`not`", of({"enum": ["a", "b"], "not": {"const": "a"}}), member(lambda a: a != "a")),
     ("members of arbitrary names", {"type": "object", "additionalProperties": {"type": "integer"}},
      lambda value: all(map(is_integer, value.values()))),
     ("`if`, `then`", of(TEXT, **{"if": {"required": ["a"]}, "then": {"properties": {"a": {"const": "x"}}}}),
