@@ -19,11 +19,11 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     }
     let strict = match serde_json::from_str::<Value>(text) {
         Ok(value) if value.is_object() || value.is_array() => return Ok(value),
-        Ok(_) => return Err("the reply is not a JSON object".into()),
+        Ok(_) => return Err("the reply is not a JSON object or list".into()),
         Err(error) => error,
     };
     if !text.contains(['{', '[']) {
-        return Err("there is no JSON object in the reply".into());
+        return Err("there is no JSON object or list in the reply".into());
     }
     // Valid parts come first: repairing one could only change it.
     let stretches = stretches(text);

@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::call::{CallError, CallKey, Caller};
 use super::lenient;
 use super::message::{Message, Prompt, Reply, Speaker};
+use super::model::ModelError;
 use super::schema;
 use crate::base::bounded::within_async;
 use crate::base::step::Step;
@@ -53,7 +54,8 @@ pub(crate) enum StructuredError {
 ///
 /// # Errors
 ///
-/// Returns [`StructuredError::Call`] as soon as a call fails, and [`StructuredError::Invalid`] after the last attempt.
+/// Returns [`StructuredError::Call`] as soon as a call fails, other than a repair that does not fit the context, and
+/// [`StructuredError::Invalid`] after the last attempt.
 pub(crate) async fn structured<T: DeserializeOwned + JsonSchema>(
     caller: &dyn Caller,
     key: &CallKey,
@@ -114,9 +116,15 @@ async fn climb<T>(
         Err(complaint) => complaint,
     };
     let repair = repair(caller, &first, &reply, &complaint);
-    let reply = caller.call(&key.then(Step::Repair), &repair).await?;
-    if let Ok(value) = form.read(&reply).await.and_then(&accept) {
-        return Ok(value);
+    match caller.call(&key.then(Step::Repair), &repair).await {
+        Ok(reply) => {
+            if let Ok(value) = form.read(&reply).await.and_then(&accept) {
+                return Ok(value);
+            }
+        }
+        // The server has a smaller context than is set. The next prompt is no longer than the first, which fitted.
+        Err(CallError::Model(ModelError::ContextTooLong { .. })) => {}
+        Err(error) => return Err(error.into()),
     }
     let mut small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
     if small == first {
@@ -132,8 +140,8 @@ async fn climb<T>(
 fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) -> Prompt {
     let mut repair = prompt.clone();
     let task = format!(
-        "Your reply cannot be used: {complaint}.\nReply again, with the whole JSON object of the form asked for and \
-         nothing else."
+        "Your reply cannot be used: {complaint}.\nReply again, with the whole JSON of the form asked for and nothing \
+         else."
     );
     let count = |text: &str| caller.count(prompt.role, text);
     let said: u64 = prompt.messages.iter().map(|message| count(&message.text)).sum();
@@ -354,6 +362,23 @@ mod tests {
         judge(&caller).await.unwrap();
         let sent: u64 = caller.prompts()[1].messages.iter().map(|message| tokens(&message.text)).sum();
         assert!(sent <= 200, "{sent}");
+    }
+
+    #[tokio::test]
+    async fn repair_that_does_not_fit_is_left_out() {
+        let too_long = CallError::Model(ModelError::ContextTooLong { reason: "9 tokens, more than 8".into() });
+        let refused = too_long.clone();
+        let caller = Scripted::new(move |key, _| match key.as_str() {
+            "verdict/1" => Ok("no".into()),
+            "verdict/1/repair" => Err(refused.clone()),
+            _ => Ok(r#"{"enough": true}"#.into()),
+        });
+        assert!(judge(&caller).await.unwrap().enough);
+        assert_eq!(caller.keys(), ["verdict/1", "verdict/1/repair", "verdict/1/small"]);
+        // The caller shortens a prompt that does not fit by itself.
+        let caller = Scripted::in_turn(&["no"]).failing_at(1, too_long.clone());
+        assert_eq!(judge(&caller).await.unwrap_err(), StructuredError::Call(too_long));
+        assert_eq!(caller.keys().len(), 1);
     }
 
     #[tokio::test]
