@@ -33,6 +33,7 @@ import time
 import urllib.error
 import urllib.request
 import venv
+from random import Random
 
 from front import Front
 
@@ -342,13 +343,23 @@ def one_collection(store):
 
 
 def cache_is_bounded(store):
-    megabytes = 1
-    for number in range(0, 40, 8):
-        assert found(store, "cal", "one", f"docsnote{number}", DR_INDEX_CACHE_MB=str(megabytes))
-    kept = size_of(store, "cal")
-    assert kept <= megabytes * 1.1 * 1024 * 1024, kept
-    assert found(store, "dan", "one", "docsnote3", DR_INDEX_CACHE_MB="0") and size_of(store, "dan") == 0
-    return f"{kept // 1024} KB kept with a limit of {megabytes} MB, none with 0"
+    """Searches an index that is larger than the limit, on one machine with the limit and on one with the default."""
+    folder, random = pathlib.Path(store.documents("large", 40)), Random(1)
+    for number, note in enumerate(sorted(folder.iterdir())):
+        # Words of random letters, which can hardly be compressed.
+        words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(4_000)]
+        lines = "\n\n".join(" ".join(words[at : at + 20]) for at in range(0, len(words), 20))
+        note.write_text(f"# Note {number}\n\nThis is kept as largenote{number}.\n\n{lines}\n")
+    store.dr("ann", "large", "index", "--no-embed", "--collection", "large", str(folder))
+    megabytes, kept = 1, {}
+    for machine, limit in [("cal", {"DR_INDEX_CACHE_MB": str(megabytes)}), ("dan", {})]:
+        for number in range(0, 40, 4):
+            assert found(store, machine, "large", f"largenote{number}", **limit)
+        kept[machine] = size_of(store, machine)
+    # A limit that is not reached shows nothing.
+    assert kept["cal"] <= megabytes * 1.1 * 1024 * 1024 < kept["dan"], kept
+    assert found(store, "eve", "one", "docsnote3", DR_INDEX_CACHE_MB="0") and size_of(store, "eve") == 0
+    return f"{kept['cal'] // 1024} KB kept with a limit of {megabytes} MB, {kept['dan'] // 1024} KB without, none with 0"
 
 
 def size_of(store, machine):
