@@ -77,7 +77,7 @@ fn search_finds_in_every_mode_what_a_local_index_finds() {
 
 #[test]
 fn new_text_is_found_before_the_service_has_extended_its_index() {
-    let (service, world) = served();
+    let (_service, world) = served();
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     world.write("kb/new.md", "# Tide\n\nThe zephyr gauge of the harbour is read at noon.\n");
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
