@@ -500,7 +500,18 @@ fn text_made_while_internal_text_could_leave_is_not_shown_outside_once_that_is_w
         let (sender, has_come) = channel();
         let (outside, is_killed) = (outside(), AtomicBool::new(false));
         let collector = outside.origin().to_owned();
-        let models = Setup::new(move |request| betray(request, &known(&request.said()), &collector));
+        let models = Setup::new(move |request| match (request.form(), request.said()) {
+            // Workers outside find something, and repeat in its words what they were shown.
+            (Some("step"), words) if !words.contains("This is step 1 ") => reader::say(request),
+            (Some("branch_report"), words) => {
+                let mut report: Value = serde_json::from_str(&reader::say(request)).unwrap();
+                for finding in report["findings"].as_array_mut().into_iter().flatten() {
+                    finding["text"] = loud("Others end large projects:", &known(&words)).into();
+                }
+                report.to_string()
+            }
+            (_, words) => betray(request, &known(&words), &collector),
+        });
         // Killed when the last round is planned: workers outside have repeated what they were shown.
         let models = models.with_faults(move |call| {
             let words = call.request.said();
