@@ -140,8 +140,8 @@ pub(crate) struct Paths {
 pub(crate) struct Settings {
     pub(crate) values: Values,
     pub(crate) paths: Paths,
-    /// Name, value as it can be shown, and origin of every setting.
-    explained: Vec<(String, String, String)>,
+    /// Name, value as it can be shown, and origin of every setting. No value if none is set, not even by default.
+    explained: Vec<(String, Option<String>, String)>,
     /// Variables, which hold keys and addresses.
     environment: Environment,
 }
@@ -466,7 +466,15 @@ impl Settings {
 
     /// Returns name, value and origin of every setting. A key is shown only as set or not set.
     pub(crate) fn explained(&self) -> Vec<(String, String, String)> {
-        self.explained.iter().cloned().chain(self.explained_variables()).collect()
+        // Worded here: few commands print the settings, and every command resolves them.
+        let worded = |(key, value, origin): &(String, Option<String>, String)| {
+            let unset = || match find_named(key) {
+                ItemKind::Setting(setting) => plain(&setting.unset_text()),
+                ItemKind::Table | ItemKind::Unknown => String::new(),
+            };
+            (key.clone(), value.clone().unwrap_or_else(unset), origin.clone())
+        };
+        self.explained.iter().map(worded).chain(self.explained_variables()).collect()
     }
 
     pub(crate) fn knows(name: &str) -> bool {
@@ -508,7 +516,7 @@ impl Settings {
 
 /// Returns the top-level settings in the order of the rows, then those of tables: values that are set, then the defaults
 /// of those that are not. Rows with a placeholder have no default to print.
-fn explained(figment: &Figment) -> Vec<(String, String, String)> {
+fn explained(figment: &Figment) -> Vec<(String, Option<String>, String)> {
     let origin = |value: &Value| {
         let metadata = figment.get_metadata(value.tag());
         metadata.map_or_else(|| DEFAULT.to_owned(), |metadata| metadata.name.to_string())
@@ -522,10 +530,10 @@ fn explained(figment: &Figment) -> Vec<(String, String, String)> {
             (Some(table), _) if tables.contains(&table) => {}
             (Some(table), _) => tables.push(table),
             (None, Some(value)) => {
-                explained.push((setting.name.to_owned(), setting.kind.shown(value), origin(value)));
+                explained.push((setting.name.to_owned(), Some(setting.kind.shown(value)), origin(value)));
             }
             (None, None) => {
-                explained.push((setting.name.to_owned(), setting.unset_text(), DEFAULT.to_owned()));
+                explained.push((setting.name.to_owned(), None, DEFAULT.to_owned()));
             }
         }
     }
@@ -533,14 +541,13 @@ fn explained(figment: &Figment) -> Vec<(String, String, String)> {
         if let Some(value) = value_of(table) {
             flatten(&[table.to_owned()], value, &mut |path, value| {
                 if let ItemKind::Setting(setting) = find(path) {
-                    explained.push((path.join("."), setting.kind.shown(value), origin(value)));
+                    explained.push((path.join("."), Some(setting.kind.shown(value)), origin(value)));
                 }
             });
         }
         let is_unset = |setting: &&Setting| !explained.iter().any(|(key, ..)| key == setting.name);
         let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(table) && !setting.has_placeholder());
-        let unset = |row: &Setting| (row.name.to_owned(), plain(&row.unset_text()), DEFAULT.to_owned());
-        let unset: Vec<_> = rows.filter(is_unset).map(unset).collect();
+        let unset: Vec<_> = rows.filter(is_unset).map(|row| (row.name.to_owned(), None, DEFAULT.to_owned())).collect();
         explained.extend(unset);
     }
     explained

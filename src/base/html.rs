@@ -34,11 +34,13 @@ pub(crate) fn without_html(text: &str) -> String {
                 }
                 rest = after;
             }
-            None => {
-                let after = after_empty_element(&rest[open..]).filter(|_| !is_escaped);
-                shown.push_str(if after.is_some() { "" } else { "<" });
-                rest = after.unwrap_or(&rest[open + 1..]);
-            }
+            None => match after_empty_element(&rest[open..]).filter(|_| !is_escaped) {
+                Some(after) => rest = after,
+                None => {
+                    shown.push('<');
+                    rest = &rest[open + 1..];
+                }
+            },
         }
     }
     shown + rest

@@ -17,7 +17,7 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
-use crate::engine::{AskRequest, Engine, RequestError, StopReason};
+use crate::engine::{AskRequest, Engine, RequestError};
 
 /// Answer a question with checked citations
 ///
@@ -115,23 +115,10 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let asked = asked?;
     let exit = args.report.end(ui, engine, &asked.report).await?;
     if let (Exit::Interrupted | Exit::Partial, Some(run)) = (exit, &asked.resumable) {
-        let raised = raised(asked.report.stop_reason).map(|flag| format!(" {flag}")).unwrap_or_default();
+        // Under the same limit, the resumed run would end at once.
+        let limit = asked.report.stop_reason.limit();
+        let raised = limit.map(|limit| format!(" {}", limit.raised_by())).unwrap_or_default();
         args.events.note(ui, &format!("`dr resume {run}{raised}` continues this run"));
     }
     Ok(exit)
-}
-
-/// Returns the flag of `dr resume` that raises the limit which ended a run. Without it, a resumed run ends at once.
-fn raised(stop: StopReason) -> Option<&'static str> {
-    match stop {
-        StopReason::BudgetExceeded => Some("--add-budget DOLLARS"),
-        StopReason::TokensExceeded => Some("--add-tokens N"),
-        StopReason::TimeExceeded => Some("--add-time TIME"),
-        StopReason::IterationsExceeded => Some("--add-rounds N"),
-        StopReason::Complete
-        | StopReason::NoMoreTasks
-        | StopReason::NoProgress
-        | StopReason::NoEvidence
-        | StopReason::Cancelled => None,
-    }
 }

@@ -427,8 +427,8 @@ mod tests {
 
     /// A module of the crate, without its comments and tests.
     struct Module {
-        /// With the braces of paths written out.
-        code: String,
+        /// The paths in its code, from the root of the crate.
+        uses: Vec<Vec<String>>,
         /// The modules it declares, in order.
         declared: Vec<String>,
         /// The position in `declared` of the module that each name is, or is imported from.
@@ -451,12 +451,12 @@ mod tests {
                 }
             }
             origins.extend(declared.iter().cloned().enumerate().map(|(at, name)| (name, at)));
-            Self { code, declared, origins }
+            Self { uses: paths(path, &code), declared, origins }
         }
     }
 
-    /// Returns each module by its path from the root: `kb::search` is at `["kb", "search"]`.
-    fn modules() -> BTreeMap<Vec<String>, Module> {
+    /// Each module by its path from the root: `kb::search` is at `["kb", "search"]`.
+    static MODULES: LazyLock<BTreeMap<Vec<String>, Module>> = LazyLock::new(|| {
         let mut modules = BTreeMap::new();
         let mut unread = vec![Vec::<String>::new()];
         while let Some(path) = unread.pop() {
@@ -465,7 +465,7 @@ mod tests {
             modules.insert(path, module);
         }
         modules
-    }
+    });
 
     /// Writes out the braces of paths: `a::{b, c::{d, e}}` becomes `a::b, a::c::d, a::c::e`.
     fn written_out(code: &str) -> String {
@@ -524,13 +524,12 @@ mod tests {
 
     #[test]
     fn each_layer_uses_only_the_layers_it_may() {
-        let modules = modules();
         let root: &[String] = &[];
-        assert_eq!(modules[root].declared, LAYERS.map(|(name, _)| name), "the order of `lib.rs`");
-        for (path, module) in &modules {
+        assert_eq!(MODULES[root].declared, LAYERS.map(|(name, _)| name), "the order of `lib.rs`");
+        for (path, module) in &*MODULES {
             let Some(layer) = path.first() else { continue };
             let (_, may_use) = LAYERS.iter().find(|(name, _)| name == layer).unwrap();
-            for used in paths(path, &module.code).iter().filter_map(|used| used.first()) {
+            for used in module.uses.iter().filter_map(|used| used.first()) {
                 let is_allowed = used == layer || may_use.split(' ').any(|other| other == used);
                 assert!(is_allowed, "`{}` uses `{used}`", path.join("::"));
             }
@@ -540,14 +539,13 @@ mod tests {
     /// Folders are siblings, too, and no two use each other.
     #[test]
     fn file_uses_only_siblings_that_are_declared_before_it() {
-        let modules = modules();
         let (mut seen, mut late) = (0, BTreeSet::new());
-        for (path, module) in &modules {
-            for used in paths(path, &module.code) {
+        for (path, module) in &*MODULES {
+            for used in &module.uses {
                 // The innermost module around both declares the siblings: the one of the user and the one it uses.
-                let shared = path.iter().zip(&used).take_while(|(own, other)| own == other).count();
+                let shared = path.iter().zip(used).take_while(|(own, other)| own == other).count();
                 let (Some(user), Some(name)) = (path.get(shared), used.get(shared)) else { continue };
-                let Module { declared, origins, .. } = &modules[&path[..shared]];
+                let Module { declared, origins, .. } = &MODULES[&path[..shared]];
                 let Some(&sibling) = origins.get(name).filter(|sibling| declared[**sibling] != *user) else { continue };
                 seen += 1;
                 if sibling > origins[user] {

@@ -104,7 +104,7 @@ fn table(list: &ModelList) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", styled(QUIET, "* used here   + on this machine   ~ approximate, not downloaded yet"));
+    let _ = writeln!(text, "{}", styled(QUIET, "* used here   + on this machine   ~ estimated download size"));
     for Published { set, source, .. } in sources {
         let _ = writeln!(text, "{}", styled(QUIET, &format!("{set}: {source}")));
     }

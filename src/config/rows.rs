@@ -127,20 +127,20 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .if_trusted(),
     own("models.key_env", Kind::Variable, KEY_ENV, "see [keys](#keys)"),
     row("models.window_tokens", Kind::COUNT, "context window, prompt and reply together")
-        .unset("known for common models, else {}")
         .in_force(|| json!(roles::WINDOW_TOKENS))
+        .unset("known for common models, else {}")
         .if_trusted(),
     row("models.max_input_tokens", Kind::COUNT, "tokens a prompt may have")
-        .unset("{}, or what the window leaves")
         .in_force(|| json!(roles::MAX_INPUT_TOKENS))
+        .unset("{}, or what the window leaves")
         .if_trusted(),
     row("models.max_output_tokens", COUNT_32, "visible tokens a reply may have")
-        .unset("{}, or a quarter of the window")
         .in_force(|| json!(roles::MAX_OUTPUT_TOKENS))
+        .unset("{}, or a quarter of the window")
         .if_trusted(),
     row("models.reasoning_tokens", COUNT_32, "reasoning tokens in addition to the reply")
-        .unset("{} for models known to reason, else 0")
         .in_force(|| json!(roles::REASONING_TOKENS))
+        .unset("{} for models known to reason, else 0")
         .if_trusted(),
     row("models.effort", EFFORT, "reasoning effort").unset("the endpoint's default").if_trusted(),
     row("models.temperature", ANY_NUMBER, "sampling temperature").unset("the endpoint's default").if_trusted(),
@@ -149,14 +149,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Kind::OneOf(&["strict", "json", "none"]),
         "replies enforced by JSON Schema, as any JSON, or by the prompt",
     )
-    .unset("{}")
     .in_force(|| json!(SchemaSupport::default()))
     .if_trusted(),
     row("models.encoding", Kind::OneOf(&["o200k", "o200k_harmony", "cl100k"]), "tokenizer for counting tokens")
         .unset("known for common models, else `o200k` and a fifth more")
         .if_trusted(),
     row("models.timeout_seconds", FROM_ONE, "seconds one request may take")
-        .unset("{}")
         .in_force(|| json!(roles::TIMEOUT.as_secs()))
         .if_trusted(),
     own("models.local", Kind::Bool, LOCAL, "only endpoints on this machine"),
@@ -183,8 +181,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "your mail address or web page, for engines that want to know who sends requests",
         "not sent",
     ),
-    own("web.fetch", Kind::Bool, "whether pages are fetched; otherwise nothing from the web is verified", "{}")
-        .in_force(|| json!(WebOptions::FETCH)),
+    row("web.fetch", Kind::Bool, "whether pages are fetched; otherwise nothing from the web is verified")
+        .in_force(|| json!(WebOptions::FETCH))
+        .user_only(),
     own(
         "web.allowed_hosts",
         Kind::Texts,
@@ -220,12 +219,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "512, or less for models that read less",
     ),
     own("embedding.languages", LANGUAGES, "languages that the model reads", "known for common models, else `all`"),
-    own("embedding.batch", Kind::Whole { least: 1, most: 2_048 }, "texts of one request", "{}")
-        .in_force(|| json!(EndpointOptions::BATCH)),
-    own("embedding.concurrency", Kind::Whole { least: 1, most: 64 }, "requests in flight", "{}")
-        .in_force(|| json!(EndpointOptions::CONCURRENCY)),
-    own("embedding.timeout_seconds", FROM_ONE, "seconds one request may take", "{}")
-        .in_force(|| json!(EndpointOptions::TIMEOUT.as_secs())),
+    row("embedding.batch", Kind::Whole { least: 1, most: 2_048 }, "texts of one request")
+        .in_force(|| json!(EndpointOptions::BATCH))
+        .user_only(),
+    row("embedding.concurrency", Kind::Whole { least: 1, most: 64 }, "requests in flight")
+        .in_force(|| json!(EndpointOptions::CONCURRENCY))
+        .user_only(),
+    row("embedding.timeout_seconds", FROM_ONE, "seconds one request may take")
+        .in_force(|| json!(EndpointOptions::TIMEOUT.as_secs()))
+        .user_only(),
     own(
         "embedding.price",
         PRICE,
@@ -241,16 +243,21 @@ pub(crate) const SETTINGS: &[Setting] = &[
          else its name at the server",
         "the only one of the server",
     ),
-    own("rerank.api", Kind::OneOf(&["cohere", "tei"]), "form of the requests", "{}")
-        .in_force(|| json!(RerankApi::default())),
+    row("rerank.api", Kind::OneOf(&["cohere", "tei"]), "form of the requests")
+        .in_force(|| json!(RerankApi::default()))
+        .user_only(),
     own("rerank.key_env", Kind::Variable, KEY_ENV, "no key"),
-    own("rerank.candidates", Kind::Whole { least: 2, most: 100 }, "hits that are reranked", "{}")
-        .in_force(|| json!(rerank::CANDIDATES)),
-    own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "{}; 30 on this machine and for `llm`")
-        .in_force(|| json!(rerank::TIMEOUT.as_secs())),
+    row("rerank.candidates", Kind::Whole { least: 2, most: 100 }, "hits that are reranked")
+        .in_force(|| json!(rerank::CANDIDATES))
+        .user_only(),
+    row("rerank.timeout_seconds", FROM_ONE, "seconds one request may take")
+        .in_force(|| json!(rerank::TIMEOUT.as_secs()))
+        .unset("{}; 30 on this machine and for `llm`")
+        .user_only(),
     own("rerank.local", Kind::Bool, LOCAL, "only servers on this machine"),
-    own("deep_research.provider", Kind::OneOf(ProviderKind::NAMES), "service that carries out the jobs", "{}")
-        .in_force(|| json!(ProviderKind::default())),
+    row("deep_research.provider", Kind::OneOf(ProviderKind::NAMES), "service that carries out the jobs")
+        .in_force(|| json!(ProviderKind::default()))
+        .user_only(),
     own(
         "deep_research.models",
         Kind::Names,
@@ -260,29 +267,32 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("deep_research.base_url", Kind::Address, BASE_URL, "`OPENAI_BASE_URL`, else OpenAI"),
     own("deep_research.key_env", Kind::Variable, KEY_ENV, "as for [models](#keys)"),
     own("deep_research.local", Kind::Bool, LOCAL, "only endpoints on this machine"),
-    own("deep_research.effort", EFFORT, "as for models; not sent to models dedicated to research", "{}")
-        .in_force(|| json!(DeepResearchOptions::EFFORT)),
-    own("deep_research.summaries", Kind::Bool, "whether summaries of the reasoning are asked for", "{}")
-        .in_force(|| json!(DeepResearchOptions::SUMMARIES)),
-    own("deep_research.max_cost", Kind::Dollars { zero: false, most: 10_000.0 }, "amount reserved for one job", "{}")
-        .in_force(|| json!(DeepResearchOptions::MAX_COST)),
-    own("deep_research.max_jobs", Kind::Whole { least: 0, most: 100 }, "jobs one run may start; 0 for none", "{}")
-        .in_force(|| json!(DeepResearchOptions::MAX_JOBS)),
-    own("deep_research.max_tool_calls", FROM_ONE_32, "searches and the like one job may make", "{}")
-        .in_force(|| json!(DeepResearchOptions::MAX_TOOL_CALLS)),
-    own("deep_research.max_output_tokens", FROM_ONE_32, "tokens of a job's reply, reasoning included", "{}")
-        .in_force(|| json!(DeepResearchOptions::MAX_OUTPUT_TOKENS)),
-    own("deep_research.timeout_minutes", Kind::Whole { least: 1, most: 1_440 }, "minutes one job may take", "{}")
-        .in_force(|| json!(DeepResearchOptions::TIMEOUT_MINUTES)),
+    row("deep_research.effort", EFFORT, "as for models; not sent to models dedicated to research")
+        .in_force(|| json!(DeepResearchOptions::EFFORT))
+        .user_only(),
+    row("deep_research.summaries", Kind::Bool, "whether summaries of the reasoning are asked for")
+        .in_force(|| json!(DeepResearchOptions::SUMMARIES))
+        .user_only(),
+    row("deep_research.max_cost", Kind::Dollars { zero: false, most: 10_000.0 }, "amount reserved for one job")
+        .in_force(|| json!(DeepResearchOptions::MAX_COST))
+        .user_only(),
+    row("deep_research.max_jobs", Kind::Whole { least: 0, most: 100 }, "jobs one run may start; 0 for none")
+        .in_force(|| json!(DeepResearchOptions::MAX_JOBS))
+        .user_only(),
+    row("deep_research.max_tool_calls", FROM_ONE_32, "searches and the like one job may make")
+        .in_force(|| json!(DeepResearchOptions::MAX_TOOL_CALLS))
+        .user_only(),
+    row("deep_research.max_output_tokens", FROM_ONE_32, "tokens of a job's reply, reasoning included")
+        .in_force(|| json!(DeepResearchOptions::MAX_OUTPUT_TOKENS))
+        .user_only(),
+    row("deep_research.timeout_minutes", Kind::Whole { least: 1, most: 1_440 }, "minutes one job may take")
+        .in_force(|| json!(DeepResearchOptions::TIMEOUT_MINUTES))
+        .user_only(),
     own("deep_research.allowed_domains", Kind::Texts, "hosts that are searched; up to 100", "all"),
     own("deep_research.blocked_domains", Kind::Texts, "hosts that are not searched; up to 100", "none"),
-    own(
-        "deep_research.code_interpreter",
-        Kind::Bool,
-        "whether the model may run code, on the provider's machines",
-        "{}",
-    )
-    .in_force(|| json!(DeepResearchOptions::CODE_INTERPRETER)),
+    row("deep_research.code_interpreter", Kind::Bool, "whether the model may run code, on the provider's machines")
+        .in_force(|| json!(DeepResearchOptions::CODE_INTERPRETER))
+        .user_only(),
     own("deep_research.mcp.label", Kind::Text, "name of a tool server in the model's tool list", "no server"),
     own("deep_research.mcp.url", Kind::Address, "address of the tool server", "needed with `label`"),
     own(
@@ -308,22 +318,23 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("mcp.NAME.tools", Kind::Names, "tools that may be called, if their server marks them read-only", "none"),
     own("mcp.NAME.key_env", Kind::Variable, KEY_ENV, "no key"),
     own("mcp.NAME.environment", Kind::Names, "further variables that the program is given", "none"),
-    own("mcp.NAME.timeout_seconds", FROM_ONE, "seconds its start and each call may take", "{}")
-        .in_force(|| json!(McpOptions::TIMEOUT.as_secs())),
-    own("mcp.NAME.max_calls", COUNT_32, "calls of one run", "{}").in_force(|| json!(McpOptions::MAX_CALLS)),
-    own(
+    row("mcp.NAME.timeout_seconds", FROM_ONE, "seconds its start and each call may take")
+        .in_force(|| json!(McpOptions::TIMEOUT.as_secs()))
+        .user_only(),
+    row("mcp.NAME.max_calls", COUNT_32, "calls of one run")
+        .in_force(|| json!(McpOptions::MAX_CALLS))
+        .user_only(),
+    row(
         "traces.texts",
         Kind::Bool,
         "whether [traces](../how-to/export-traces.md) have the texts of a run too: questions, prompts, replies, queries",
-        "{}",
     )
-    .in_force(|| json!(TraceOptions::default().texts)),
+    .in_force(|| json!(TraceOptions::default().texts))
+    .user_only(),
     row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it")
-        .unset("{}")
         .in_force(|| json!(CollectionOptions::default().local_only))
         .stricter(Strictness::True),
     row("collections.NAME.allow_egress", Kind::Bool, "texts derived from it may leave this machine")
-        .unset("{}")
         .in_force(|| json!(CollectionOptions::default().allow_egress))
         .project_only(|value| value.to_bool() == Some(false), "`false`"),
     own(

@@ -4,6 +4,7 @@ use figment::value::{Num, Value};
 use serde_json::Value as Json;
 
 use super::kind::{Kind, duration, whole};
+use crate::base::line::grouped;
 
 /// One setting: one row of [`super::SETTINGS`].
 #[derive(Clone, Copy, Debug)]
@@ -16,9 +17,9 @@ pub(crate) struct Setting {
     pub(crate) doc: &'static str,
     /// Default as TOML, if it has one.
     pub(crate) default: Option<&'static str>,
-    /// Behaviour if it is unset and has no default. `{}` stands for `in_force`.
+    /// Behaviour if it is unset and has no default. `{}` stands for the value of `in_force`.
     unset: &'static str,
-    /// The value in force if it is unset, from the code that applies it.
+    /// Returns the default of the code that applies it.
     in_force: Option<fn() -> Json>,
     /// Whether a flag has the same name.
     pub(crate) has_flag: bool,
@@ -91,9 +92,9 @@ impl Setting {
         Self { unset: text, ..self }
     }
 
-    /// Adds the value in force without a value, which takes the place of `{}` in the description.
+    /// Takes the default from the code that applies it. A text of [`Self::unset`] after this one has it at `{}`.
     pub(super) const fn in_force(self, value: fn() -> Json) -> Self {
-        Self { in_force: Some(value), ..self }
+        Self { unset: "{}", in_force: Some(value), ..self }
     }
 
     /// Adds a flag and a variable.
@@ -177,15 +178,12 @@ impl Setting {
     }
 }
 
-/// Formats a whole number, word or switch for the manual: digits in groups of three, the others in backticks.
+/// Formats a default for the manual: a whole number grouped, a word or switch in backticks.
 fn stated(value: &Json) -> String {
-    match value {
-        Json::Number(number) => {
-            let digits = number.to_string();
-            digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",")
-        }
-        Json::String(word) => format!("`{word}`"),
-        other => format!("`{other}`"),
+    match (value.as_u64(), value.as_str()) {
+        (Some(number), _) => grouped(number),
+        (None, Some(word)) => format!("`{word}`"),
+        (None, None) => format!("`{value}`"),
     }
 }
 

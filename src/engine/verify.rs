@@ -76,7 +76,7 @@ pub(crate) struct VerifiedReport {
     /// Why the index was not compared, if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) index_problem: Option<String>,
-    /// Addresses that were looked up without a record, since the run of the report is not stored here. Not in the JSON,
+    /// Addresses that were fetched and not recorded, because the run of the report is not stored here. Left out of the JSON,
     /// which has every citation.
     #[serde(skip)]
     pub(crate) unrecorded: Vec<String>,
@@ -296,18 +296,15 @@ impl Engine {
         // Parsed, since a part of an id could be that of another run.
         let Some(run) = run.and_then(|run| run.parse::<RunId>().ok()) else { return Ok(None) };
         let Some(store) = self.runs_if_any()? else { return Ok(None) };
-        match store.find(Some(run.as_str())).await {
-            Err(StoreError::Missing(_)) => Ok(None),
-            run => {
-                let run = run?;
-                let locked = store.lock(&run)?;
-                // A run whose events are damaged still records what it sends.
-                let branches =
-                    store.read(&run).await.map(|(_, state)| state.into_fields().branches).unwrap_or_default();
-                // Open, since the user asks for these pages.
-                Ok(Some(RunRecord { egress: Egress::new(locked, Arc::new(SystemClock), true), branches }))
-            }
-        }
+        let run = match store.find(Some(run.as_str())).await {
+            Err(StoreError::Missing(_)) => return Ok(None),
+            found => found?,
+        };
+        let locked = store.lock(&run)?;
+        // Pages are recorded even if the events of the run are damaged.
+        let branches = store.read(&run).await.map(|(_, state)| state.into_fields().branches).unwrap_or_default();
+        // Open, since the user asks for these pages.
+        Ok(Some(RunRecord { egress: Egress::new(locked, Arc::new(SystemClock), true), branches }))
     }
 
     /// Writes the places of moved citations into the report. Returns whether there were any.
@@ -443,9 +440,9 @@ async fn check_pages(citations: &mut [VerifiedCitation], pages: Option<&CitedPag
 fn node_of(citations: &[&VerifiedCitation], branches: &BTreeMap<NodeId, Branch>) -> NodeId {
     let found = |VerifiedCitation { id, quote, source, .. }: &&VerifiedCitation| {
         let id: EvidenceId = id.parse().ok()?;
-        let cited = Citation { id: id.to_string(), quote: quote.clone(), place: source.clone() };
-        let mut evidence = branches.get(id.node())?.evidence.iter();
-        evidence.any(|known| Citation::from(known) == cited).then(|| id.node().clone())
+        let known = branches.get(id.node())?.evidence.iter().find(|known| known.id == id)?;
+        let is_quoted = known.quote == *quote && Citation::from(known).place == *source;
+        is_quoted.then(|| id.node().clone())
     };
     citations.iter().find_map(found).unwrap_or_else(|| NodeId::numbered(1))
 }

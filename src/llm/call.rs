@@ -112,6 +112,18 @@ pub enum Limit {
 
 as_word!(Limit);
 
+impl Limit {
+    /// Returns the flag of `dr resume` that raises it.
+    pub(crate) fn raised_by(self) -> &'static str {
+        match self {
+            Self::Cost => "--add-budget DOLLARS",
+            Self::Tokens => "--add-tokens N",
+            Self::Time => "--add-time TIME",
+            Self::Rounds => "--add-rounds N",
+        }
+    }
+}
+
 /// A call that was not made or got no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {

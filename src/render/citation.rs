@@ -13,7 +13,7 @@ use crate::base::readable::readable;
 use crate::base::word::{WordSplitter, count_words};
 use crate::research::branch::Finding;
 use crate::research::cut::pieces;
-use crate::research::evidence::{Evidence, EvidenceId};
+use crate::research::evidence::{Evidence, EvidenceId, by_document};
 use crate::research::report::{Report, marks};
 use crate::source::Place;
 
@@ -128,14 +128,7 @@ fn units(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
 
 /// Returns the quotes of a report by document, in order of first citation, each with its position from 1.
 pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
-    let mut documents: Vec<Vec<(usize, &Evidence)>> = Vec::new();
-    for (number, evidence) in (1..).zip(&report.evidence) {
-        match documents.iter_mut().find(|known| known[0].1.source.is_same_document(&evidence.source)) {
-            Some(quotes) => quotes.push((number, evidence)),
-            None => documents.push(vec![(number, evidence)]),
-        }
-    }
-    documents
+    by_document((1..).zip(&report.evidence), |(_, evidence)| evidence)
 }
 
 /// The location of a quote in its document, each part on one line.
@@ -189,24 +182,26 @@ pub(super) fn quoted(evidence: &Evidence) -> String {
     one_line(shown.trim_matches([' ', '|']))
 }
 
-/// Returns the claims that cite a quote: the words before its citation, back to the citation before or the beginning of
-/// the sentence, or the findings if no text cites it.
-pub(super) fn claims(report: &Report, id: &EvidenceId) -> Vec<String> {
+/// Returns the claims that cite each quote: the words before its citation, back to the citation before or the beginning
+/// of the sentence, or the findings if no text cites it.
+pub(super) fn claims(report: &Report) -> HashMap<EvidenceId, Vec<String>> {
     let texts = std::iter::once(&report.answer).chain(report.sections.iter().map(|section| &section.text));
-    let mut claims = Vec::new();
+    let mut claims: HashMap<EvidenceId, Vec<String>> = HashMap::new();
     for piece in texts.chain(&report.contradictions).flat_map(|text| pieces(text)) {
         let marks = marks(piece);
-        for (range, _) in marks.iter().filter(|(_, cited)| cited == id) {
+        for (range, id) in &marks {
             let ends = marks.iter().map(|(other, _)| other.end).filter(|end| *end <= range.start);
             let own = &piece[ends.max().unwrap_or(0)..range.start];
             // Citations side by side support the same words.
             let claim = if count_words(own) >= MIN_CLAIM_WORDS { own } else { &piece[..range.start] };
-            claims.push(claim.to_owned());
+            claims.entry(id.clone()).or_default().push(claim.to_owned());
         }
     }
-    if claims.is_empty() {
-        let citing = report.findings.iter().filter(|finding| finding.evidence.contains(id));
-        claims.extend(citing.map(|finding| finding.text.clone()));
+    for Evidence { id, .. } in &report.evidence {
+        claims.entry(id.clone()).or_insert_with(|| {
+            let citing = report.findings.iter().filter(|finding| finding.evidence.contains(id));
+            citing.map(|finding| finding.text.clone()).collect()
+        });
     }
     claims
 }
@@ -396,7 +391,7 @@ mod tests {
         report.answer = "The lead owns it [n2e1], and a messenger informs customers [n3e1][n2e1]. It ends.".into();
         report.sections.clear();
         report.contradictions.clear();
-        let of = |report: &Report, id: &str| claims(report, &id.parse().unwrap());
+        let of = |report: &Report, id: &str| claims(report).remove(&id.parse().unwrap()).unwrap_or_default();
         let both = ["The lead owns it ", "The lead owns it [n2e1], and a messenger informs customers [n3e1]"];
         assert_eq!(of(&report, "n2e1"), both, "side by side, both citations support the same words");
         assert_eq!(of(&report, "n3e1"), [", and a messenger informs customers "]);

@@ -4,6 +4,7 @@
 //! forms, and all of it is escaped, so that it can change neither the structure of the report nor the state of a
 //! terminal.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
@@ -14,7 +15,7 @@ use super::json::escaped;
 use super::prose::{self, Block, Span, uncited};
 use crate::base::line::one_line;
 use crate::research::branch::Finding;
-use crate::research::evidence::Evidence;
+use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
 use crate::source::{Place, is_name_of};
 
@@ -76,8 +77,9 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     heading(text, "Confidence");
     let _ = writeln!(text, "{:.2} of 1. {}", report.confidence, citation::checks(report));
     heading(text, "Sources");
+    let claims = citation::claims(report);
     for (quotes, number) in citation::documents(report).iter().zip(1..) {
-        document(text, report, number, quotes, numbers);
+        document(text, &claims, number, quotes, numbers);
     }
     further(text, report);
     course(text, report);
@@ -104,10 +106,16 @@ fn body(text: &mut String, report: &Report, numbers: &Numbers<'_>, title: Option
 }
 
 /// Appends a document with some words of each of its quotes. Several are lettered, each on a line.
-fn document(text: &mut String, report: &Report, number: usize, quotes: &[(usize, &Evidence)], numbers: &Numbers<'_>) {
+fn document(
+    text: &mut String,
+    claims: &HashMap<EvidenceId, Vec<String>>,
+    number: usize,
+    quotes: &[(usize, &Evidence)],
+    numbers: &Numbers<'_>,
+) {
     let quoted = |evidence: &Evidence| {
-        let claims = citation::claims(report, &evidence.id);
-        format!("“{}”", line(&citation::shortly_quoted(evidence, &claims)))
+        let claims = claims.get(&evidence.id).map_or(&[][..], Vec::as_slice);
+        format!("“{}”", line(&citation::shortly_quoted(evidence, claims)))
     };
     if let [(_, evidence)] = quotes {
         let _ = writeln!(text, "{number}. {}: {}", source(evidence), quoted(evidence));

@@ -122,7 +122,7 @@ pub(super) struct Shown {
     pub(super) is_unlikely: bool,
     /// Byte up to which its text is shown; `None` until it is shown.
     pub(super) end: Option<usize>,
-    /// Whether the last prompt did not show it: it had no room, or other passages above have all of it.
+    /// Whether the last prompt left it out, for lack of room or because passages above have all of its text.
     pub(super) is_left_out: bool,
 }
 
@@ -313,10 +313,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         };
         let drafts: Vec<_> = answers.iter().map(draft).collect();
         let is_own = |(at, answer): &(usize, &Answer)| {
-            let serves = |aspect: &AspectId| self.task.aspects.iter().any(|own| own.id == aspect);
             // Another node may be asked about it, and the page behind a search engine's snippet was not read. A quote
             // that no worker has judged must not keep the web from being searched for its aspect.
-            serves(&answer.aspect)
+            self.is_of_task(&answer.aspect)
                 && !self.conversation.goes_on_outside
                 && !self.conversation.shared_aspects.contains(&answer.aspect)
                 && !is_hit(&self.shown[*at].passage)
@@ -329,7 +328,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
         let (had_answer, mut filed) = (self.has_answer, Vec::new());
         for (draft, done) in drafts.iter().zip(done) {
-            // Its claim for another aspect takes words of the worker, or there would be two identical findings.
+            // Filed for two aspects, it would become two identical findings: the worker words the second.
             let is_of_another = |note: &Note| {
                 let mut known = self.noted.iter();
                 known.any(|known| known.has_quote(&note.evidence) && known.aspect != note.aspect)
@@ -487,6 +486,11 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         is_address.then(|| address.to_owned())
     }
 
+    /// Returns whether an aspect is one of the task.
+    fn is_of_task(&self, aspect: &AspectId) -> bool {
+        self.task.aspects.iter().any(|own| own.id == aspect)
+    }
+
     fn note(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
         let at = self.place(draft)?;
         let quote = draft.quote.as_deref().unwrap_or_default();
@@ -494,8 +498,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             return Err("`quote` is not a sentence or two".to_owned());
         }
         let passage = &self.shown[at].passage;
-        let aspect = draft.aspect.as_deref().map(AspectId::named);
-        let aspect = aspect.filter(|id| self.task.aspects.iter().any(|aspect| aspect.id == id));
+        let aspect = draft.aspect.as_deref().map(AspectId::named).filter(|id| self.is_of_task(id));
         let said = worded(draft);
         if is_hit(passage) {
             return Ok(Action::NoteOfPage { at, quote: quote.to_owned(), text: said, aspect });

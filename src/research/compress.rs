@@ -183,11 +183,13 @@ fn noted(notes: &[Note]) -> Vec<PromptEntry> {
             format!("Its quote stands in {known} above.")
         } else {
             let place = source.provenance();
-            let known = places.iter().find(|(known, _)| *known == place).map(|(_, id)| *id);
-            let from = known.map_or_else(|| place.clone(), |known| format!("the same place as {known}"));
-            if known.is_none() {
-                places.push((place, id));
-            }
+            let from = match places.iter().find(|(known, _)| *known == place) {
+                Some((_, known)) => format!("the same place as {known}"),
+                None => {
+                    places.push((place.clone(), id));
+                    place
+                }
+            };
             format!("From: {from}\nQuote: {quote}")
         };
         above.push(&note.evidence);

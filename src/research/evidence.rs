@@ -96,8 +96,8 @@ impl Evidence {
         self.within(above).map(|known| format!("Its words stand in {known} above."))
     }
 
-    /// Returns the line above the quote that says where it is from, as prompts show it below another quote: the document
-    /// with its date, or only the heading within the same document, if that is another.
+    /// Returns the source line of a quote in a prompt: document and date, or only the headings that differ if the quote
+    /// above is from the same document. `None` if they are the same, too.
     pub(super) fn place_below(&self, above: Option<&Self>) -> Option<String> {
         let source = &self.source;
         // A page may have been read on two days.
@@ -136,16 +136,17 @@ impl Evidence {
     }
 }
 
-/// Returns quotes with those of a document together, in the order of the first of each.
-pub(super) fn by_document<'a>(quotes: &[&'a Evidence]) -> Vec<&'a Evidence> {
-    let mut documents: Vec<Vec<&'a Evidence>> = Vec::new();
-    for &quote in quotes {
-        match documents.iter_mut().find(|known| known[0].source.is_same_document(&quote.source)) {
-            Some(known) => known.push(quote),
-            None => documents.push(vec![quote]),
+/// Groups items by the document of their quotes, in order of first appearance.
+pub(crate) fn by_document<T>(items: impl IntoIterator<Item = T>, quote: impl Fn(&T) -> &Evidence) -> Vec<Vec<T>> {
+    let mut documents: Vec<Vec<T>> = Vec::new();
+    for item in items {
+        let source = &quote(&item).source;
+        match documents.iter_mut().find(|known| quote(&known[0]).source.is_same_document(source)) {
+            Some(known) => known.push(item),
+            None => documents.push(vec![item]),
         }
     }
-    documents.concat()
+    documents
 }
 
 /// Returns a line for each document: its place, its date, and the ids of the quotes from it.

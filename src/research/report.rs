@@ -13,6 +13,7 @@ use super::question::Question;
 use crate::base::id::as_word;
 use crate::base::readable::readable;
 use crate::base::word::count_words;
+use crate::llm::call::Limit;
 use crate::source::{Passage, Place, Support};
 
 /// Version of the JSON report. Raise it when a field is removed, renamed or changes its meaning.
@@ -59,6 +60,17 @@ impl StopReason {
     /// Returns whether the run ended by itself: neither at a limit nor by interruption.
     pub(crate) fn is_natural(self) -> bool {
         matches!(self, Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence)
+    }
+
+    /// Returns the limit that ended the run, if one did.
+    pub(crate) fn limit(self) -> Option<Limit> {
+        match self {
+            Self::BudgetExceeded => Some(Limit::Cost),
+            Self::TokensExceeded => Some(Limit::Tokens),
+            Self::TimeExceeded => Some(Limit::Time),
+            Self::IterationsExceeded => Some(Limit::Rounds),
+            Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence | Self::Cancelled => None,
+        }
     }
 }
 

@@ -99,6 +99,17 @@ struct PassageText {
 }
 
 impl PromptPassage {
+    /// Returns the text to show below the passages with the ids `above`, and adds its own; or the ids to name in its
+    /// place.
+    fn shown_below<'a>(&'a self, above: &mut HashSet<&'a str>) -> Result<&'a PassageText, &'a [String]> {
+        if let Some(ids) = self.stand_ins(above) {
+            return Err(ids);
+        }
+        let text = self.below(above);
+        above.insert(self.id.as_str());
+        Ok(text)
+    }
+
     /// Returns the text below passages with the ids `above`. A passage that no longer has room cannot be referred to.
     fn below(&self, above: &HashSet<&str>) -> &PassageText {
         if self.names_only(above) { &self.text } else { &self.plain }
@@ -467,12 +478,10 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         self.notebook.shown.iter_mut().for_each(|shown| shown.is_left_out = true);
         let mut above = HashSet::new();
         for passage in view.results.iter().flat_map(|result| &result.passages) {
-            if passage.stand_ins(&above).is_some() {
-                continue;
+            if let Ok(text) = passage.shown_below(&mut above) {
+                let shown = &mut self.notebook.shown[passage.at];
+                (shown.is_left_out, shown.end) = (false, Some(text.end));
             }
-            let shown = &mut self.notebook.shown[passage.at];
-            (shown.is_left_out, shown.end) = (false, Some(passage.below(&above).end));
-            above.insert(passage.id.as_str());
         }
         prompt
     }
@@ -564,11 +573,11 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    /// Returns the result of an action as later prompts show it. A passage of which other passages above have all is
-    /// named like one that was found again, as long as those are shown.
+    /// Returns the result of an action as later prompts show it. If passages above have all of a passage's text, later
+    /// prompts name them in its place, for as long as they are shown.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, known, .. } = outcome;
-        // An earlier result of this step may have named what has a known passage.
+        // A passage that is found again may have been left out of this step before, as others have its text.
         let (named, known): (Vec<_>, Vec<_>) = known.into_iter().partition(|at| self.notebook.shown[*at].is_left_out);
         let mut shown = Vec::new();
         for at in named.into_iter().chain(passages) {
@@ -667,12 +676,10 @@ fn shown(results: &[StepResult]) -> Vec<Value> {
     for StepResult { step, call, outcome, known, passages } in results {
         let (mut texts, mut known) = (Vec::new(), known.clone());
         for passage in passages {
-            if let Some(ids) = passage.stand_ins(&above) {
-                known.extend_from_slice(ids);
-                continue;
+            match passage.shown_below(&mut above) {
+                Ok(text) => texts.push(json!({"id": passage.id, "place": passage.place, "text": text.text})),
+                Err(ids) => known.extend_from_slice(ids),
             }
-            texts.push(json!({"id": passage.id, "place": passage.place, "text": passage.below(&above).text}));
-            above.insert(passage.id.as_str());
         }
         let mut seen = HashSet::new();
         known.retain(|id| seen.insert(id.clone()));

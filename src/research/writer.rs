@@ -278,10 +278,11 @@ impl<'a> Writer<'a> {
         if let Some(prompt) = self.one_call_prompt(&all) {
             return self.in_one_call(&prompt, &all).await;
         }
-        if !self.can_begin(&all) {
+        let outline_prompt = self.outline_prompt(&all);
+        if !self.can_begin(&all, &outline_prompt) {
             return self.whole(Vec::new()).await;
         }
-        match self.at_length(&all).await {
+        match self.at_length(&all, &outline_prompt).await {
             // The rest of the budget does not cover a long answer, but may cover a short one.
             Err(CallError::Limit(_)) if self.material.is_last => self.whole(Vec::new()).await,
             written => written,
@@ -295,10 +296,9 @@ impl<'a> Writer<'a> {
         if most_words < LEAST_REPORT_WORDS || self.sections_before().next().is_some() {
             return None;
         }
-        let findings: Vec<_> = all.iter().map(|found| found.finding).collect();
         let view = WriterParts {
             findings: self.findings_by_node(),
-            quotes: self.quotes_behind(&findings),
+            quotes: self.quotes_behind(all),
             most_words: Some(most_words),
             ..WriterParts::default()
         };
@@ -325,8 +325,7 @@ impl<'a> Writer<'a> {
         for section in &sections {
             (self.material.on_section)(&key, &self.section_as_shown(section));
         }
-        let draft = self.held_to_evidence(&whole.said, &[], sections);
-        Ok(Draft { findings: self.cited_findings(&draft), ..draft })
+        Ok(self.in_sections(&whole.said, sections))
     }
 
     /// Returns the key of the section at this place in the outline.
@@ -335,7 +334,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns whether the rest of the budget is likely to pay for an outline, the sections it may have, and the summary.
-    fn can_begin(&self, all: &[NodeFinding<'a>]) -> bool {
+    fn can_begin(&self, all: &[NodeFinding<'a>], outline_prompt: &Prompt) -> bool {
         let before: Vec<_> = self.sections_before().collect();
         let is_kept = |found: &NodeFinding<'_>| before.iter().any(|section| is_written_from(section, found));
         let new: Vec<_> = all.iter().filter(|found| !is_kept(found)).copied().collect();
@@ -346,7 +345,7 @@ impl<'a> Writer<'a> {
         let (rules, whole) = (section(&[]), section(&new));
         let each = rules + whole.saturating_sub(rules) / number.max(1) as u64;
         let each = each.min(room::<SectionDraft>(self.caller, Role::Writer));
-        let mut prompts = vec![size(self.caller, &self.outline_prompt(all))];
+        let mut prompts = vec![size(self.caller, outline_prompt)];
         prompts.extend(std::iter::repeat_n(each, number));
         prompts.push(self.summary_size(all));
         self.caller.can_pay(&self.key.then(Step::Outline), Role::Writer, &prompts)
@@ -384,8 +383,8 @@ impl<'a> Writer<'a> {
 
     /// Writes outline, sections and summary. In the last draft, finished parts are kept if the limits do not pay for
     /// the rest.
-    async fn at_length(&self, all: &[NodeFinding<'a>]) -> Result<Draft, CallError> {
-        let outline = self.outline(all).await?;
+    async fn at_length(&self, all: &[NodeFinding<'a>], outline_prompt: &Prompt) -> Result<Draft, CallError> {
+        let outline = self.outline(all, outline_prompt).await?;
         let titles = titles(&outline, all);
         // An outline may have more sections than were expected.
         if !self.can_pay(&outline, all, &titles) {
@@ -444,8 +443,7 @@ impl<'a> Writer<'a> {
             limitations: Vec::new(),
             confidence: by_rules.confidence,
         };
-        let draft = self.held_to_evidence(&said, &[], sections);
-        let mut draft = Draft { findings: self.cited_findings(&draft), ..draft };
+        let mut draft = self.in_sections(&said, sections);
         let what = match missing {
             0 => "the summary was put together".to_owned(),
             _ => format!("the summary and {missing} of {number} sections were put together"),
@@ -455,15 +453,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the headings. Every finding is below one.
-    async fn outline(&self, all: &[NodeFinding<'a>]) -> Result<Vec<OutlineHeading<'a>>, CallError> {
+    async fn outline(&self, all: &[NodeFinding<'a>], prompt: &Prompt) -> Result<Vec<OutlineHeading<'a>>, CallError> {
         let before: Vec<_> = self.sections_before().collect();
         let check = |draft: &OutlineDraft| match draft.sections.len() {
             1..=MAX_SECTIONS if draft.sections.iter().any(|said| said.is_meant(all, &before)) => Ok(()),
             1..=MAX_SECTIONS => Err("no section has the number of a finding in the list".to_owned()),
             number => Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
         };
-        let (key, prompt) = (self.key.then(Step::Outline), self.outline_prompt(all));
-        let draft = structured_checked(self.caller, &key, &prompt, "outline", check).await.map_err(failure)?;
+        let key = self.key.then(Step::Outline);
+        let draft = structured_checked(self.caller, &key, prompt, "outline", check).await.map_err(failure)?;
         Ok(headings(&draft, all, &before))
     }
 
@@ -566,10 +564,9 @@ impl<'a> Writer<'a> {
     }
 
     fn section_view(&self, own: &[NodeFinding<'a>]) -> WriterParts<'a> {
-        let findings: Vec<_> = own.iter().map(|found| found.finding).collect();
         WriterParts {
-            findings: findings.iter().map(|finding| cited(finding)).collect::<Vec<_>>().join("\n"),
-            quotes: self.quotes_behind(&findings),
+            findings: own.iter().map(|found| cited(found.finding)).collect::<Vec<_>>().join("\n"),
+            quotes: self.quotes_behind(own),
             ..WriterParts::default()
         }
     }
@@ -584,8 +581,8 @@ impl<'a> Writer<'a> {
 
     /// Returns the quotes that claims cite, in the order of their nodes. A node that only concludes cites the quotes of
     /// others.
-    fn quotes_behind(&self, findings: &[&Finding]) -> Vec<&'a Evidence> {
-        let cited: BTreeSet<_> = findings.iter().flat_map(|finding| &finding.evidence).collect();
+    fn quotes_behind(&self, found: &[NodeFinding<'_>]) -> Vec<&'a Evidence> {
+        let cited: BTreeSet<_> = found.iter().flat_map(|found| &found.finding.evidence).collect();
         let quotes = self.material.branches.values().flat_map(|branch| &branch.evidence);
         quotes.filter(|quote| cited.contains(&quote.id)).collect()
     }
@@ -611,8 +608,13 @@ impl<'a> Writer<'a> {
             return Ok(self.held_to_evidence(&draft.said, &draft.findings, sections));
         }
         let said = structured_checked(self.caller, &key, &prompt, "answer", substance).await.map_err(failure)?;
-        let draft = self.held_to_evidence(&said, &[], sections);
-        Ok(Draft { findings: self.cited_findings(&draft), ..draft })
+        Ok(self.in_sections(&said, sections))
+    }
+
+    /// Returns the draft of an answer in sections. Its findings are those whose quotes it cites.
+    fn in_sections(&self, said: &SummaryDraft, sections: Vec<Section>) -> Draft {
+        let draft = self.held_to_evidence(said, &[], sections);
+        Draft { findings: self.cited_findings(&draft), ..draft }
     }
 
     /// Returns the findings whose quotes a draft cites, with those quotes.
@@ -947,7 +949,7 @@ fn headings<'a>(draft: &OutlineDraft, all: &[NodeFinding<'_>], before: &[&'a Sec
         let kept = known.filter(|_| said.named(all).is_subset(&own));
         headings.push(OutlineHeading { title, own, kept });
     }
-    // Only now, since a finding of a section that stands belongs to no other.
+    // In a second pass, because sections that stand keep their findings.
     for (heading, said) in headings.iter_mut().zip(&draft.sections) {
         if !heading.title.is_empty() {
             let new = &said.named(all) & &left;
@@ -1001,7 +1003,7 @@ fn place(left: BTreeSet<usize>, headings: &mut [OutlineHeading<'_>], all: &[Node
         let by_aspect = last(&|other| finding.aspect.is_some() && other.finding.aspect == finding.aspect);
         if let Some(home) = by_aspect.or_else(|| last(&|other| other.node.id == node.id)) {
             headings[home].own.insert(at);
-            // It is news to a section that would stand.
+            // The section was written without it.
             headings[home].kept = None;
         } else {
             homeless.insert(at);
@@ -1022,8 +1024,8 @@ fn written_sections(draft: &WholeDraft) -> impl Iterator<Item = &TitledDraft> {
 }
 
 /// Returns the sections of a report in one reply. Each is written from the findings whose quotes it is the first to cite,
-/// and those that none cites are [placed](place), else added to the last: the writer saw them and left them out, so they are
-/// no news to the next round.
+/// and those that none cites are assigned by [`place`], or to the last section: the writer saw them and left them out, so the
+/// next round must not take them for new.
 fn sections_of(draft: &WholeDraft, all: &[NodeFinding<'_>]) -> Vec<Section> {
     let mut left: BTreeSet<usize> = (0..all.len()).collect();
     let mut headings = Vec::new();
@@ -1126,7 +1128,7 @@ fn shown(quotes: &[&Evidence]) -> Vec<PromptText> {
     let mut above: Vec<&Evidence> = Vec::new();
     let mut last_placed = None;
     let mut shown = Vec::new();
-    for quote in by_document(quotes) {
+    for quote in by_document(quotes.iter().copied(), |quote| quote).concat() {
         let text = quote.reference(&above).unwrap_or_else(|| {
             let place = quote.place_below(last_placed);
             last_placed = Some(quote);

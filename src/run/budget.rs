@@ -157,8 +157,8 @@ impl std::ops::Mul<u64> for CallCost {
 pub(crate) struct Hold {
     /// Its worst case. It fits the limits under any interleaving.
     pub(crate) worst: CallCost,
-    /// Its cost as judged by earlier calls, at most the worst case. Research is planned by it, and a draft by it leaves
-    /// its verdict.
+    /// Its cost as judged by earlier calls, at most the worst case. Research is planned with it, and it decides
+    /// whether a draft leaves room for its verdict.
     pub(crate) likely: CallCost,
     /// Amount that must be left after it for other work that is due.
     pub(crate) leaving: CallCost,
@@ -342,8 +342,8 @@ impl Balance {
         self.fits(committed, Charge::of(hold.worst), self.reserve.firm(), purpose)?;
         match purpose {
             Purpose::Research => self.check_likely(hold),
-            // A draft leaves the cost of its verdict: both are paid from the reserve. By its likely cost, since a draft
-            // that turns out longer costs the verdict, while one that is refused has none either.
+            // A draft leaves the cost of its verdict: both are paid from the reserve. Its likely cost is compared: if it
+            // runs long, the round loses its verdict, but refusing it would lose both.
             Purpose::Writing => self.fits(committed, Charge::of(hold.likely + hold.leaving), self.reserve, purpose),
         }
     }

@@ -197,7 +197,7 @@ impl Cache {
             return Ok(None);
         }
         // With the number of hits before it, as formats up to 9 compared it: a resumed run finds the same matches.
-        let query = lookup.with_max_hits(&lookup.query);
+        let query = lookup.query_with_max_hits();
         // Without vectors the source is asked: a missed match costs a search, a wrong one hides evidence.
         let nearest = move || {
             let vector = embedder.embed_query(&query).ok()?;

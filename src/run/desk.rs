@@ -8,7 +8,7 @@
 //!     └──── wait ◀─────┘ if the retry table allows another attempt
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,8 +43,8 @@ pub(crate) struct Desk {
     closed: CancellationToken,
     writing: AtomicBool,
     tight: Mutex<HashMap<CallKey, bool>>,
-    /// Whether the last reply under a key was on record.
-    replayed: Mutex<HashMap<CallKey, bool>>,
+    /// Keys whose last reply was on record.
+    replayed: Mutex<HashSet<CallKey>>,
     /// Whether a worker was told to wrap up because the run nears a limit.
     hurried: AtomicBool,
     outlook: Outlook,
@@ -87,9 +87,9 @@ impl Desk {
         self.hurried.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the last reply under a key was on record; `None` if this process has had none.
-    pub(super) fn is_replayed(&self, key: &CallKey) -> Option<bool> {
-        locked(&self.replayed).get(key).copied()
+    /// Returns whether the last reply under a key was on record.
+    pub(super) fn is_replayed(&self, key: &CallKey) -> bool {
+        locked(&self.replayed).contains(key)
     }
 
     /// Updates the steps that are due to open nodes and the reserve for writing, after an event.
@@ -97,7 +97,7 @@ impl Desk {
         let found = Found::of(state);
         self.outlook.update(state, &found);
         let budget = self.ledger.budget();
-        budget.keep_for_writing(self.outlook.writing(state, &found, &budget.limits()));
+        budget.keep_for_writing(self.outlook.writing(&found, &budget.limits()));
     }
 
     /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without
@@ -139,7 +139,7 @@ impl Desk {
         if let Some(reply) = on_record(key, &recorded) {
             attach::flag("on_record", true);
             attach_output(&reply);
-            locked(&self.replayed).insert(key.clone(), true);
+            locked(&self.replayed).insert(key.clone());
             return Ok(reply);
         }
         let (counted, output) = (model.count_input(prompt), model.max_output(prompt));
@@ -179,7 +179,7 @@ impl Desk {
         };
         let policy = if prompt.patience.is_some() { Policy::OPTIONAL_PROMPT } else { Policy::PROMPT };
         let reply = self.ledger.retry(&policy, key, || self.send(model.as_ref(), prompt, &call, hold)).await?;
-        locked(&self.replayed).insert(key.clone(), false);
+        locked(&self.replayed).remove(key);
         Ok(reply)
     }
 
@@ -271,8 +271,8 @@ impl Desk {
     }
 }
 
-/// Returns whether the prompt with this key tells a worker that the run nears a limit, if it does. The first prompt of a
-/// worker and repairs do not.
+/// Returns whether the prompt with this key tells a worker that the run nears a limit, if the run does. First prompts and
+/// repairs never do.
 fn tells_of_limits(key: &CallKey) -> bool {
     let parts: Vec<_> = key.parts().skip_while(|part| *part != KeyPart::Step(Step::Work)).collect();
     matches!(parts.as_slice(), [_, KeyPart::Id(step)] if *step != "1")

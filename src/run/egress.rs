@@ -15,7 +15,7 @@ use crate::base::clock::Clock;
 use crate::base::line::one_line;
 use crate::base::mutex::locked;
 use crate::base::outbound::Outbound;
-use crate::research::memory::{branch_text, label};
+use crate::research::memory::branch_text;
 use crate::research::node::NodeId;
 use crate::research::skim::SkimPassage;
 use crate::research::tripwire::Tripwire;
@@ -134,8 +134,7 @@ impl Egress {
                 }
             }
         }
-        let is_public = label(&state.tree, &state.branches, node) == Label::Public;
-        if !(is_public && state.settings.keeps_public_apart) {
+        if state.label(node) == Label::Internal {
             tripwire.read(&branch_text(&branch.report));
         }
     }

@@ -84,8 +84,8 @@ pub struct RunSettings {
     pub request: RunRequest,
     /// Whether texts labelled public are made without internal text in view.
     ///
-    /// Every run keeps them apart, unless internal text may leave: it loses this mark when that is withdrawn. Those begun
-    /// before journal format 6 never had it: one worker of theirs saw both.
+    /// True for new runs. Cleared when the permission to send internal text is withdrawn, since public text made until
+    /// then may repeat it. Always false for runs older than journal format 6, in which one worker saw both.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub keeps_public_apart: bool,
     /// Whether internal text may leave, see [`InternalText::may_leave`]. Decided anew

@@ -179,8 +179,8 @@ pub struct Orchestrator {
 
 /// A round for whose verdict a limit leaves no room.
 struct Unjudged {
-    /// Its draft; `None` if the limit leaves no room for one beside a verdict. It is not written again, since with other
-    /// limits on its prompts it could be bought a second time.
+    /// Its draft; `None` if the limit did not pay for both draft and verdict. Reused as the final draft: prompts cut to
+    /// other limits would not be on record, and the draft would be paid for twice.
     draft: Option<Box<Draft>>,
 }
 
@@ -608,14 +608,10 @@ impl Orchestrator {
     async fn final_draft(&mut self, stop: StopReason) -> Result<(StopReason, Draft), RunError> {
         let unjudged = self.unjudged.take();
         let coverage = unjudged.as_ref().and_then(|_| self.coverage());
-        // The call that did not fit is then the verdict's or the writer's, for which nothing is held.
+        // The refused call was then a draft or a verdict, so nothing was held back from it.
         let purpose = if unjudged.is_some() { Purpose::Writing } else { Purpose::Research };
-        let limit = match stop {
-            StopReason::TokensExceeded => Some(Limit::Tokens),
-            StopReason::BudgetExceeded => Some(Limit::Cost),
-            // Time and rounds are not spent by calls, so there are no amounts to name.
-            _ => None,
-        };
+        // Time and rounds are not spent by calls, so there are no amounts to name.
+        let limit = stop.limit().filter(|limit| matches!(limit, Limit::Cost | Limit::Tokens));
         // Worded before anything is written: it names the amounts spent when the limit was reached.
         let reached = limit.and_then(|limit| self.budget.reached_in_words(limit, purpose));
         if let Some(desk) = &self.steps.desk {
@@ -640,12 +636,7 @@ impl Orchestrator {
     /// Says that a limit leaves no room for a verdict, and how to get one.
     fn not_judged(&self, limit: Limit) -> String {
         let said = format!("the report was not judged: the limit on {limit} leaves no room for a verdict");
-        let raised = match limit {
-            Limit::Cost => "--add-budget DOLLARS",
-            Limit::Tokens => "--add-tokens N",
-            Limit::Time => "--add-time TIME",
-            Limit::Rounds => "--add-rounds N",
-        };
+        let raised = limit.raised_by();
         // A run in memory ends with its process.
         if self.store().is_kept() { format!("{said}; `dr resume {} {raised}` gets one", self.id()) } else { said }
     }
@@ -664,8 +655,8 @@ impl Orchestrator {
     }
 
     /// Adds what the judge finds not fully answered or thin, unless the draft says so, and lowers the confidence of the
-    /// writer to that of the judge. `coverage` is the verdict by rules on a round without another one: what findings cover
-    /// by then is not missing any more.
+    /// writer to that of the judge. `coverage` is the verdict by rules if the last round was not judged: aspects that it
+    /// finds covered are no longer missing.
     fn hold_to_verdict(&self, draft: &mut Draft, coverage: Option<&Verdict>) {
         let verdicts = self.state.phase.stage().verdicts();
         let verdict = verdicts.last().copied().or(coverage).filter(|_| self.steps.desk.is_some());

@@ -138,15 +138,15 @@ impl Outlook {
         self.dues() + self.likely(Role::Worker) * 2
     }
 
-    /// Returns the cost of two attempts to write and of a verdict, estimated from the findings so far: the first
-    /// attempt at its worst case, and all of it at most the reserve.
-    pub(super) fn writing(&self, state: &RunState, found: &Found, limits: &BudgetLimits) -> CallCost {
+    /// Returns the cost of two attempts to write, estimated from the findings so far, and of the verdict as of the last
+    /// [`Self::update`]: the first attempt at its worst case, and all of it at most the reserve.
+    pub(super) fn writing(&self, found: &Found, limits: &BudgetLimits) -> CallCost {
         let writer = self.models.role(Role::Writer);
         let input = (WRITING_RULES + found.claims + found.quotes + found.expected).min(writer.max_input_tokens);
         let output = max_output(&self.models, Role::Writer);
         let first = self.cost(Role::Writer, input, output);
         let second = self.cost(Role::Writer, input, self.likely_output(Role::Writer, output));
-        let needed = first + second + self.verdict_on(state, found);
+        let needed = first + second + self.verdict();
         let most = writing_reserve(&self.models, limits);
         CallCost {
             cost_nanos: needed.cost_nanos.map(|cost| cost.min(most.cost_nanos)),
@@ -160,7 +160,7 @@ impl Outlook {
     }
 
     /// Returns the worst case of a verdict on a draft of the findings so far, estimated from what the judge will be
-    /// shown. Its size in other rounds tells little, and in most runs there is none: the first verdict is the last.
+    /// shown. Earlier verdicts do not tell: they vary by round, and most runs have only one.
     fn verdict_on(&self, state: &RunState, found: &Found) -> CallCost {
         let brief = state.brief();
         if brief.is_some_and(|brief| brief.mode == Mode::Quick) {

@@ -126,7 +126,7 @@ impl OutwardWork {
         let (allowed, is_apart) = (egress_allowed(state), state.settings.keeps_public_apart);
         let found = |id: &NodeId| match allowed {
             Some(allowed) => Some(PublicBranch::allowed_by_user(allowed, state.branches.get(id)?)),
-            None => PublicBranch::of(&state.tree, &state.branches, id).filter(|_| is_apart),
+            None => state.public_branch(id),
         };
         let conclusion =
             |id: &NodeId| Some((id.clone(), outward_task(state, state.tree.get(id)?).question(), found(id)?));

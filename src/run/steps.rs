@@ -28,8 +28,7 @@ use crate::research::cut::estimate;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::Pick;
 use crate::research::memory::{
-    FoldedNode, Memory, PublicBranch, Summary, cited, fold, fold_by_rules, fold_public, group_summaries,
-    group_summaries_by_rules, label,
+    FoldedNode, Memory, Summary, cited, fold, fold_by_rules, fold_public, group_summaries, group_summaries_by_rules,
 };
 use crate::research::node::{Node, NodeId, SourceHint};
 use crate::research::plan::{NodeDraft, Plan, PlanDraft, Update};
@@ -81,7 +80,7 @@ pub(crate) struct Steps {
 pub(crate) enum RoundEnd {
     /// Its summaries, its draft and the verdict on it.
     Judged(Box<(Memory, Draft, Verdict)>),
-    /// A limit leaves no room for a verdict on this draft; without one, none for a draft beside a verdict.
+    /// A limit was reached before the verdict; without a draft, before that, too.
     Unjudged(Limit, Option<Box<Draft>>),
 }
 
@@ -339,10 +338,8 @@ impl Steps {
         // In the order of the tree and not of their ends: prompts must not depend on timing.
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let key = CallKey::of_run(Step::Fold).at(rounds.number).at(&node.id);
-            // Without a public summary of its own, see `RunSettings::keeps_public_apart`, all is folded as internal text.
-            let is_apart = state.settings.keeps_public_apart;
-            let label = if is_apart { label(&state.tree, &state.branches, &node.id) } else { Label::Internal };
-            if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id).filter(|_| is_apart) {
+            let label = state.label(&node.id);
+            if let Some(found) = state.public_branch(&node.id) {
                 let (task, question) = (outward_brief(state), outward_task(state, node).question());
                 let folded = FoldedNode { task: &task, id: &node.id, question: &question };
                 let (public, key) = (&memory.global_public, key.then(Step::Public));
@@ -448,7 +445,7 @@ impl Steps {
         let ledger = recalled(self.recall.as_ref(), &self.run, brief, state, MAX_LEDGER).await;
         // A draft that was begun before is replayed from the record, where its sections are not news.
         let on_section = |call: &CallKey, section: &Section| {
-            if desk.is_replayed(call) != Some(true) {
+            if !desk.is_replayed(call) {
                 (self.on_section)(section);
             }
         };
@@ -594,7 +591,7 @@ fn folded_by_rules(state: &RunState) -> Memory {
     let mut memory = state.folded.memory.clone();
     // The public summary is left as it is: it is for workers outside, and none follows.
     for (node, branch) in state.unfolded() {
-        let label = label(&state.tree, &state.branches, &node.id);
+        let label = state.label(&node.id);
         let r = state.settings.summary_tokens;
         let text = fold_by_rules(&memory.global.text, branch, r, &estimate);
         memory.global = Summary { text, label: memory.global.label.max(label) };

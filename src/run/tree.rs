@@ -13,7 +13,7 @@ use crate::base::clock::Moment;
 use crate::research::branch::{Branch, Finding};
 use crate::research::brief::PublicBrief;
 use crate::research::evidence::{Evidence, EvidenceId};
-use crate::research::memory::Memory;
+use crate::research::memory::{Memory, PublicBranch, label};
 use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
 use crate::research::plan::{Plan, Update};
 use crate::research::question::{Brief, Question};
@@ -173,6 +173,16 @@ impl RunFields {
             let mut conclusions = branch.report.findings.iter().filter(concludes);
             branch.evidence.iter().any(is_new) || conclusions.any(|finding| !claims.contains(finding.text.as_str()))
         })
+    }
+
+    /// Returns the label of a node's findings. Without [`RunSettings::keeps_public_apart`], all findings are internal.
+    pub(crate) fn label(&self, node: &NodeId) -> Label {
+        if self.settings.keeps_public_apart { label(&self.tree, &self.branches, node) } else { Label::Internal }
+    }
+
+    /// Returns the findings of a node if they are public.
+    pub(crate) fn public_branch(&self, node: &NodeId) -> Option<PublicBranch> {
+        PublicBranch::of(&self.tree, &self.branches, node).filter(|_| self.settings.keeps_public_apart)
     }
 
     /// Returns whether this round or a later one found a public quote that no round before it did. Workers outside are then

@@ -40,7 +40,8 @@ use crate::traces::attach;
 /// The input of work on a node.
 pub(crate) struct Work {
     node: Node,
-    /// The question as a worker inside is asked it, if that is not the question of the node.
+    /// The question with its context, which a worker inside is asked in place of that of the node; `None` if that stands on
+    /// its own.
     in_full: Option<String>,
     pub(crate) way: Way,
     brief: Brief,
@@ -309,8 +310,7 @@ impl Steps {
         }
         let cited = self.sources.cited(id, &finished).filter(|_| work.verify_web);
         let pages = cited.as_ref().map(|pages| pages as &dyn Documents);
-        let mut branch = verify::branch_of(id, &task.question(), &work.aspects, report, pages).await?;
-        branch.saw_internal = finished.saw_internal();
+        let mut branch = verify::branch_of(id, &task.question(), &work.aspects, &finished, pages).await?;
         branch.notes.extend(finished.notes(&self.run, work.node.question.as_str()));
         Ok(branch)
     }

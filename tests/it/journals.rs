@@ -113,18 +113,18 @@ fn journal_of_format_7_is_listed_shown_exported_and_replayed_and_says_what_its_c
 
 #[test]
 fn journal_of_format_8_is_read_and_its_job_in_flight_is_polled_where_the_settings_lead() {
-    let server = server();
-    let world = world_of_format(8, &server);
-    assert_is_read(&world);
-    world.dr(["resume", "--json", POLLING]);
-    assert!(server.requests().iter().any(|request| request.path.contains("resp_fixture")), "the job was not polled");
-    assert_eq!(count(&server, Kind::StartJob), 0);
+    assert_is_read_and_polled(8);
 }
 
 #[test]
 fn journal_of_format_9_is_read_and_its_job_in_flight_is_polled_and_not_started_again() {
+    assert_is_read_and_polled(9);
+}
+
+/// Asserts that a journal is read, and that its job in flight is polled instead of started again.
+fn assert_is_read_and_polled(format: u8) {
     let server = server();
-    let world = world_of_format(9, &server);
+    let world = world_of_format(format, &server);
     assert_is_read(&world);
     world.dr(["resume", "--json", POLLING]);
     assert!(server.requests().iter().any(|request| request.path.contains("resp_fixture")), "the job was not polled");

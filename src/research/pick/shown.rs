@@ -170,7 +170,7 @@ fn best_sentence(
     let is_clear = says_half || lead >= if is_list { CLEAR_ITEM } else { CLEAR };
     // Of a list, one item rarely says why; a sentence may list everything, or contrast both sides.
     let says_it = sought.asks_for_one() || (is_prose && sought.says_whole(&text, asked));
-    Deciding { text, is_clear: is_clear && says_it && !(is_list && sought.asks_why()) }
+    Deciding { text, is_clear: is_clear && says_it && !(is_list && sought.asks_why) }
 }
 
 /// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a

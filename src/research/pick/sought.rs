@@ -88,6 +88,9 @@ pub(super) struct Sought<'a> {
     statement: Option<Statement>,
     /// Whether it asks for a default in other words: "if I don't set it".
     asks_for_default: bool,
+    /// Whether a remedy or a reason is requested.
+    pub(super) asks_why: bool,
+    asks_for_permission: bool,
     /// Whether a measure or a limit is requested, usually a number: "how long", "the maximum".
     is_measured: bool,
     /// The stem of the noun after "how many".
@@ -135,6 +138,8 @@ impl<'a> Sought<'a> {
             wanted,
             statement: Statement::of(question, asked),
             asks_for_default: has_phrase(question, &UNSET),
+            asks_why: Remedy::of(question).is_some() || question.trim_start().to_lowercase().starts_with("why"),
+            asks_for_permission: asks_for_permission(question),
             is_measured,
             counted,
             listed: listed(&question.to_lowercase())
@@ -211,11 +216,6 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Returns whether a remedy or a reason is requested.
-    pub(super) fn asks_why(&self) -> bool {
-        Remedy::of(self.question).is_some() || self.question.trim_start().to_lowercase().starts_with("why")
-    }
-
     /// Returns the weights without those of event words such as "released", if the question asks when something
     /// happened: each row of a history describes an event in its own words.
     pub(super) fn without_events(&self, weights: &Weights) -> Weights {
@@ -271,7 +271,7 @@ impl<'a> Sought<'a> {
 
     /// Returns whether a sentence says that something is allowed, if that is asked.
     pub(super) fn permits(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
-        asks_for_permission(self.question) && permits(&said[at].plain) && self.is_on_subject(said, at, about, weights)
+        self.asks_for_permission && permits(&said[at].plain) && self.is_on_subject(said, at, about, weights)
     }
 
     /// Returns whether a sentence has enough words of a yes-or-no question to answer it. Those of the sentence before count
@@ -300,7 +300,7 @@ impl<'a> Sought<'a> {
             AnswerKind::Length => names_length(&sentence.plain),
             AnswerKind::Person => names_person(&sentence.plain),
             _ if self.asks_for_default => has_word(&sentence.plain.to_lowercase(), "default|defaults"),
-            _ if self.asks_why() => gives_reason(&sentence.plain),
+            _ if self.asks_why => gives_reason(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
     }

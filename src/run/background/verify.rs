@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use super::jobs::Finished;
 use super::report::JobReport;
 use crate::base::line::{counted, one_line};
 use crate::base::outbound::Outbound;
@@ -60,8 +61,7 @@ struct Claim {
     pages: Vec<(String, String)>,
 }
 
-/// Fetches the first cited pages. Confirmed claims become findings, the others are listed as reported. The caller knows
-/// whether the job saw internal text.
+/// Fetches the first cited pages. Confirmed claims become findings, the others are listed as reported.
 ///
 /// The question that stays open is the one the job was asked, since the planner may have worded its node after
 /// retrieval.
@@ -73,9 +73,10 @@ pub(crate) async fn branch_of(
     node: &NodeId,
     question: &Outbound,
     aspects: &[Aspect],
-    report: &JobReport,
+    job: &Finished,
     pages: Option<&dyn Documents>,
 ) -> Result<Branch, SourceError> {
+    let report = job.report();
     let claims = claims(report);
     let urls: Vec<_> = claims.iter().flat_map(|claim| claim.pages.iter().map(|(url, _)| url.clone())).collect();
     let (read, mut notes) = read(&urls, pages).await?;
@@ -122,7 +123,7 @@ pub(crate) async fn branch_of(
         support: if is_empty { Support::None } else { Support::Strong },
         notes,
         reported,
-        saw_internal: false,
+        saw_internal: job.saw_internal(),
     })
 }
 
@@ -290,7 +291,8 @@ mod tests {
     #[tokio::test]
     async fn open_question_of_a_job_has_the_outward_wording() {
         let asked = Outbound::fixed("How do others run projects?");
-        let branch = branch_of(&NodeId::numbered(5), &asked, &[], &JobReport::default(), None).await.unwrap();
+        let job = Finished::of(JobReport::default(), false);
+        let branch = branch_of(&NodeId::numbered(5), &asked, &[], &job, None).await.unwrap();
         assert_eq!(branch.report.open_questions, ["How do others run projects?"]);
     }
 

@@ -67,7 +67,7 @@ pub(crate) struct Lookup {
 pub(crate) struct LookupTerms {
     /// Number of hits that were asked for: a short list does not answer a request for a longer one.
     pub(crate) max_hits: Option<usize>,
-    /// Day on which alone the result is used.
+    /// The only day on which the result is used.
     pub(crate) day: Option<String>,
     /// Start of the hash of the question that a page was shortened for.
     pub(crate) read_for: Option<String>,
@@ -81,8 +81,9 @@ pub(crate) struct LookupTerms {
 
 impl Lookup {
     /// Returns the query with the number of hits before it, as formats up to 9 stored it.
-    pub(crate) fn with_max_hits(&self, query: &str) -> String {
-        self.terms.max_hits.map_or_else(|| query.to_owned(), |hits| format!("{hits}: {query}"))
+    pub(crate) fn query_with_max_hits(&self) -> String {
+        let query = &self.query;
+        self.terms.max_hits.map_or_else(|| query.clone(), |hits| format!("{hits}: {query}"))
     }
 
     /// Returns the version with the other terms after it, as formats up to 9 stored it.
@@ -225,7 +226,7 @@ impl Journal {
                 serving("query")
             );
             let mut statement = connection.prepare_cached(&sql).map_err(read_failed)?;
-            let old_query = lookup.with_max_hits(&lookup.query);
+            let old_query = lookup.query_with_max_hits();
             let params = serving_params!(run, lookup, lookup.query, old_query, ":before": before.map(Plain));
             let found = |row: &Row<'_>| Ok(LookupRow { id: row.get("id")?, result: row.get("result")? });
             statement.query_row(params, found).optional().map_err(read_failed)

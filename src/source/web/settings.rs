@@ -109,11 +109,8 @@ impl WebOptions {
         let allowed_hosts =
             self.allowed_hosts.iter().map(|host| host.parse()).collect::<Result<Vec<AllowedHost>, _>>()?;
         let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
-        let fetcher = if self.fetch.unwrap_or(Self::FETCH) {
-            Some(Arc::new(Fetcher::new(options, Arc::clone(&clock))?))
-        } else {
-            None
-        };
+        let fetcher = self.fetch.unwrap_or(Self::FETCH).then(|| Fetcher::new(options, Arc::clone(&clock)));
+        let fetcher = fetcher.transpose()?.map(Arc::new);
         let source = WebSource::new(providers, fetcher, pages, clock).with_dates(dates);
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
