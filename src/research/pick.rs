@@ -328,7 +328,9 @@ fn answering<'a>(
     let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
     let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
     let procedure = if sought.asked == AnswerKind::Steps { take_procedure(&mut candidates, sought) } else { None };
-    let mut best = best(candidates, is_said);
+    // Beside the requested list, another must be about as good.
+    let is_listed = is_complete && sought.asked == AnswerKind::List;
+    let mut best = best(candidates, is_said || is_listed);
     if let Some(procedure) = procedure {
         best.truncate(MAX_TEXTS - 1);
         best.insert(1, procedure);

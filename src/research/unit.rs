@@ -376,12 +376,19 @@ fn bold_question(text: &str) -> Option<&str> {
 }
 
 /// Extends lists, tables, callouts and code to the paragraph that introduces them, which is then not a separate unit
-/// unless it is long.
+/// unless it is long, and lists to the code that their last item announces: authors forget to indent it.
 fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     for mut unit in blocks {
         // The parser counts the line break after a block as part of it.
         unit.range.end = unit.range.start + document[unit.range.clone()].trim_end().len();
+        if let Some(list) = units.last_mut().filter(|last| announces_code(document, last, &unit)) {
+            list.range.end = unit.range.end;
+            if let Some(last) = list.pieces.last_mut() {
+                last.end = unit.range.end;
+            }
+            continue;
+        }
         let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
         match lead.and_then(|lead| lead_in(document, lead, &unit)) {
             Some((from, true)) => {
@@ -394,6 +401,12 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
         units.push(unit);
     }
     units
+}
+
+/// Returns whether the last item of a list announces the code after it.
+fn announces_code(document: &str, list: &Unit, code: &Unit) -> bool {
+    let is_list = matches!(list.kind, UnitKind::List { .. }) && code.kind == UnitKind::Code;
+    is_list && list.section == code.section && ends_open(&document[list.range.clone()])
 }
 
 /// Joins the paragraphs of an enumeration ("The first rule is …", "The second rule is …") with the paragraph that
@@ -546,6 +559,15 @@ mod tests {
     fn paragraph_keeps_the_one_that_announces_it_and_is_none_if_it_only_includes_a_file() {
         let document = "# Order\n\n[!include[Mills](mills.md)]\n\nThe format is:\n\n*Order: 1*\n\nIt is new.\n";
         assert_eq!(shown(document), ["Paragraph: The format is:\n\n*Order: 1*", "Paragraph: It is new."]);
+    }
+
+    #[test]
+    fn list_keeps_the_code_that_its_last_item_announces() {
+        let document = "# Pump\n\n1. List the valves:\n\n```\nvalves\n```\n\n2. Close one.\n\n```\nclose\n```\n";
+        let first = "List { is_ordered: true }: 1. List the valves:\n\n```\nvalves\n```";
+        assert_eq!(shown(document), [first, "List { is_ordered: true }: 2. Close one.", "Code: ```\nclose\n```"]);
+        let found = units(document);
+        assert_eq!(&document[found[0].pieces[0].clone()], "1. List the valves:\n\n```\nvalves\n```");
     }
 
     #[test]

@@ -37,10 +37,13 @@ const HISTORIES: [&str; 7] = [
 /// Names that a document or a part of it has for itself, and verbs with which it announces what it is about.
 const DOCUMENTS: [&str; 9] =
     ["article", "chapter", "document", "guide", "page", "section", "topic", "tutorial", "walkthrough"];
-const ANNOUNCING: [&str; 12] = [
-    "covers", "describes", "discusses", "explains", "highlights", "introduces", "outlines", "presents", "provides",
-    "shows", "summarizes", "walks",
+const ANNOUNCING: [&str; 14] = [
+    "contains", "covers", "describes", "discusses", "explains", "highlights", "includes", "introduces", "outlines",
+    "presents", "provides", "shows", "summarizes", "walks",
 ];
+
+/// Maximum number of words of a topic in a list of what a document covers.
+const MOST_OF_TOPIC: usize = 12;
 const READERS: [&str; 6] = ["you", "you'll", "you’ll", "we", "we'll", "we’ll"];
 
 /// Two units that share more than this fraction of the smaller one's words count as duplicates.
@@ -298,6 +301,7 @@ pub(super) fn candidates<'a>(
     keep_named(&mut candidates, names, splitter);
     leave_out_histories(&mut candidates, sought);
     leave_out_announcements(&mut candidates, sought);
+    leave_out_steps(&mut candidates, sought);
     leave_out_contents(&mut candidates, sought, &weights);
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
@@ -366,9 +370,9 @@ fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<
     }
 }
 
-/// Drops the paragraphs that only announce what their document is about, if there are others, and for comparisons and
-/// definitions the code that is announced that way. They repeat the words of the title, and with them those of the
-/// question, but answer nothing.
+/// Drops the paragraphs that only announce what their document is about, if there are others, with the list of its
+/// topics, and for comparisons and definitions the code that is announced that way. They repeat the words of the title,
+/// and with them those of the question, but answer nothing.
 fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_announcement = |own: &UnitCandidate<'_>| {
         let Unit { kind, sentences, .. } = &own.unit;
@@ -378,10 +382,30 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
         (*kind == UnitKind::Paragraph || is_told)
             && !sentences.is_empty()
             && sentences.iter().all(|sentence| announces(&sentence.plain))
+            || lists_topics(&own.unit, sought)
     };
     if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {
         candidates.retain(|own| !is_announcement(own));
     }
+}
+
+/// Drops numbered lists if a question asks for a definition, unless a heading names the term, as that of a process does:
+/// how a thing is used does not say what it is.
+fn leave_out_steps(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
+    let is_about_use = |own: &UnitCandidate<'_>| {
+        let mut headings = own.unit.headings.iter().map(String::as_str).chain([own.reading.document.place.title()]);
+        own.unit.kind == UnitKind::List { is_ordered: true }
+            && own.defining.is_none()
+            && (!own.nearness.is_on_subject() || headings.any(is_task))
+    };
+    if sought.asked == AnswerKind::Definition && !candidates.iter().all(is_about_use) {
+        candidates.retain(|own| !is_about_use(own));
+    }
+}
+
+/// Returns whether a heading names a task: "How to send a letter".
+fn is_task(heading: &str) -> bool {
+    heading.get(..7).is_some_and(|opening| opening.eq_ignore_ascii_case("how to "))
 }
 
 /// Drops the tables and lists of links whose best row repeats a unit of the note that it links to. Requested lists stay.
@@ -426,10 +450,23 @@ fn opens_with_link(piece: &str) -> bool {
     cell.starts_with('[') || cell.starts_with("<a ")
 }
 
+/// Returns whether a unit is a list of the topics of a document: "This article also covers:" above a few words each.
+/// "This section describes the following modes:" announces the modes that a question asks for.
+fn lists_topics(unit: &Unit, sought: &Sought<'_>) -> bool {
+    let head = unit.head();
+    let (head, topics): (Vec<_>, Vec<_>) = unit.sentences.iter().partition(|own| overlap(&head, &own.range));
+    let is_asked = |said: &str| sought.listed.last().is_some_and(|noun| sought.splitter.stems(said).contains(noun));
+    let is_announced =
+        head.last().is_some_and(|last| last.plain.ends_with(':') && announces(&last.plain) && !is_asked(&last.plain));
+    let is_short = |own: &&Sentence| own.plain.split_whitespace().count() <= MOST_OF_TOPIC;
+    matches!(unit.kind, UnitKind::List { .. }) && is_announced && topics.iter().all(is_short)
+}
+
 /// Returns whether a sentence says what a document is about: "This topic describes how to …".
 fn announces(sentence: &str) -> bool {
     let sentence = sentence.to_lowercase();
-    let words: Vec<_> = sentence.split_whitespace().take(4).map(|word| word.trim_matches(',')).collect();
+    let words = sentence.split_whitespace().map(|word| word.trim_matches([',', ':'])).filter(|word| *word != "also");
+    let words: Vec<_> = words.take(4).collect();
     match words[..] {
         ["this", document, verb, ..] => DOCUMENTS.contains(&document) && ANNOUNCING.contains(&verb),
         ["in", "this", document, reader] => DOCUMENTS.contains(&document) && READERS.contains(&reader),

@@ -939,6 +939,36 @@ fn paragraph_that_only_announces_its_topic_gives_way_to_one_that_says_something(
 }
 
 #[test]
+fn list_of_what_a_document_covers_gives_way_unless_it_names_what_is_requested() {
+    let topics = |head: &str| {
+        format!(
+            "# Pump valves\n\n{head}\n\n- Reading the valves of the pump\n- Closing them\n\n## Valves\n\nBoth valves of the pump are read at noon.\n"
+        )
+    };
+    let answer = |head: &str| picked(&topics(head), "Which valves of the pump can I read?").swap_remove(0).text;
+    assert_eq!(answer("This article also covers:"), "Both valves of the pump are read at noon.");
+    let answer = answer("This article describes the following valves:");
+    assert!(answer.contains("Reading the valves"), "{answer}");
+}
+
+#[test]
+fn steps_of_a_task_define_nothing() {
+    let steps =
+        "1. Ask whether the pump takes chained valves, and set chained valves to zero.\n2. Send the chained valves.\n";
+    let document = |title: &str| {
+        format!(
+            "# {title}\n\nThe pump avoids a leak by sending water through a chain of valves.\n\n## Instructions\n\n{steps}"
+        )
+    };
+    let answer = |title: &str| {
+        let document = document(title);
+        picks(&[(title, &document)], "What are chained valves?", &[]).units.swap_remove(0).text
+    };
+    assert!(answer("How to send chained valves").contains("avoids a leak"));
+    assert!(answer("Chained valves").contains("Ask whether"), "the note is about them");
+}
+
+#[test]
 fn history_of_a_product_gives_way_to_the_note_that_explains_it() {
     let history = ("Document history of the pump", "Keeping the logs of the pump was added.\n");
     let note = ("Logs", "The pump keeps its logs for ninety days.\n");
