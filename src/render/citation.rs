@@ -136,7 +136,7 @@ pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
 pub(super) struct Locator {
     /// The file and the lines, as accepted by `dr get`; `None` for a place that is not a file.
     pub(super) lines: Option<String>,
-    /// The heading above it, unless that is the title.
+    /// The heading above it, unless that is the title, and the lead-ins of its list.
     pub(super) heading: Option<String>,
 }
 
@@ -148,8 +148,11 @@ impl Locator {
             Place::Kb { .. } => Some(one_line(&source.for_people())),
             Place::Web { .. } | Place::Mcp { .. } => None,
         };
-        let heading = source.heading_path().last().filter(|heading| *heading != source.title());
-        Self { lines, heading: heading.map(|heading| one_line(heading)) }
+        let (headings, lead_ins) =
+            source.heading_path().split_at(source.heading_path().len() - source.lead_ins().len());
+        let heading = headings.last().filter(|heading| *heading != source.title());
+        let names: Vec<_> = heading.into_iter().chain(lead_ins).map(String::as_str).collect();
+        Self { lines, heading: (!names.is_empty()).then(|| one_line(&names.join(" › "))) }
     }
 }
 
