@@ -296,6 +296,28 @@ pub(crate) fn has_digit(word: &str) -> bool {
     word.contains(|letter: char| letter.is_ascii_digit())
 }
 
+/// English words that turn a statement into its opposite, or limit it to what they stand before.
+const NEGATIONS: [&str; 12] =
+    ["cannot", "except", "hardly", "neither", "never", "no", "none", "nor", "not", "nothing", "only", "without"];
+
+/// English words that make a statement depend on another.
+const CONDITIONS: [&str; 6] = ["if", "unless", "until", "when", "whenever", "whether"];
+
+/// Returns whether an English word turns a statement into its opposite or limits it: "not", "only", "doesn't".
+pub(crate) fn is_negation(word: &str) -> bool {
+    let word = bare(word);
+    NEGATIONS.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n’t")
+}
+
+/// Returns whether an English word makes a statement depend on another: "if", "unless".
+pub(crate) fn is_condition(word: &str) -> bool {
+    CONDITIONS.contains(&bare(word).as_str())
+}
+
+fn bare(word: &str) -> String {
+    word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase()
+}
+
 /// Returns whether a character other than a letter continues a word.
 fn continues(letter: char) -> bool {
     !letter.is_ascii() && (is_combining_mark(letter) || is_ignored(letter))

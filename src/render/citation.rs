@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::figure;
 use crate::base::line::{is_invisible, one_line};
 use crate::base::readable::readable;
-use crate::base::word::{WordSplitter, count_words};
+use crate::base::word::{WordSplitter, count_words, is_condition, is_negation};
 use crate::research::branch::Finding;
 use crate::research::cut::pieces;
 use crate::research::evidence::{Evidence, EvidenceId, by_document};
@@ -136,7 +136,7 @@ pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
 pub(super) struct Locator {
     /// The file and the lines, as accepted by `dr get`; `None` for a place that is not a file.
     pub(super) lines: Option<String>,
-    /// The heading above it, unless that is the title.
+    /// The heading above it, unless that is the title, and the lead-ins of its list.
     pub(super) heading: Option<String>,
 }
 
@@ -148,8 +148,11 @@ impl Locator {
             Place::Kb { .. } => Some(one_line(&source.for_people())),
             Place::Web { .. } | Place::Mcp { .. } => None,
         };
-        let heading = source.heading_path().last().filter(|heading| *heading != source.title());
-        Self { lines, heading: heading.map(|heading| one_line(heading)) }
+        let (headings, lead_ins) =
+            source.heading_path().split_at(source.heading_path().len() - source.lead_ins().len());
+        let heading = headings.last().filter(|heading| *heading != source.title());
+        let names: Vec<_> = heading.into_iter().chain(lead_ins).map(String::as_str).collect();
+        Self { lines, heading: (!names.is_empty()).then(|| one_line(&names.join(" › "))) }
     }
 }
 
@@ -207,7 +210,7 @@ pub(super) fn claims(report: &Report) -> HashMap<EvidenceId, Vec<String>> {
 }
 
 /// Returns some words of [`quoted`]: those with the most words of the claims that cite it; of equals the first, if
-/// possible from the beginning of a clause.
+/// possible from the beginning of a clause. No condition or negation before them is cut off.
 pub(super) fn shortly_quoted(evidence: &Evidence, claims: &[String]) -> String {
     let quote = quoted(evidence);
     // A few more characters are better than a truncated end.
@@ -219,9 +222,9 @@ pub(super) fn shortly_quoted(evidence: &Evidence, claims: &[String]) -> String {
     let wanted: HashSet<String> = claims.iter().flat_map(|claim| stems(claim)).collect();
     let shared = |words: &str| stems(words).intersection(&wanted).count();
     let begins_clause = |at: usize| at == 0 || quote[..at].trim_end().ends_with([',', ';', ':', '.', '!', '?']);
+    let starts = starts(&quote);
     let best = |most: usize| {
-        let starts = std::iter::once(0).chain(quote.match_indices(' ').map(|(at, _)| at + 1));
-        let windows = starts.map(|at| (at, first_words(&quote[at..], most)));
+        let windows = starts.iter().map(|at| (*at, first_words(&quote[*at..], most)));
         let windows = windows.map(|(at, words)| (shared(words), begins_clause(at), Reverse(at), words));
         // The words are last, so that they decide nothing.
         let (shared, _, Reverse(at), words) = windows.max().unwrap_or((0, true, Reverse(0), ""));
@@ -233,6 +236,37 @@ pub(super) fn shortly_quoted(evidence: &Evidence, claims: &[String]) -> String {
     let (before, after) = (ellipsis(at > 0), ellipsis(at + words.len() < quote.len()));
     let words = if after.is_empty() { words } else { words.trim_end_matches([' ', ',', ';', ':', '.', '|']) };
     format!("{before}{words}{after}")
+}
+
+/// Words that begin a clause with a subject of its own, and such subjects: "…, and they last".
+const JOINING: [&str; 5] = ["and", "but", "so", "while", "whereas"];
+const SUBJECTS: [&str; 8] = ["it", "they", "we", "you", "this", "these", "those", "there"];
+
+/// Returns where an excerpt of a text may begin: at a word with no condition before it in its sentence, and no negation
+/// before it in its clause. Other commas end no clause: "It has no lamp, bell, or horn". Only English is recognised.
+fn starts(text: &str) -> Vec<usize> {
+    let begin = |piece: &str| piece.as_ptr().addr() - text.as_ptr().addr();
+    let mut sentences = pieces(text).into_iter().map(begin).peekable();
+    let (mut starts, mut is_conditional, mut is_negated, mut before) = (Vec::new(), false, false, "");
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let at = begin(word);
+        let mut is_new = before.ends_with(';');
+        while sentences.next_if(|start| *start <= at).is_some() {
+            is_new = true;
+        }
+        let has_subject = words.peek().is_some_and(|next| SUBJECTS.contains(next));
+        let begins_clause = before.ends_with(',') && JOINING.contains(&word) && has_subject;
+        is_conditional &= !is_new;
+        is_negated &= !(is_new || begins_clause);
+        if !(is_conditional || is_negated) {
+            starts.push(at);
+        }
+        is_conditional |= is_condition(word);
+        is_negated |= is_negation(word);
+        before = word;
+    }
+    starts
 }
 
 /// Returns the first `most` characters of a text, up to the end of a word.
@@ -355,12 +389,12 @@ mod tests {
     fn short_quote_ends_with_a_word_and_full_one_stands_below_its_place() {
         let mut report = sample::run();
         report.evidence[0].quote =
-            "Lithium cells do **not** leak, in the cold of a winter night or in the heat of a glass house in July, nor in \
+            "Lithium cells are **so** good, in the cold of a winter night or in the heat of a glass house in July, and in \
             the rain of an autumn day at the edge of the bed, and they keep their charge in a drawer for many a summer, \
             and last four years in a probe that is read by radio every ten minutes."
                 .into();
-        let shortly = "Lithium cells do not leak, in the cold of a winter night or in the heat of a glass house in July, \
-                       nor in the rain of an autumn day at the edge of the bed, and they keep their…";
+        let shortly = "Lithium cells are so good, in the cold of a winter night or in the heat of a glass house in July, \
+                       and in the rain of an autumn day at the edge of the bed, and they keep their…";
         assert_eq!(shortly_quoted(&report.evidence[0], &[]), shortly);
         let claim = "A probe reads them by radio every ten minutes.".to_owned();
         let bearing = "…and they keep their charge in a drawer for many a summer, and last four years in a probe that is \
@@ -383,6 +417,36 @@ mod tests {
         assert_eq!(lines[0], "[1] n2e1 battery.md:11-12 — Batteries › Decision");
         assert_eq!(lines[1].trim(), quoted(&report.evidence[0]));
         assert_eq!(lines.len(), 2 * report.evidence.len());
+    }
+
+    #[test]
+    fn excerpt_begins_where_no_condition_or_negation_of_its_own_is_cut_off() {
+        let filler = "in the cold of a winter night or in the heat of a glass house in July and in the rain of an autumn \
+                      day at the edge of the bed of a garden by the sea in May";
+        let shown = |quote: &str, claim: &str| {
+            let mut evidence = sample::run().evidence[0].clone();
+            evidence.quote = quote.replace("FILLER", filler);
+            shortly_quoted(&evidence, &[claim.to_owned()])
+        };
+        let claim = "Cells keep their charge and are read by radio.";
+        for quote in [
+            "If the lid is shut, FILLER, cells keep their charge and are read by radio every ten minutes of the day.",
+            "It is not so that FILLER cells keep their charge and are read by radio every ten minutes of the day.",
+            "Only with a lid, FILLER, cells keep their charge and are read by radio every ten minutes of the day.",
+            "Unless it is dark FILLER, and they sleep, cells keep their charge and are read by radio all day long.",
+            "It doesn’t hold, FILLER, that cells keep their charge and are read by radio every ten minutes of the day.",
+        ] {
+            let first = quote.split(' ').next().unwrap();
+            assert!(shown(quote, claim).starts_with(first), "{}", shown(quote, claim));
+        }
+        for quote in [
+            "It is not red. FILLER, cells keep their charge and are read by radio every ten minutes of the day.",
+            "It is not red; FILLER, cells keep their charge and are read by radio every ten minutes of the day.",
+            "It is not red FILLER, and they keep their charge and are read by radio every ten minutes of the day.",
+        ] {
+            let own = shown(quote, claim);
+            assert!(own.starts_with('…') && own.contains("by radio"), "{own}");
+        }
     }
 
     #[test]

@@ -118,7 +118,10 @@ fn document(
         format!("“{}”", line(&citation::shortly_quoted(evidence, claims)))
     };
     if let [(_, evidence)] = quotes {
-        let _ = writeln!(text, "{number}. {}: {}", source(evidence), quoted(evidence));
+        let place = source(evidence);
+        // A lead-in has its own.
+        let colon = if place.ends_with(':') { "" } else { ":" };
+        let _ = writeln!(text, "{number}. {place}{colon} {}", quoted(evidence));
         return;
     }
     let [(_, first), ..] = quotes else { return };
@@ -126,7 +129,9 @@ fn document(
         let letter = numbers.get(&evidence.id).map(citation::Mark::letter).unwrap_or_default();
         let position = citation::position(evidence).map(|position| format!(" {}", code(&position)));
         let note = citation::note(evidence).map(|note| format!(" ({note})"));
-        format!("{letter}{} {}{}", position.unwrap_or_default(), quoted(evidence), note.unwrap_or_default())
+        let lead_ins = evidence.source.lead_ins().iter().map(|lead_in| format!(" {}", line(lead_in)));
+        let position = position.into_iter().chain(lead_ins).collect::<String>();
+        format!("{letter}{position} {}{}", quoted(evidence), note.unwrap_or_default())
     };
     let _ = writeln!(text, "{number}. {}", whole(&first.source));
     for (_, evidence) in quotes {
@@ -621,6 +626,26 @@ mod tests {
             "{last}"
         );
         assert!(!text.contains("## Key findings"), "the sample has sections");
+    }
+
+    #[test]
+    fn quote_from_a_list_has_the_lead_in_of_the_list_before_it() {
+        let mut report = sample::run();
+        let lead_in = "Use them if:";
+        let add = |quote: &mut Evidence| {
+            let Place::Kb { heading_path, .. } = &mut quote.source else { panic!() };
+            heading_path.push(lead_in.into());
+        };
+        add(&mut report.evidence[0]);
+        let text = super::report(&report);
+        assert!(text.contains("— Batteries › Decision › Use them if: “Lithium cells do not leak.”\n"), "{text}");
+        let mut more = report.evidence[0].clone();
+        (more.id, more.quote) = ("n2e9".parse().unwrap(), "It is cold.".into());
+        report.evidence.push(more);
+        let text = super::report(&report);
+        assert!(text.contains("   - b `:11-12` Use them if: “It is cold.”\n"), "{text}");
+        let page = crate::render::html::body(&report).unwrap();
+        assert!(page.contains("Decision › Use them if:"), "{page}");
     }
 
     #[test]

@@ -21,6 +21,16 @@ const MOST_END_WORDS: usize = 6;
 const CONJUNCTIONS: [&str; 10] =
     ["and", "or", "but", "while", "which", "so", "because", "although", "whereas", "since"];
 
+/// Signs before and after an aside. One without the second ends with its sentence.
+const ASIDES: [(&str, &str); 5] = [(", ", ","), (" — ", " —"), (" – ", " –"), (" (", ")"), (": ", "")];
+
+/// First words of an apposition.
+const ARTICLES: [&str; 6] = ["a", "an", "the", "its", "their", "both"];
+
+/// Verbs that make a clause, besides [`BEING`].
+const AUXILIARIES: [&str; 13] =
+    ["has", "have", "had", "do", "does", "did", "can", "could", "may", "must", "should", "will", "would"];
+
 /// A text after [`mark_unsupported`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Marked {
@@ -43,7 +53,7 @@ pub(super) enum Uncited<'a> {
 /// Marks unsupported claims in a text.
 ///
 /// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end
-/// of its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported.
+/// of its own sentence (`Leaks [n1e1] are not ruled out.`), with an aside before it or instead of it. Text after that, or on a line without one, is unsupported.
 /// Headings, table rows, questions and lead-ins are not claims. A first line without citations may summarise the text
 /// below it, and the end of a sentence may be supported by the citations in it: `is_borne_out` decides.
 pub(super) fn mark_unsupported(text: &str, is_borne_out: &dyn Fn(Uncited<'_>) -> bool) -> Marked {
@@ -138,11 +148,41 @@ pub(crate) fn is_repeated(remark: &str, known: &[String]) -> bool {
 /// Returns the length of the text after a citation that ends the cited sentence; 0 if something else follows.
 fn end_of_sentence(rest: &str) -> usize {
     let Some(end) = pieces(rest).first().and_then(|end| Some(rest.find(end)? + end.len())) else { return 0 };
-    let mut words = rest[..end].split_whitespace();
+    let (aside, said) = rest[..end].split_at(aside(&rest[..end]));
+    let mut words = said.split_whitespace();
     let first = words.next().unwrap_or_default();
     // `Tea takes two minutes [n1e1], coffee four` and `… [n1e1] and coffee four` begin another claim.
-    let goes_on = rest.starts_with(' ') && first.starts_with(char::is_lowercase) && !CONJUNCTIONS.contains(&first);
-    if goes_on && words.count() < MOST_END_WORDS { end } else { 0 }
+    let goes_on = said.starts_with(' ') && first.starts_with(char::is_lowercase) && !CONJUNCTIONS.contains(&first);
+    let is_aside = !aside.is_empty() && !said.contains(char::is_alphanumeric);
+    if is_aside || goes_on && words.count() < MOST_END_WORDS { end } else { 0 }
+}
+
+/// Returns the length of an aside at the start of the text after a citation, which says of the cited claim what it is
+/// about; 0 if there is none. `On-demand [n1e1], the default mode, costs …`, `It has two modes [n1e1]: manual and timed.`
+fn aside(rest: &str) -> usize {
+    let aside = |(open, close): &(&str, &str)| {
+        let inner = rest.strip_prefix(open)?;
+        let (inner, length) = match inner.find(close).filter(|_| !close.is_empty()) {
+            Some(end) => (&inner[..end], open.len() + end + close.len()),
+            None if *close == ")" => return None,
+            None => (inner, rest.len()),
+        };
+        let is_apposed = *open != ", " || is_apposed(inner);
+        (is_apposed && is_phrase(inner) && !is_about_findings(inner)).then_some(length)
+    };
+    ASIDES.iter().find_map(aside).unwrap_or(0)
+}
+
+/// Returns whether a text is too short and has no verb or figure to be a claim of its own, as far as is known.
+fn is_phrase(text: &str) -> bool {
+    let words = || text.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
+    words().filter(|word| !word.is_empty()).count() <= MOST_END_WORDS
+        && words().all(|word| !BEING.contains(&word) && !AUXILIARIES.contains(&word) && !has_digit(word))
+}
+
+/// Returns whether a text begins like a second name for what stands before it. `coffee four` does not.
+fn is_apposed(text: &str) -> bool {
+    text.split(' ').next().is_some_and(|first| ARTICLES.contains(&first))
 }
 
 /// Joins the sentences that are left after a supported text.
@@ -274,6 +314,42 @@ mod tests {
         assert_eq!(number("Tea takes two minutes [n2e1] and coffee is brewed at 500 degrees."), 1);
         assert_eq!(number("Tea takes two minutes [n2e1], coffee is brewed at 500 degrees."), 1);
         assert_eq!(number("Tea [n2e1] is the drink that most people in England have at five."), 1);
+    }
+
+    #[test]
+    fn aside_after_a_citation_is_supported_and_a_clause_or_figure_after_the_same_sign_is_not() {
+        let number = |text: &str| mark_unsupported(text, &|_| false).number;
+        for supported in [
+            "On-demand, the mode by default, is billed by the request [n2e1].",
+            "On-demand [n2e1], the mode by default, is billed by the request.",
+            "It is billed on demand [n2e1], the mode that new tables get.",
+            "On-demand [n2e1] — the mode by default — is billed by the request.",
+            "On-demand [n2e1] (the mode by default) is billed by the request.",
+            "It has two modes [n2e1]: provisioned and on-demand capacity.",
+            "It has two modes [n2e1] – provisioned and on-demand capacity.",
+            "On-demand [n2e1], the default, is billed by request [n2e2], the cheapest way for peaks.",
+        ] {
+            assert_eq!(number(supported), 0, "{supported}");
+        }
+        for claim in [
+            "Tea takes two minutes [n2e1], the coffee is brewed at once.",
+            "Tea takes two minutes [n2e1], coffee on the stove takes four.",
+            "Tea takes two minutes [n2e1]: boil it at 500 degrees.",
+            "Tea takes two minutes [n2e1] — coffee can take a day.",
+            "Tea takes two minutes [n2e1] (coffee has to stand for four).",
+            "On-demand [n2e1], the mode by default, and coffee is brewed at once.",
+            "On-demand [n2e1], the mode by default, is what most people in England have at five.",
+            "It has two modes [n2e1]: provisioned. Coffee is brewed at once.",
+            "Tea takes two minutes [n2e1] (the coffee of the house takes four",
+        ] {
+            assert_eq!(number(claim), 1, "{claim}");
+        }
+    }
+
+    #[test]
+    fn aside_about_the_findings_is_an_open_question() {
+        let marked = mark_unsupported("It has two modes [n2e1]: no source says which.", &|_| false);
+        assert_eq!(marked.open.len(), 1, "{marked:?}");
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::lead_in::lead_ins;
 use super::node::NodeId;
 use crate::base::id::as_text;
 use crate::kb::chunk::headings_above;
 use crate::kb::document::Document;
-use crate::source::{Label, Passage, Place, SourceFile};
+use crate::source::{Label, Passage, Place, SourceFile, page_of};
 
 /// Id of a quote within its run: its node and a number, for example `n2e1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -112,7 +113,8 @@ impl Evidence {
     ///
     /// A quote of an unchanged file must occur in the lines it names. If the file changed after indexing, `passage`,
     /// the text kept in the index, is compared instead. The heading path of a checked quote is set to the headings
-    /// above its first line: a passage may span several sections and carries the headings of its first one only.
+    /// above its first line: a passage may span several sections and carries the headings of its first one only. The
+    /// lead-ins of the lists that the quote begins in follow them: the passage may have been cut below a lead-in.
     pub(crate) fn check(&mut self, file: &SourceFile, passage: &str) {
         // Pages and results of tools are stored as they were read; only files change.
         self.stale = matches!(self.source, Place::Kb { .. }) && !matches!(file, SourceFile::AsIndexed(_));
@@ -120,20 +122,34 @@ impl Evidence {
         self.checked = !self.quote.trim().is_empty()
             && match (file, &self.source) {
                 (SourceFile::AsIndexed(text), Place::Kb { line_start, line_end, .. }) => {
-                    lines(text, *line_start, *line_end).contains(&self.quote)
+                    text[line_range(text, *line_start, *line_end)].contains(&self.quote)
                 }
                 (SourceFile::AsIndexed(text), Place::Web { .. } | Place::Mcp { .. }) => text.contains(&self.quote),
                 (SourceFile::Changed | SourceFile::Gone, Place::Kb { .. }) => passage.contains(&self.quote),
                 // A search engine's snippet may differ from the page, so without the stored text nothing is confirmed.
                 (SourceFile::Changed | SourceFile::Gone, Place::Web { .. } | Place::Mcp { .. }) => false,
             };
-        if let (true, SourceFile::AsIndexed(text), Place::Kb { path, line_start, heading_path, .. }) =
-            (self.checked, file, &mut self.source)
-            && let Ok(document) = Document::parse(path, text.clone().into_bytes())
-        {
-            *heading_path = headings_above(&document, *line_start);
+        if let (true, SourceFile::AsIndexed(text)) = (self.checked, file) {
+            self.name_headings(text);
         }
     }
+
+    fn name_headings(&mut self, text: &str) {
+        let Place::Kb { path, line_start, line_end, heading_path, .. } = &mut self.source else { return };
+        let Ok(document) = Document::parse(path, text.as_bytes().to_vec()) else { return };
+        let lines = line_range(text, *line_start, *line_end);
+        // Without the indentation of a nested item, which belongs to the item around it.
+        let start = text[lines.clone()].find(&self.quote).map(|at| lines.start + at + indent(&self.quote));
+        *heading_path = headings_above(&document, *line_start);
+        // The last heading of a PDF is its page.
+        if page_of(path, heading_path).is_none() {
+            heading_path.extend(start.into_iter().flat_map(|start| lead_ins(text, start)));
+        }
+    }
+}
+
+fn indent(text: &str) -> usize {
+    text.len() - text.trim_start().len()
 }
 
 /// Groups items by the document of their quotes, in order of first appearance.
@@ -160,10 +176,6 @@ pub(super) fn origins<'a>(quotes: impl IntoIterator<Item = &'a Evidence>) -> Vec
         }
     }
     origins.into_iter().map(|(origin, ids)| format!("From {origin}: {}", ids.join(", "))).collect()
-}
-
-fn lines(text: &str, first: u32, last: u32) -> &str {
-    &text[line_range(text, first, last)]
 }
 
 /// Returns the byte range of lines `first..=last` of a text, counted from 1, including their line endings.
@@ -215,6 +227,7 @@ pub(super) fn count_lines(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::id::ContentHash;
 
     #[test]
     fn evidence_id_parses_back_and_invalid_ids_are_refused() {
@@ -238,5 +251,34 @@ mod tests {
         assert!(evidence.checked);
         evidence.check(&SourceFile::AsIndexed("Valves open at seven.".into()), &passage.text);
         assert!(!evidence.checked);
+    }
+
+    #[test]
+    fn quote_from_a_list_names_its_lead_in_after_the_headings_even_if_its_passage_has_none() {
+        let text =
+            "# Keys\n\n## Modes\n\nOn-demand mode is a good option if:\n\n- loads are new\n- you have:\n  - peaks\n";
+        let from = text.find("- loads").unwrap();
+        let place = Place::Kb {
+            collection: "kb".into(),
+            path: "tables.md".into(),
+            title: "Keys".into(),
+            heading_path: vec!["Keys".into()],
+            line_start: count_lines(&text[..from]) + 1,
+            line_end: count_lines(text),
+            content_hash: ContentHash::of(text.as_bytes()),
+            date: None,
+        };
+        let passage = Passage::whole("p".into(), Label::Internal, place, text[from..].into());
+        let source = |words: &str| {
+            let start = passage.text.find(words).unwrap();
+            let id = EvidenceId::new(NodeId::numbered(1), 1);
+            let mut evidence = passage.quote(start..start + words.len(), id, 1.0);
+            evidence.check(&SourceFile::AsIndexed(text.into()), &passage.text);
+            assert!(evidence.checked, "{words}");
+            evidence.source
+        };
+        assert_eq!(source("loads are new").names(), "Keys › Modes › On-demand mode is a good option if:");
+        let nested = ["On-demand mode is a good option if:", "you have:"];
+        assert_eq!(source("  - peaks").lead_ins(), nested);
     }
 }

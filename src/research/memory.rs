@@ -17,7 +17,7 @@ use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
 use super::question::Brief;
 use super::report::{marks, strike};
 use crate::base::outbound::{EgressAllowed, Outbound};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, is_condition, is_negation};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::source::Label;
@@ -25,8 +25,11 @@ use crate::source::Label;
 /// Tokens of a fold prompt besides the summary and the branch.
 const OVERHEAD_TOKENS: u64 = 1_000;
 
-/// Share of common words above which two sentences count as the same.
-const SAME_WORDS: f32 = 0.8;
+/// Words without which a claim says the same. "Is" and "or" are none of them: it may differ from another by these.
+const FILLERS: [&str; 8] = ["a", "also", "an", "that", "the", "these", "this", "those"];
+
+/// Signs of figures, units and names, which stay with their words.
+const SIGNS: &str = "%‰$€£¥°#+-<>=≤≥±~≈";
 
 /// Most results of a group that are summarised in one call.
 const MAX_BATCH: usize = 8;
@@ -284,33 +287,49 @@ fn within(mut lines: Vec<&str>, r_tokens: u64, count: Count<'_>) -> String {
 /// Returns the claims without duplicates.
 fn distinct<'a>(claims: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let splitter = WordSplitter::default();
-    let mut kept: Vec<(&str, HashSet<String>)> = Vec::new();
+    let mut kept: Vec<(&str, Vec<String>)> = Vec::new();
     for claim in claims {
-        let words = stems(claim, &splitter);
-        if !words.is_empty() && !kept.iter().any(|(_, known)| is_same(known, &words)) {
+        let words = telling_words(claim, &splitter);
+        if !words.is_empty() && !kept.iter().any(|(_, known)| says(known, &words)) {
             kept.push((claim, words));
         }
     }
     kept.into_iter().map(|(claim, _)| claim).collect()
 }
 
-/// Returns the stems of a claim, without the ids it cites.
-fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
+/// Returns a claim without the ids it cites.
+fn without_marks(claim: &str) -> String {
     let mut text = claim.to_owned();
     for (range, _) in marks(claim).into_iter().rev() {
         // Ids in the same brackets have the same range, which is then blanked twice, to the same length.
         text.replace_range(range.clone(), &" ".repeat(range.len()));
     }
-    splitter.stems(&text)
+    text
 }
 
-#[expect(clippy::cast_precision_loss, reason = "sentences are short")]
-fn is_same(known: &HashSet<String>, words: &HashSet<String>) -> bool {
-    // Relative to the new claim, so that a longer wording of a known claim is kept.
-    let shared = known.intersection(words).count() as f32;
-    // A claim with new figures is a new claim.
-    let has_new_figure = words.difference(known).any(|word| word.contains(|letter: char| letter.is_ascii_digit()));
-    shared / words.len().max(1) as f32 > SAME_WORDS && !has_new_figure
+/// Returns the stems of a claim, without the ids it cites.
+fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
+    splitter.stems(&without_marks(claim))
+}
+
+/// Returns the words that make the sense of a claim, in order, without the ids it cites. Figures keep their signs: 1.5 is
+/// neither 15 nor 1 and 5, and >5 is not <5.
+fn telling_words(claim: &str, splitter: &WordSplitter) -> Vec<String> {
+    let is_mark = |letter: char| !letter.is_alphanumeric() && !SIGNS.contains(letter);
+    let text = without_marks(claim);
+    let words = text.split_whitespace().map(|word| word.trim_matches(is_mark).to_lowercase());
+    let words = words.filter(|word| !word.is_empty() && word != "-" && !FILLERS.contains(&word.as_str()));
+    // The stem of "only" is no English word.
+    let is_form = |word: &str| word.chars().all(char::is_alphabetic) && !is_negation(word) && !is_condition(word);
+    words.map(|word| if is_form(&word) { splitter.stem(&word) } else { word }).collect()
+}
+
+/// Returns whether a known claim has all words of another one in a row, and none besides that turns or limits them.
+/// Two facts may differ in one word only: "per second", "per minute".
+fn says(known: &[String], words: &[String]) -> bool {
+    let Some(at) = known.windows(words.len()).position(|run| run == words) else { return false };
+    let mut others = known[..at].iter().chain(&known[at + words.len()..]);
+    !others.any(|word| is_negation(word) || is_condition(word))
 }
 
 /// Returns the position of the last claim of the longest node; `None` if only one claim is left.
@@ -609,6 +628,32 @@ mod tests {
         assert!(tokens(&g) <= 120);
     }
 
+    #[test]
+    fn claims_are_the_same_only_if_no_word_that_matters_differs() {
+        let known = "Requests to a table in the standard class cost 1.5 dollars per second, or 90 per minute. [n2e1]";
+        for same in [
+            known,
+            "The requests to the table in a standard class cost 1.5 dollars per second, or 90 per minute [n3e1].",
+            "Requests to this table in the *standard* class cost 1.5 dollars per second.",
+        ] {
+            assert_eq!(distinct([known, same].into_iter()), [known], "{same}");
+        }
+        for other in [
+            known.replace("second", "hour"),
+            known.replace("1.5", "15"),
+            known.replace("1.5", "-1.5"),
+            known.replace("cost", "do not cost"),
+            known.replace("standard", "express"),
+            known.replace(", or", ", and"),
+            known.replace("per second", "per minute").replace("90 per minute", "90 per second"),
+            known.replace("[n2e1]", "It is old. [n2e1]"),
+        ] {
+            assert_eq!(distinct([known, other.as_str()].into_iter()).len(), 2, "{other}");
+        }
+        let limited = "If it is cold, the pump runs. [n2e1]";
+        assert_eq!(distinct([limited, "The pump runs. [n3e1]"].into_iter()).len(), 2, "always, or only then");
+    }
+
     #[tokio::test]
     async fn group_of_many_is_reduced_in_a_tree_of_prompts_that_fit() {
         let caller = Scripted::new(|key, _| Ok(format!("Summary made by {key}."))).with_input_limit(700);
@@ -704,6 +749,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn claim_with_another_word_is_never_dropped(
+            words in prop::collection::vec("[b-p][a-z0-9.%]{0,5}[a-z0-9]", 1..12), other in "q[0-9]{3}", at in 0usize..12
+        ) {
+            let mut changed = words.clone();
+            let at = at % words.len();
+            changed[at] = other;
+            let (first, second) = (words.join(" "), changed.join(" "));
+            prop_assert_eq!(distinct([first.as_str(), second.as_str(), first.as_str()].into_iter()), [&first, &second]);
+        }
+
         #[test]
         fn fold_by_rules_never_passes_its_limit(
             claims in prop::collection::vec("([a-z0-9]{1,6} ){1,12}[.]", 0..20), g in "([a-z]{1,6}[ .]){0,60}", r in 0u64..80

@@ -23,6 +23,8 @@ pub(crate) mod route;
 
 pub mod sentence;
 
+mod lead_in;
+
 pub mod evidence;
 
 pub(crate) mod folded;

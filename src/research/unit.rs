@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+use super::lead_in::ends_open;
 use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
 use crate::base::html_table::{html_rows, html_tables, is_html_table};
 use crate::base::line::is_directive;
@@ -466,11 +467,6 @@ fn opens(document: &str, unit: &Unit, words: &[&str]) -> bool {
         _ => return false,
     };
     unit.kind == UnitKind::Paragraph && words.contains(&word.as_str())
-}
-
-/// Returns whether a text ends with a colon, so that it is not complete without what follows.
-pub(super) fn ends_open(text: &str) -> bool {
-    text.trim_end().trim_end_matches(['*', '_']).ends_with([':', '：'])
 }
 
 /// Returns whether a sentence announces a list or table, without a colon: "The framework has the following parts."

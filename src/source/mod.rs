@@ -56,7 +56,7 @@ pub enum Place {
         path: String,
         /// Title from its front matter or level-1 heading, else its file name.
         title: String,
-        /// Headings above it.
+        /// Headings above it. Those of a quote are followed by the lead-ins of the lists it begins in: `Use it if:`.
         heading_path: Vec<String>,
         /// First line in the file as stored, from 1.
         line_start: u32,
@@ -471,7 +471,15 @@ impl Place {
         matches!(self, Self::Kb { path, heading_path, .. } if page_of(path, heading_path).is_some())
     }
 
-    /// Returns the headings above it; pages and results of tools have none.
+    /// Returns the lead-ins at the end of [`Self::heading_path`], outermost first. A heading that ends with a colon is one,
+    /// too.
+    pub(crate) fn lead_ins(&self) -> &[String] {
+        let names = self.heading_path();
+        let others = names.iter().rposition(|name| !name.ends_with([':', '：'])).map_or(0, |last| last + 1);
+        &names[others..]
+    }
+
+    /// Returns the headings above it, with lead-ins; pages and results of tools have none.
     pub(crate) fn heading_path(&self) -> &[String] {
         match self {
             Self::Kb { heading_path, .. } => heading_path,

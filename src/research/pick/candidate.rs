@@ -15,9 +15,10 @@ use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
 use crate::base::line::CodeFence;
 use crate::base::word::WordSplitter;
 use crate::kb::embed::{EmbedError, Embedder, Matches};
+use crate::research::lead_in::ends_open;
 use crate::research::question::Question;
 use crate::research::sentence::Sentence;
-use crate::research::unit::{Unit, UnitKind, ends_open, items, units, units_of_page};
+use crate::research::unit::{Unit, UnitKind, items, units, units_of_page};
 use crate::source::{Passage, Place, ProperName};
 
 /// Openings of an example.

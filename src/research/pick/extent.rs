@@ -9,8 +9,9 @@ use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::base::line::is_field;
 use crate::base::word::count_words;
+use crate::research::lead_in::ends_open;
 use crate::research::sentence::{is_label, place_of};
-use crate::research::unit::{Unit, UnitKind, ends_open};
+use crate::research::unit::{Unit, UnitKind};
 
 /// Maximum length, in lines, of a section that is shown whole if its steps are requested.
 pub(super) const SHORT_SECTION: usize = 12;

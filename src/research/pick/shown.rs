@@ -8,8 +8,9 @@ use super::candidate::{UnitCandidate, lines_in, opens_example, overlap, unescape
 use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
 use super::{LEAST_WORDS, MAX_LINES, MAX_PIECES, SAYS_MOST};
+use crate::research::lead_in::ends_open;
 use crate::research::sentence::{Sentence, is_label};
-use crate::research::unit::{UnitKind, ends_open, is_code, items};
+use crate::research::unit::{UnitKind, is_code, items};
 
 /// Number of lines or rows above which a list or table is cut to the items relevant to a question for a single value.
 const VALUE_LINES: usize = 10;
