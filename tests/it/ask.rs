@@ -128,6 +128,9 @@ fn question_without_support_is_refused() {
         assert_eq!(report[empty], Value::Array(Vec::new()), "{empty}");
     }
     assert_eq!(report["answer"], "");
+    world.set("[collections.kb.about]\n\".\" = \"Notes on a garden\"\n\"adr\" = \"Decisions\"\n");
+    let told = world.dr(["ask", "--offline", "--fresh", question]).stdout;
+    assert!(told.contains("(searched: 14 files of kb; Notes on a garden)."), "{told}");
 }
 
 #[test]
