@@ -80,6 +80,9 @@ pub mod cli;
 extern crate self as dr;
 
 #[cfg(test)]
+mod layer_tests;
+
+#[cfg(test)]
 mod fuzz;
 
 #[cfg(test)]

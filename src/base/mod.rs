@@ -20,6 +20,7 @@ pub(crate) mod money;
 pub mod token;
 pub mod word;
 pub(crate) mod thesaurus;
+pub(crate) mod everyday;
 pub mod retry;
 pub(crate) mod breaker;
 pub(crate) mod http;

@@ -4,7 +4,7 @@
 //! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
 //! codes. Every surface (the command line, MCP, the page and its API) is built on these methods and on the types
 //! re-exported here. Below them, a surface uses `render`, which formats results, and the helpers of `base`; the command
-//! line also opens `traces`. A test in `cli/mod.rs` enforces this.
+//! line also opens `traces`. `layer_tests.rs` enforces this.
 //!
 //! # Where to look
 //!

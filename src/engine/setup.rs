@@ -151,7 +151,7 @@ impl Engine {
             summary_tokens: self.settings.values.summary_tokens,
             by_rules: setup.models.is_none(),
             models: models_by_name(setup.models.as_ref()),
-            searched: setup.sources.internal.scope(),
+            searched: self.searched(&setup),
             source_version: setup.sources.internal.version(),
             collections: setup.collections.clone(),
             follows,
@@ -305,6 +305,14 @@ impl Engine {
             set_aside_nanos,
             internal_text,
         }
+    }
+
+    /// Describes what a run searches, for a refusal, with the user's sentence on each collection that has one.
+    fn searched(&self, setup: &Setup) -> String {
+        let about = self.settings.about();
+        let sentences = setup.collections.iter().filter_map(|name| about.of(name, ""));
+        let scope = setup.sources.internal.scope();
+        std::iter::once(scope.as_str()).chain(sentences).collect::<Vec<_>>().join("; ")
     }
 
     /// Opens the store for a new run. If the folder cannot be written, a run without models is kept in memory: no paid

@@ -257,10 +257,10 @@ fn by_rules(noted: &[Note], stop_reason: BranchStop) -> BranchReport {
     }
 }
 
-/// Adds the notes that no finding cites, so that no source is lost, each after the findings of its aspect.
+/// Adds the notes that no finding cites, so that no source is lost.
 fn add_uncited(report: &mut BranchReport, noted: &[Note]) {
     let findings = &mut report.findings;
-    for Note { evidence: Evidence { id, .. }, text, aspect, .. } in noted {
+    for (at, Note { evidence: Evidence { id, .. }, text, aspect, .. }) in noted.iter().enumerate() {
         if findings.iter().any(|finding| finding.evidence.contains(id)) {
             continue;
         }
@@ -269,10 +269,22 @@ fn add_uncited(report: &mut BranchReport, noted: &[Note]) {
             same.evidence.push(id.clone());
             continue;
         }
-        let last = findings.iter().rposition(|finding| finding.aspect == *aspect);
-        let place = last.map_or(findings.len(), |last| last + 1);
+        let place = place_after(&noted[..at], findings, aspect.as_ref());
         let (text, aspect) = (text.clone(), aspect.clone());
         findings.insert(place, Finding { text, evidence: vec![id.clone()], aspect, is_emphasised: false });
+    }
+}
+
+/// Returns the place of a note among the findings of its aspect: after the one that cites the latest of the `earlier`
+/// notes, since a worker notes in a row what a document says in a row.
+fn place_after(earlier: &[Note], findings: &[Finding], aspect: Option<&AspectId>) -> usize {
+    let of_aspect = || findings.iter().enumerate().filter(|(_, finding)| finding.aspect.as_ref() == aspect);
+    let latest = |finding: &Finding| earlier.iter().rposition(|note| finding.evidence.contains(&note.evidence.id));
+    let before = of_aspect().filter_map(|(place, finding)| Some((latest(finding)?, place))).max();
+    match (before, of_aspect().next()) {
+        (Some((_, place)), _) => place + 1,
+        (None, Some((first, _))) => first,
+        (None, None) => findings.len(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! costs about twice the limit, however many were folded before. Each fold has a counterpart by rules, which is used
 //! without a model and if the model fails.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::future::join_all;
@@ -489,17 +490,24 @@ impl GroupSummary<'_> {
     }
 }
 
-/// Returns the part of a summary that a worker is shown: the sentences that bear on `question`, in their original order,
-/// in at most `tokens`. Claims of `shown`, nodes whose findings are shown beside it, are left out.
-pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, tokens: u64) -> String {
+/// Returns the part of a summary that a worker is shown: the sentences that bear on its question and aspects, in their
+/// original order, in at most `tokens`. Claims of `shown`, nodes whose findings are shown beside it, are left out.
+pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, aspects: &[&str], tokens: u64) -> String {
     let rest = beside(pieces(global), shown).join("\n");
-    nearest(pieces(&rest), question, tokens).join("\n")
+    nearest(pieces(&rest), question, aspects, tokens).join("\n")
 }
 
 /// Like [`slice()`], for the public summary.
-pub(crate) fn public_slice(global: &Outbound, shown: &[NodeId], question: &Outbound, tokens: u64) -> Outbound {
+pub(crate) fn public_slice(
+    global: &Outbound,
+    shown: &[NodeId],
+    question: &Outbound,
+    aspects: &[&Outbound],
+    tokens: u64,
+) -> Outbound {
     let rest = Outbound::lines(&beside(global.parts(pieces), shown));
-    Outbound::lines(&nearest(rest.parts(pieces), question.as_str(), tokens))
+    let aspects: Vec<_> = aspects.iter().map(|aspect| aspect.as_str()).collect();
+    Outbound::lines(&nearest(rest.parts(pieces), question.as_str(), &aspects, tokens))
 }
 
 /// Returns the sentences that do not merely repeat claims of `shown`.
@@ -511,11 +519,12 @@ fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
     sentences
 }
 
-/// Returns the sentences that bear on a question most, in their original order, in at most `tokens`.
+/// Returns the sentences that bear on a question and its aspects most, in their original order, in at most `tokens`: the
+/// best one on each aspect before any other, so that an aspect with one fact is not crowded out by one with many.
 ///
-/// The fewer sentences have a key word of the question, the more it counts. The name of a run's subject is in most of
-/// them: a sentence that shares no other word is left out, unless no sentence does.
-fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
+/// The fewer sentences have a word, the more it counts. The name of a run's subject is in most of them: a sentence that
+/// shares no other word is left out, unless no sentence does.
+fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, aspects: &[&str], tokens: u64) -> Vec<T> {
     let splitter = WordSplitter::default();
     let said: Vec<_> = all.iter().map(|piece| stems(piece.as_ref(), &splitter)).collect();
     // In whole numbers, which are the same on every machine: prompts are told apart by their hash. 1 for a word that
@@ -524,16 +533,24 @@ fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
         0 => 0,
         having => (2 * said.len() / having).ilog2(),
     };
-    let wanted: Vec<_> = splitter.key_stems(question).into_iter().map(|stem| (weight(&stem), stem)).collect();
-    let rank = |(place, said): (usize, &HashSet<String>)| {
-        let shared = wanted.iter().filter(|(_, stem)| said.contains(stem));
-        let shared: Vec<u32> = shared.map(|(weight, _)| *weight).collect();
-        (shared.iter().sum::<u32>(), shared.into_iter().max(), place)
+    // Each sentence by the words it shares with a text: their weights together, the greatest, and its place.
+    let ranked = |text: &str| {
+        let wanted: Vec<_> = splitter.subject_stems(text).into_iter().map(|stem| (weight(&stem), stem)).collect();
+        let rank = |(place, said): (usize, &HashSet<String>)| {
+            let shared = wanted.iter().filter(|(_, stem)| said.contains(stem)).map(|(weight, _)| *weight);
+            (shared.clone().sum::<u32>(), shared.max(), place)
+        };
+        said.iter().enumerate().map(rank).collect::<Vec<_>>()
     };
-    let mut ranked: Vec<_> = said.iter().enumerate().map(rank).collect();
+    let best_on = |aspect: &&str| {
+        let telling = ranked(aspect).into_iter().filter(|(_, rarest, _)| *rarest > Some(1));
+        telling.max_by_key(|(sum, _, place)| (*sum, Reverse(*place))).map(|(.., place)| place)
+    };
+    let first: BTreeSet<usize> = aspects.iter().filter_map(best_on).collect();
+    let mut ranked = ranked(&[&[question][..], aspects].concat().join("\n"));
     let best = ranked.iter().map(|(sum, ..)| *sum).max().unwrap_or(0);
     ranked.retain(|(sum, rarest, _)| *sum > 0 && (*sum == best || *rarest > Some(1)));
-    ranked.sort_by_key(|(sum, _, place)| (std::cmp::Reverse(*sum), *place));
+    ranked.sort_by_key(|(sum, _, place)| (!first.contains(place), Reverse(*sum), *place));
     let mut kept: BTreeSet<usize> = BTreeSet::new();
     let text = |kept: &BTreeSet<usize>| kept.iter().map(|place| all[*place].as_ref()).collect::<Vec<_>>().join("\n");
     for (.., place) in ranked {
@@ -719,13 +736,16 @@ mod tests {
         let g =
             "Oranges are round. [n2e1]\nThe budget is enforced by a lock. [n3e1] The lock is a file. Pears are green.";
         assert_eq!(
-            slice(g, &[], "How is the budget lock enforced?", 100),
+            slice(g, &[], "How is the budget lock enforced?", &[], 100),
             "The budget is enforced by a lock. [n3e1]\nThe lock is a file."
         );
-        assert_eq!(slice(g, &[], "How is the budget lock enforced?", 15), "The budget is enforced by a lock. [n3e1]");
-        assert_eq!(slice(g, &[], "bicycles", 100), "");
+        assert_eq!(
+            slice(g, &[], "How is the budget lock enforced?", &[], 15),
+            "The budget is enforced by a lock. [n3e1]"
+        );
+        assert_eq!(slice(g, &[], "bicycles", &[], 100), "");
         let (g, question) = (Outbound::fixed(g), Outbound::fixed("How is the budget lock enforced?"));
-        assert_eq!(public_slice(&g, &[NodeId::numbered(3)], &question, 100).as_str(), "The lock is a file.");
+        assert_eq!(public_slice(&g, &[NodeId::numbered(3)], &question, &[], 100).as_str(), "The lock is a file.");
     }
 
     #[test]
@@ -733,18 +753,41 @@ mod tests {
         let g = "The Kestrel pump is loud. [n2e1]\nThe Kestrel pump runs at night. [n2e2]\nA Kestrel is blue. [n3e1]\n\
                  The seal of the Kestrel pump costs nine euros. [n3e2]\nThe Kestrel pump has a seal. [n4e1]";
         assert_eq!(
-            slice(g, &[], "What does a seal of the Kestrel pump cost?", 100),
+            slice(g, &[], "What does a seal of the Kestrel pump cost?", &[], 100),
             "The seal of the Kestrel pump costs nine euros. [n3e2]\nThe Kestrel pump has a seal. [n4e1]"
         );
         assert_eq!(
-            slice(g, &[], "What does a seal of the Kestrel pump cost?", 20),
+            slice(g, &[], "What does a seal of the Kestrel pump cost?", &[], 20),
             "The seal of the Kestrel pump costs nine euros. [n3e2]",
             "the nearest comes first, whatever its place"
         );
         assert_eq!(
-            slice(g, &[], "Who makes the Kestrel?", 30),
+            slice(g, &[], "Who makes the Kestrel?", &[], 30),
             "The Kestrel pump is loud. [n2e1]\nThe Kestrel pump runs at night. [n2e2]",
             "none shares more"
+        );
+    }
+
+    #[test]
+    fn slice_has_the_best_sentence_on_each_aspect_before_others_that_share_more_words() {
+        let g = "A seal costs nine euros. [n2e1]\nA seal set costs thirty euros. [n2e2]\nThe book has a page on costs. \
+                 [n2e3]\nIts noise is forty decibels by day, in a test. [n3e1]\nRivers freeze. [n4e1]\nOats are sown.";
+        let each = "A seal costs nine euros. [n2e1]\nIts noise is forty decibels by day, in a test. [n3e1]";
+        let (question, aspects) = ("What does a seal cost?", ["What a seal costs", "How noise is measured"]);
+        assert_eq!(slice(g, &[], question, &aspects, estimate(each)), each);
+        assert!(!slice(g, &[], question, &aspects[..1], 100).contains("noise"), "no aspect of the node");
+        let [g, question, aspect] = [g, question, aspects[1]].map(Outbound::fixed);
+        assert!(public_slice(&g, &[], &question, &[&aspect], 100).as_str().contains("noise"));
+    }
+
+    #[test]
+    fn sentence_that_shares_only_the_subject_of_all_research_with_an_aspect_is_not_its_best() {
+        let g = "The red seal of a Kestrel pump leaks. [n2e1]\nThe Kestrel pump is loud. [n2e2]\n\
+                 A seal costs nine euros by weight. [n3e1]";
+        let question = "What does a seal cost in euros by weight, and is it red?";
+        assert_eq!(
+            slice(g, &[], question, &["Makers of the Kestrel pump"], 15),
+            "A seal costs nine euros by weight. [n3e1]"
         );
     }
 

@@ -1,6 +1,6 @@
 //! The report: an answer whose findings are tied to checked quotes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,10 @@ use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::pick::only_points;
 use super::question::Question;
+use crate::base::everyday::is_everyday;
 use crate::base::id::as_word;
 use crate::base::readable::readable;
-use crate::base::word::count_words;
+use crate::base::word::{WordSplitter, count_words};
 use crate::llm::call::Limit;
 use crate::source::{Passage, Place, Support};
 
@@ -286,7 +287,11 @@ impl Report {
         let evidence: Vec<_> = quotes_of(draft, branches).into_iter().cloned().collect();
         let is_refusal = evidence.is_empty();
         let failed_nodes = failed(tree, branches, stop_reason);
+        // A search ranks something first for a foreign question, too.
+        let is_foreign = is_refusal && branches.values().all(|branch| branch.support == Support::None);
+        let subject = subject_of(question.as_str());
         let further = branches.values().flat_map(|branch| &branch.further);
+        let further = further.filter(|passage| !is_foreign || is_headed_by(&subject, &passage.place));
         let mut report = Self {
             schema_version: SCHEMA_VERSION,
             run_id,
@@ -528,6 +533,22 @@ fn limitations(
     limitations
 }
 
+/// Returns the stems of the words that name what a question is about.
+fn subject_of(question: &str) -> HashSet<String> {
+    let splitter = WordSplitter::default();
+    let subject = splitter.subject_stems(question);
+    let named = splitter.words(question).into_iter().filter(|word| !is_everyday(&question[word.range.clone()]));
+    named.map(|word| word.stem).filter(|stem| subject.contains(stem)).collect()
+}
+
+/// Returns whether the title or a heading of a place has one of these stems. A search engine has found a page of the web
+/// for the question, whatever its title.
+fn is_headed_by(stems: &HashSet<String>, place: &Place) -> bool {
+    let splitter = WordSplitter::default();
+    let mut headings = std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str));
+    !matches!(place, Place::Kb { .. }) || headings.any(|heading| !splitter.stems(heading).is_disjoint(stems))
+}
+
 /// Returns the best passages that the report does not quote from. Documents that a model cites are left out entirely,
 /// since it has read them.
 fn passages<'a>(
@@ -572,7 +593,8 @@ fn is_telling(snippet: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::research::scripted::ScriptedSource;
+    use crate::research::scripted::{ScriptedSource, branch};
+    use crate::source::Label;
 
     #[test]
     fn renamed_ids_are_unique_within_brackets() {
@@ -604,6 +626,34 @@ mod tests {
         let listed = passages(found.iter(), &[], false);
         let places: Vec<_> = listed.iter().map(|own| own.source.for_people()).collect();
         assert_eq!(places, ["a.md:1", "a.md:5", "b.md:1"]);
+    }
+
+    #[test]
+    fn refusal_of_a_foreign_question_lists_only_passages_headed_by_its_subject() {
+        let question: Question = "How big is the moon?".parse().unwrap();
+        let text = "The mill grinds oats from May to the frost.";
+        let passage = |path: &str| ScriptedSource::of(&[]).passage(path, path, text, 1, 1);
+        let listed = |support: Support| {
+            let further = vec![passage("big-mills.md"), passage("phases-of-the-moon.md"), passage("prices.md")];
+            let found = Branch { support, further, ..branch(&NodeId::numbered(1), &[], Label::Internal) };
+            let report = Report::of(ReportInput {
+                run_id: None,
+                question: &question,
+                tree: &Tree::of(question.clone()),
+                branches: &BTreeMap::from([(NodeId::numbered(1), found)]),
+                draft: &Draft::default(),
+                stop_reason: StopReason::NoEvidence,
+                searched: "",
+                has_asked_web: false,
+                usage: UsageTable::default(),
+                elapsed_ms: 0,
+            });
+            report.passages.iter().map(|passage| passage.source.title().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(Support::None), ["phases-of-the-moon"], "\"big\" is no subject");
+        assert_eq!(listed(Support::Weak).len(), 3, "they are related to it");
+        let page = Place::unfetched("https://example.org/".into(), "web".into(), None);
+        assert!(is_headed_by(&subject_of("How big is the moon?"), &page));
     }
 
     #[test]

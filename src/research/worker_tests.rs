@@ -195,6 +195,28 @@ async fn note_that_no_finding_names_is_one_beside_those_of_its_aspect() {
 }
 
 #[tokio::test]
+async fn note_that_no_finding_names_stands_where_it_was_made_among_those_of_its_aspect() {
+    let quotes = ["Oats are sown in May.", "Rye is sown in June.", "Oats are cut in July.", "Rye is cut in August."];
+    let source = ScriptedSource::of(&[("a.md", quotes.join(" ").as_str())]);
+    let aspects = [Aspect { id: AspectId::numbered(1), text: "sown".into() }];
+    let notes = || json!(quotes.map(|quote| note("p1", quote)));
+    let said = quotes.map(|quote| format!("It says: {quote}"));
+    let [first, second, _, last] = said.each_ref().map(String::as_str);
+    for (findings, expected) in [
+        ([finding("July.", &["n2e3"]), finding("May.", &["n2e1"])], ["July.", last, "May.", second]),
+        (
+            [finding("July.", &["n2e3"]), finding("June, July.", &["n2e2", "n2e3"])],
+            [first, "July.", "June, July.", last],
+        ),
+    ] {
+        let caller = acting([json!([search("sown")]), notes()], findings);
+        let branch = work(&caller, &source, &task(&node(), &aspects)).await.unwrap();
+        let texts: Vec<_> = branch.report.findings.iter().map(|finding| finding.text.as_str()).collect();
+        assert_eq!(texts, expected);
+    }
+}
+
+#[tokio::test]
 async fn actions_run_side_by_side_and_ids_follow_their_order() {
     let source = ScriptedSource::of(&[("a.md", "Apples are red."), ("b.md", "Pears are green.")]);
     let caller =

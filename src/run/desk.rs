@@ -42,11 +42,11 @@ pub(crate) struct Desk {
     /// Cancelled to abandon calls in flight.
     closed: CancellationToken,
     writing: AtomicBool,
+    /// By call, whether the budget was tight, which its prompt mentions. A resumed run must say the same, or it would not
+    /// find the reply on record.
     tight: Mutex<HashMap<CallKey, bool>>,
     /// Keys whose last reply was on record.
     replayed: Mutex<HashSet<CallKey>>,
-    /// Whether a worker was told to wrap up because the run nears a limit.
-    hurried: AtomicBool,
     outlook: Outlook,
 }
 
@@ -55,16 +55,10 @@ impl Desk {
     pub(crate) fn open(ledger: Arc<Ledger>, models: Models, closed: CancellationToken, recorded: &[CallRow]) -> Self {
         Self {
             writing: AtomicBool::new(false),
-            // Prompts mention it. A resumed run must say the same, or it would not find their replies on record.
             tight: Mutex::new(
                 recorded.iter().filter_map(|call| Some((call.key.clone(), call.prompt()?.is_tight))).collect(),
             ),
             replayed: Mutex::default(),
-            hurried: AtomicBool::new(
-                recorded
-                    .iter()
-                    .any(|call| tells_of_limits(&call.key) && call.prompt().is_some_and(|prompt| prompt.is_tight)),
-            ),
             outlook: Outlook::new(models.clone(), recorded),
             ledger,
             models,
@@ -84,7 +78,7 @@ impl Desk {
 
     /// Returns whether a worker of this run was told to wrap up because the run nears a limit.
     pub(super) fn has_hurried(&self) -> bool {
-        self.hurried.load(Ordering::SeqCst)
+        locked(&self.tight).iter().any(|(key, is_tight)| *is_tight && tells_of_limits(key))
     }
 
     /// Returns whether the last reply under a key was on record.
@@ -153,16 +147,12 @@ impl Desk {
         for call in recorded.iter().filter(|call| call.state() == CallState::Sent) {
             self.ledger.give_up(call).await?;
         }
-        let is_tight = self.is_tight(key);
-        if is_tight && tells_of_limits(key) {
-            self.hurried.store(true, Ordering::SeqCst);
-        }
         let worst = Usage { input_tokens: counted, output_tokens: output, ..Usage::default() };
         let call = Call {
             key: key.clone(),
             kind: CallKind::Prompt(PromptCall {
                 role: prompt.role,
-                is_tight,
+                is_tight: self.is_tight(key),
                 counted_tokens: counted,
                 worst_tokens: worst.tokens(),
             }),

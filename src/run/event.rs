@@ -111,7 +111,7 @@ pub struct RunSettings {
     /// Name of the model for each role.
     #[serde(default)]
     pub models: BTreeMap<Role, String>,
-    /// Description of the scope for the report: `12 files of kb`.
+    /// Description of the scope for the report: `12 files of kb`, and what the user says of the collections.
     pub searched: String,
     /// Version of the source, on which search results depend, see [`crate::source::Source::version`].
     pub source_version: String,

@@ -111,7 +111,7 @@ pub(crate) struct OutwardWork {
     pub(crate) has_own_ids: bool,
     /// Public findings of the nodes it depends on, each with the node's question in words that may leave.
     pub(crate) conclusions: Vec<(NodeId, Outbound, PublicBranch)>,
-    /// The part of the public summary that bears on the question.
+    /// The part of the public summary that bears on the question and its aspects.
     pub(crate) context: Outbound,
     pub(crate) asked: Question,
     pub(crate) words: UserWords,
@@ -137,7 +137,8 @@ impl OutwardWork {
         };
         // Conclusions are shown in full, so the summary need not repeat them.
         let shown: Vec<_> = conclusions.iter().map(|(id, ..)| id.clone()).collect();
-        let known = public_slice(&summary, &shown, &task.question(), CONTEXT_TOKENS);
+        let aspects: Vec<_> = task.aspects().iter().map(|aspect| &aspect.text).collect();
+        let known = public_slice(&summary, &shown, &task.question(), &aspects, CONTEXT_TOKENS);
         let shows_pages = node.round > 1 && (is_apart || allowed.is_some());
         let read = if shows_pages { pages_read(state) } else { Vec::new() };
         Self {

@@ -67,6 +67,7 @@ impl Work {
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
+        let topics: Vec<_> = aspects.clone().map(|aspect| aspect.text.as_str()).collect();
         let serves_one = |aspects: &[AspectId]| aspects.iter().any(|aspect| node.aspects.contains(aspect));
         let beside = state.tree.workers().filter(|other| other.id != node.id && serves_one(&other.aspects));
         let beside: Vec<_> = beside.collect();
@@ -84,7 +85,7 @@ impl Work {
             beside: beside.iter().map(|other| other.question.clone()).collect(),
             brief: briefs.brief.clone(),
             conclusions: found.collect(),
-            context: slice(global, &node.depends_on, node.question.as_str(), CONTEXT_TOKENS),
+            context: slice(global, &node.depends_on, node.question.as_str(), &topics, CONTEXT_TOKENS),
             outward: OutwardWork::of(state, node),
             asked: asked(state),
             verify_web: state.settings.request.verify_web,

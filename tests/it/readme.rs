@@ -6,8 +6,8 @@ use regex::Regex;
 
 use crate::common::World;
 
-/// Sections of an answer that the README leaves out.
-const OMITTED: [&str; 2] = ["## Read further", "## Nearest passages"];
+/// The section of an answer that the README leaves out.
+const OMITTED: &str = "## Read further";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -45,7 +45,7 @@ fn shown(args: &[String], output: &str) -> String {
     let mut is_omitted = false;
     let mut lines = Vec::new();
     for line in output.trim().lines() {
-        is_omitted = OMITTED.contains(&line) || is_omitted && !line.starts_with("Support: ");
+        is_omitted = line == OMITTED || is_omitted && !line.starts_with("Support: ");
         lines.extend((!is_omitted).then_some(line));
     }
     lines.join("\n").trim().to_owned()

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use strsim::damerau_levenshtein;
 
 use super::{Hit, SearchError, Searcher};
+use crate::base::everyday::is_everyday;
 use crate::base::word::{Word, WordSplitter, language_of};
 use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
@@ -54,7 +55,7 @@ impl Unknown {
 }
 
 /// Returns notes on the words that the folder does not have: replaced, ambiguous or missing. If the hits answer, a
-/// missing word need not be mentioned.
+/// missing word need not be mentioned, and an everyday one never is.
 pub(crate) fn said(unknown: &[Unknown], is_answered: bool) -> Vec<String> {
     let mut missing = Vec::new();
     let mut said = Vec::new();
@@ -62,7 +63,7 @@ pub(crate) fn said(unknown: &[Unknown], is_answered: bool) -> Vec<String> {
         let word = &own.word;
         match own.correction() {
             Some(one) => said.push(format!("not found here: `{word}`; `{one}` was searched for")),
-            None if is_answered => {}
+            None if is_answered || is_everyday(word) => {}
             None if own.similar.is_empty() => missing.push(format!("`{word}`")),
             None => said.push(format!("not found here: `{word}`; did you mean `{}`?", own.similar.join("` or `"))),
         }
@@ -217,6 +218,9 @@ mod tests {
             "not found here: `leeve`; did you mean `leave` or `sleeve`?\n\
                                                                  not found here: `zorb`"
         );
+        let missing = ["big", "Took", "took", "weather", "biggest"].map(|word| unknown(word, &[]));
+        assert_eq!(said(&missing, false), ["not found here: `Took`, `weather`"], "everyday words name nothing");
+        assert_eq!(said(&missing[..1], false), [""; 0]);
     }
 
     #[test]
