@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lead_in::lead_ins;
 use super::node::NodeId;
+use super::prompt::PromptText;
 use crate::base::id::as_text;
 use crate::kb::chunk::headings_above;
 use crate::kb::document::Document;
@@ -93,13 +94,13 @@ impl Evidence {
     }
 
     /// Returns a reference to the quote above that has all words of this one, as prompts show it.
-    pub(super) fn reference(&self, above: &[&Self]) -> Option<String> {
+    fn reference(&self, above: &[&Self]) -> Option<String> {
         self.within(above).map(|known| format!("Its words stand in {known} above."))
     }
 
     /// Returns the source line of a quote in a prompt: document and date, or only the headings that differ if the quote
     /// above is from the same document. `None` if they are the same, too.
-    pub(super) fn place_below(&self, above: Option<&Self>) -> Option<String> {
+    fn place_below(&self, above: Option<&Self>) -> Option<String> {
         let source = &self.source;
         // A page may have been read on two days.
         let is_same = |above: &&Self| above.source.is_same_document(source) && above.source.origin() == source.origin();
@@ -163,6 +164,27 @@ pub(crate) fn by_document<T>(items: impl IntoIterator<Item = T>, quote: impl Fn(
         }
     }
     documents
+}
+
+/// Returns quotes as prompts show them: those of a document together, the first with the place they are from. A quote
+/// whose words stand in one above refers to that. `text` returns the beginning of a quote that is shown.
+pub(super) fn shown_quotes(quotes: &[&Evidence], text: impl Fn(&Evidence) -> &str) -> Vec<PromptText> {
+    let mut above: Vec<&Evidence> = Vec::new();
+    let mut last_placed = None;
+    let mut shown = Vec::new();
+    for quote in by_document(quotes.iter().copied(), |quote| quote).concat() {
+        let said = quote.reference(&above).unwrap_or_else(|| {
+            let text = text(quote);
+            let is_whole = text.len() >= quote.quote.trim_end().len();
+            // The end of a quote that is cut does not stand above.
+            above.extend(is_whole.then_some(quote));
+            let place = quote.place_below(last_placed).map(|place| format!("{place}\n")).unwrap_or_default();
+            last_placed = Some(quote);
+            format!("{place}{text}{}", if is_whole { "" } else { " …" })
+        });
+        shown.push(PromptText { id: quote.id.to_string(), text: said });
+    }
+    shown
 }
 
 /// Returns a line for each document: its place, its date, and the ids of the quotes from it.

@@ -10,8 +10,8 @@ use super::memory::Memory;
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::plan::{PlanDraft, TreeLimits};
 use super::prompt::{Template, fitted, room, shorten_longest};
-use super::question::Brief;
-use super::verdict::{Verdict, left_open};
+use super::question::{AspectId, Brief};
+use super::verdict::{Complaint, Verdict, left_open};
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::structured::{StructuredError, structured_checked};
@@ -154,7 +154,13 @@ pub(super) fn in_words(verdict: &Verdict) -> String {
     )];
     let missing = verdict.missing_aspects.iter().map(|id| format!("missing: {id}"));
     let weak = verdict.weak_evidence_areas.iter().map(|area| format!("weak: {area}"));
-    let wrong = verdict.complaints.iter().map(|complaint| format!("wrong: {complaint}"));
+    // Its complaint says of a missing aspect that it has no finding.
+    let is_named = |complaint: &&String| {
+        let uncovered = |id: &AspectId| Complaint::Uncovered { aspect: id.clone() }.to_string();
+        verdict.missing_aspects.iter().any(|id| uncovered(id) == **complaint)
+    };
+    let wrong = verdict.complaints.iter().filter(|complaint| !is_named(complaint));
+    let wrong = wrong.map(|complaint| format!("wrong: {complaint}"));
     lines.extend(missing.chain(weak).chain(wrong));
     lines.join("\n")
 }
@@ -162,7 +168,6 @@ pub(super) fn in_words(verdict: &Verdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::research::question::AspectId;
     use crate::research::scripted::{Scripted, branch, brief};
     use crate::source::Label;
     use serde_json::json;
@@ -188,6 +193,13 @@ mod tests {
         assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
         let repair = caller.prompts()[1].messages.last().unwrap().text.clone();
         assert!(repair.contains("aspect `a1` is served by no node"), "{repair}");
+    }
+
+    #[test]
+    fn verdict_in_words_names_a_missing_aspect_once() {
+        let complaints = ["aspect a2 has no finding", "node n3 failed"].map(str::to_owned).to_vec();
+        let said = in_words(&Verdict { complaints, ..verdict() });
+        assert_eq!(said, "not complete; confidence 0.00\nmissing: a2\nweak: figures\nwrong: node n3 failed");
     }
 
     #[tokio::test]

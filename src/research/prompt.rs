@@ -11,6 +11,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use schemars::{JsonSchema, schema_for};
+use serde::Serialize;
 
 use super::cut::{Count, cut};
 use crate::base::line::{is_printable, one_line, printable};
@@ -30,6 +31,13 @@ const COMPLAINT_TOKENS: u64 = 300;
 
 /// Shortest text, in tokens, that [`shorten_longest`] shortens. Below it nothing useful would remain.
 const WORTH_CUTTING_TOKENS: u64 = 12;
+
+/// A text and its id, as prompts list them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct PromptText {
+    pub(super) id: String,
+    pub(super) text: String,
+}
 
 /// A step that calls a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +276,8 @@ mod tests {
     fn example() -> serde_json::Value {
         let aspects = json!([{"id": "a1", "text": "cost", "is_missing": true}, {"id": "a2", "text": "speed"}]);
         let nodes = json!([{
-            "id": "n2", "status": "done", "confidence": "0.80", "aspects": "a1", "question": "What does A cost?",
+            "id": "n2", "status": "done", "source": "internal", "confidence": "0.80", "aspects": "a1",
+            "question": "What does A cost?", "in_vain": "what A cost before",
             "text": "What does A cost?\nA costs nine. [n2e1]",
         }]);
         let mut example = json!({

@@ -1,11 +1,13 @@
 //! The report: an answer whose findings are tied to checked quotes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Write;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::branch::{Branch, Finding, Reported};
+use super::claim::is_repeated;
 use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::pick::only_points;
@@ -30,6 +32,10 @@ const MAX_OF_DOCUMENT: usize = 2;
 /// Minimum score of a listed passage, as a share of the best score. Below it, passages are mostly about something
 /// else.
 const LEAST_SCORE: f32 = 0.5;
+
+/// Number of words of the question that a passage listed below a written answer must share, if the question has as many.
+/// A single word, such as the name of a product, is in most documents about it.
+const LEAST_SHARED_WORDS: usize = 2;
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +194,21 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Says of aspects that they are not fully answered: in the last sentence of the answer, and in the open questions,
+    /// unless these say so.
+    pub(crate) fn admit(&mut self, missing: &[String]) {
+        if missing.is_empty() {
+            return;
+        }
+        for aspect in missing {
+            add_open(&mut self.open_questions, aspect);
+        }
+        if !self.answer.is_empty() {
+            let named: Vec<_> = missing.iter().map(|aspect| aspect.trim_end_matches(['.', '?', ' '])).collect();
+            let _ = write!(self.answer, "\n\nNot fully answered: {}.", named.join("; "));
+        }
+    }
+
     /// Records that rules replaced a failed model: adds a limitation and marks the draft as makeshift.
     pub(crate) fn made_do(&mut self, what: &str, why: &dyn std::fmt::Display) {
         self.is_makeshift = true;
@@ -290,7 +311,8 @@ impl Report {
         // A search ranks something first for a foreign question, too.
         let is_foreign = is_refusal && branches.values().all(|branch| branch.support == Support::None);
         let subject = subject_of(question.as_str());
-        let further = branches.values().flat_map(|branch| &branch.further);
+        let is_written = usage.total.calls > 0 && !is_refusal;
+        let further = further(question, tree, branches, is_written).into_iter();
         let further = further.filter(|passage| !is_foreign || is_headed_by(&subject, &passage.place));
         let mut report = Self {
             schema_version: SCHEMA_VERSION,
@@ -302,7 +324,7 @@ impl Report {
             findings: Vec::new(),
             evidence,
             contradictions: Vec::new(),
-            open_questions: draft.open_questions.clone(),
+            open_questions: open_questions(draft, tree, branches),
             limitations: limitations(draft, tree, branches, &failed_nodes),
             confidence: 0.0,
             stop_reason,
@@ -315,7 +337,7 @@ impl Report {
             output: None,
             elapsed_ms,
         };
-        report.passages = passages(further, &report.evidence, report.usage.total.calls > 0);
+        report.passages = passages(further, &report.evidence, is_written);
         if is_refusal {
             // Whatever the verdict: without a checked quote, nothing is answered.
             if stop_reason == StopReason::Complete {
@@ -493,6 +515,33 @@ fn refusal_of_failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> &'stat
     }
 }
 
+/// Returns the open questions of a draft, and those that nodes searched in vain.
+fn open_questions(draft: &Draft, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
+    let mut open = draft.open_questions.clone();
+    // The root asks the question itself.
+    for node in tree.nodes.iter().filter(|node| node.id != tree.root && is_in_vain(node, branches)) {
+        add_open(&mut open, node.question.as_str());
+    }
+    open
+}
+
+/// Adds a question unless one of the others names it, or asks a part of it or the same in other words.
+fn add_open(open: &mut Vec<String>, question: &str) {
+    let asked = question.to_lowercase();
+    let is_named = |known: &String| {
+        let known = known.to_lowercase();
+        known.contains(&asked) || !known.is_empty() && asked.contains(&known)
+    };
+    if !open.iter().any(is_named) && !is_repeated(question, open) {
+        open.push(question.to_owned());
+    }
+}
+
+/// Returns whether a node has ended without findings, and is not blocked for another reason.
+fn is_in_vain(node: &Node, branches: &BTreeMap<NodeId, Branch>) -> bool {
+    node.status == NodeStatus::Blocked && branches.contains_key(&node.id)
+}
+
 /// Returns whether a node was planned but never finished.
 fn is_lost(node: &Node) -> bool {
     matches!(node.status, NodeStatus::Pending | NodeStatus::Running)
@@ -506,8 +555,10 @@ fn limitations(
 ) -> Vec<String> {
     let mut limitations = draft.limitations.clone();
     let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
-    // A root with a worker is the question itself, and the headline says already that it has no answer.
-    let is_part = |node: &&Node| node.id != tree.root || failed_nodes.contains(&node.id);
+    // A root with a worker is the question itself, and the headline says already that it has no answer. What was searched
+    // in vain is an open question.
+    let is_part =
+        |node: &&Node| (node.id != tree.root || failed_nodes.contains(&node.id)) && !is_in_vain(node, branches);
     // Questions grouped by reason: several often fail for the same one.
     let mut lost: Vec<(String, Vec<String>)> = Vec::new();
     for node in tree.nodes.iter().filter(is_part) {
@@ -547,6 +598,39 @@ fn is_headed_by(stems: &HashSet<String>, place: &Place) -> bool {
     let splitter = WordSplitter::default();
     let mut headings = std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str));
     !matches!(place, Place::Kb { .. }) || headings.any(|heading| !splitter.stems(heading).is_disjoint(stems))
+}
+
+/// Returns the passages that nodes have found besides their quotes. Of an answer written by a model, only those that have
+/// to do with its question or that of their node: a worker tries many searches, and some of their hits are beside the
+/// point.
+fn further<'a>(
+    question: &Question,
+    tree: &Tree,
+    branches: &'a BTreeMap<NodeId, Branch>,
+    is_written: bool,
+) -> Vec<&'a Passage> {
+    let splitter = WordSplitter::default();
+    let mut further = Vec::new();
+    for (id, branch) in branches {
+        let questions = [Some(question), tree.get(id).map(|node| &node.question)].into_iter().flatten();
+        let asked: Vec<_> = questions.map(|question| splitter.subject_stems(question.as_str())).collect();
+        let bears_on = |passage: &&Passage| {
+            let words = splitter.stems(&named(passage));
+            let has_words = |wanted: &Vec<String>| {
+                let shared = wanted.iter().filter(|stem| words.contains(*stem)).count();
+                shared >= LEAST_SHARED_WORDS.min(wanted.len())
+            };
+            asked.iter().any(has_words)
+        };
+        further.extend(branch.further.iter().filter(|passage| !is_written || bears_on(passage)));
+    }
+    further
+}
+
+/// Returns the title, the headings and the snippet of a passage.
+fn named(Passage { place, snippet, .. }: &Passage) -> String {
+    let headings = place.heading_path().iter().map(String::as_str);
+    std::iter::once(place.title()).chain(headings).chain([snippet.as_str()]).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the best passages that the report does not quote from. Documents that a model cites are left out entirely,
@@ -593,8 +677,42 @@ fn is_telling(snippet: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::research::scripted::{ScriptedSource, branch};
+    use crate::research::scripted::{ScriptedSource, add_node, branch};
     use crate::source::Label;
+
+    #[test]
+    fn aspect_without_an_answer_is_named_below_the_answer_and_once_among_the_open_questions() {
+        let open = "The sources do not say what a red lamp costs.";
+        let mut draft =
+            Draft { answer: "Lamps are old. [n2e1]".into(), open_questions: vec![open.into()], ..Draft::default() };
+        draft.admit(&["cost of red lamps".into(), "Who makes lamps?".into()]);
+        assert_eq!(draft.answer, "Lamps are old. [n2e1]\n\nNot fully answered: cost of red lamps; Who makes lamps.");
+        assert_eq!(draft.open_questions, [open, "Who makes lamps?"]);
+        assert!(draft.limitations.is_empty());
+        let answered = Draft { answer: "Lamps are old. [n2e1]".into(), ..Draft::default() };
+        let mut draft = answered.clone();
+        draft.admit(&[]);
+        assert_eq!(draft, answered);
+    }
+
+    #[test]
+    fn question_that_was_searched_in_vain_is_an_open_question_once_and_no_limitation() {
+        let mut tree = Tree::of("What of lamps?".parse().unwrap());
+        let asked = ["What do red lamps cost?", "Who makes green lamps?", "Where are lamps sold?"];
+        let ids = asked.map(|question| add_node(&mut tree, question, &[]));
+        for id in &ids {
+            tree.get_mut(id).unwrap().status = NodeStatus::Blocked;
+        }
+        "no source is set up".clone_into(&mut tree.get_mut(&ids[2]).unwrap().summary);
+        let in_vain = ids[..2].iter().map(|id| (id.clone(), branch(id, &[], Label::Internal)));
+        let branches: BTreeMap<_, _> = in_vain.collect();
+        let draft = Draft { open_questions: vec!["cost of red lamps".into()], ..Draft::default() };
+        assert_eq!(open_questions(&draft, &tree, &branches), ["cost of red lamps", asked[1]]);
+        assert_eq!(
+            limitations(&draft, &tree, &branches, &[]),
+            ["no answer was found (no source is set up): `Where are lamps sold?`"]
+        );
+    }
 
     #[test]
     fn renamed_ids_are_unique_within_brackets() {
@@ -629,31 +747,28 @@ mod tests {
     }
 
     #[test]
-    fn refusal_of_a_foreign_question_lists_only_passages_headed_by_its_subject() {
-        let question: Question = "How big is the moon?".parse().unwrap();
-        let text = "The mill grinds oats from May to the frost.";
-        let passage = |path: &str| ScriptedSource::of(&[]).passage(path, path, text, 1, 1);
-        let listed = |support: Support| {
-            let further = vec![passage("big-mills.md"), passage("phases-of-the-moon.md"), passage("prices.md")];
-            let found = Branch { support, further, ..branch(&NodeId::numbered(1), &[], Label::Internal) };
-            let report = Report::of(ReportInput {
-                run_id: None,
-                question: &question,
-                tree: &Tree::of(question.clone()),
-                branches: &BTreeMap::from([(NodeId::numbered(1), found)]),
-                draft: &Draft::default(),
-                stop_reason: StopReason::NoEvidence,
-                searched: "",
-                has_asked_web: false,
-                usage: UsageTable::default(),
-                elapsed_ms: 0,
-            });
-            report.passages.iter().map(|passage| passage.source.title().to_owned()).collect::<Vec<_>>()
+    fn passage_below_a_written_answer_has_words_of_the_question_or_of_that_of_its_node() {
+        let source = ScriptedSource::of(&[]);
+        let passage = |path: &str, text: &str| Passage {
+            snippet: text.into(),
+            ..source.passage(path, &format!("{path}#1"), text, 1, 1)
         };
-        assert_eq!(listed(Support::None), ["phases-of-the-moon"], "\"big\" is no subject");
-        assert_eq!(listed(Support::Weak).len(), 3, "they are related to it");
-        let page = Place::unfetched("https://example.org/".into(), "web".into(), None);
-        assert!(is_headed_by(&subject_of("How big is the moon?"), &page));
+        let mut tree = Tree::of("When does the mill grind oats?".parse().unwrap());
+        let id = add_node(&mut tree, "What does the miller pay for rye?", &[]);
+        let mut found = branch(&id, &[], Label::Internal);
+        found.further = vec![
+            passage("mill.md", "Oats are ground from May to the frost."),
+            passage("rye.md", "A miller pays in autumn."),
+            passage("wheel.md", "The wheel of the mill is red."),
+            passage("cats.md", "Cats sleep all day."),
+        ];
+        let branches = BTreeMap::from([(id, found)]);
+        let paths = |is_written: bool| -> Vec<_> {
+            let question = tree.nodes[0].question.clone();
+            further(&question, &tree, &branches, is_written).iter().map(|passage| passage.id.clone()).collect()
+        };
+        assert_eq!(paths(true), ["mill.md#1", "rye.md#1"]);
+        assert_eq!(paths(false).len(), 4, "without a model, they are the closest there is");
     }
 
     #[test]

@@ -10,14 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::branch::{Branch, Finding};
+use super::branch::{Branch, BranchStop, Finding};
 use super::claim::is_repeated;
 use super::compress::confidence;
 use super::cut::{Count, cut};
-use super::evidence::{Evidence, EvidenceId};
+use super::evidence::{Evidence, EvidenceId, shown_quotes};
 use super::memory::cited;
 use super::node::{Node, NodeId, NodeStatus, Tree};
-use super::prompt::{Template, fitted, room, shorten_longest};
+use super::prompt::{PromptText, Template, fitted, room, shorten_longest};
 use super::question::{Aspect, AspectId, Brief};
 use super::report::Draft;
 use crate::base::line::{one_line, shortened};
@@ -214,19 +214,22 @@ pub(crate) async fn judge(
     draft: &Draft,
 ) -> Result<Verdict, StructuredError> {
     let complaints = checks(brief, tree, branches, draft);
-    let lines: Vec<_> = complaints.iter().map(ToString::to_string).collect();
+    // The list of nodes says which of them failed or found nothing.
+    let is_of_node = |complaint: &&Complaint| matches!(complaint, Complaint::Failed { .. } | Complaint::Empty { .. });
+    let lines: Vec<_> = complaints.iter().filter(|complaint| !is_of_node(complaint)).map(ToString::to_string).collect();
     let nodes: Vec<_> = tree.workers().map(|node| node_line(node, tree, branches)).collect();
-    let render = |(draft, quotes): &(String, Vec<Value>)| {
+    let count = |text: &str| caller.count(Role::Judge, text);
+    let render = |(draft, quotes): &(String, Vec<&Evidence>)| {
         let (task, aspects) = (&brief.task, &brief.aspects);
         let context = json!({
-            "task": task, "aspects": aspects, "nodes": nodes, "complaints": lines, "quotes": quotes, "draft": draft,
+            "task": task, "aspects": aspects, "nodes": nodes, "complaints": lines, "quotes": shown(quotes, &count),
+            "draft": draft,
         });
         Template::Judge.prompt(caller, context)
     };
     let room = room::<VerdictDraft>(caller, Role::Judge);
-    let count = |text: &str| caller.count(Role::Judge, text);
-    let mut shown = (draft_text(draft), shown_quotes(quotes, &count));
-    let mut prompt = fitted(caller, room, &mut shown, render, |(draft, quotes)| {
+    let mut material = (draft_text(draft), with_room(quotes, &count));
+    let mut prompt = fitted(caller, room, &mut material, render, |(draft, quotes)| {
         // The draft is judged, so the quotes are dropped first.
         quotes.pop().is_some() || shorten_longest(std::iter::once(draft), &count)
     });
@@ -244,10 +247,30 @@ pub(crate) async fn judge(
 
 fn node_line(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Value {
     let aspects: Vec<_> = node.aspects.iter().map(ToString::to_string).collect();
+    let (open, in_vain) = gaps(node, tree, branches);
     json!({
-        "id": node.id, "status": node.status, "confidence": format!("{:.2}", node.confidence),
-        "aspects": aspects.join(", "), "question": node.question, "open": left_open(node, tree, branches).join("; "),
+        "id": node.id, "status": node.status, "source": node.source_hint,
+        "confidence": format!("{:.2}", node.confidence), "aspects": aspects.join(", "), "question": node.question,
+        "open": open, "in_vain": in_vain,
     })
+}
+
+/// Returns what a node has left open, and what it has searched for in vain. A worker that stopped early has not looked
+/// for everything, and a node that only concludes for nothing.
+fn gaps(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> (String, String) {
+    let Some(Branch { report, .. }) = branches.get(&node.id) else { return (String::new(), String::new()) };
+    let has_looked = match report.stop_reason {
+        BranchStop::Done | BranchStop::Repeated | BranchStop::NoEvidence => !node.only_concludes(),
+        BranchStop::StepsExceeded
+        | BranchStop::TokensExceeded
+        | BranchStop::BudgetExceeded
+        | BranchStop::ModelFailed => false,
+    };
+    let open = match left_open(node, tree, branches) {
+        open if report.findings.is_empty() && open.is_empty() => "all of it".to_owned(),
+        open => open.join("; "),
+    };
+    if has_looked { (String::new(), open) } else { (open, String::new()) }
 }
 
 /// Returns the open questions of a node that no later node with findings has asked. Its own question, which a node
@@ -261,22 +284,16 @@ pub(super) fn left_open(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Br
     open.map(|open| shortened(open)).collect()
 }
 
-/// Renders quotes for the judge, as many as there is room for: whole unless they are long, with their provenance, and
-/// each text once.
-fn shown_quotes(quotes: &[&Evidence], count: Count<'_>) -> Vec<Value> {
-    let mut left = MAX_QUOTES_TOKENS;
-    let mut whole: Vec<&Evidence> = Vec::new();
-    let shown = quotes.iter().map_while(|quote| {
-        let text = quote.reference(&whole).unwrap_or_else(|| {
-            let text = cut(&quote.quote, MAX_QUOTE_TOKENS, count);
-            let is_whole = text.len() == quote.quote.trim_end().len();
-            whole.extend(is_whole.then_some(*quote));
-            format!("From: {}\n{text}{}", quote.source.provenance(), if is_whole { "" } else { " …" })
-        });
-        left = left.checked_sub(count(&text))?;
-        Some(json!({"id": quote.id, "text": text}))
-    });
-    shown.collect()
+/// Returns the quotes that the judge is shown: the first ones, as many as [`MAX_QUOTES_TOKENS`] have room for.
+fn with_room<'a>(quotes: &[&'a Evidence], count: Count<'_>) -> Vec<&'a Evidence> {
+    let tokens = |number: &usize| shown(&quotes[..*number], count).iter().map(|quote| count(&quote.text)).sum::<u64>();
+    let numbers: Vec<_> = (1..=quotes.len()).collect();
+    quotes[..numbers.partition_point(|number| tokens(number) <= MAX_QUOTES_TOKENS)].to_vec()
+}
+
+/// Returns quotes as the judge is shown them: whole unless they are long.
+fn shown(quotes: &[&Evidence], count: Count<'_>) -> Vec<PromptText> {
+    shown_quotes(quotes, |quote| cut(&quote.quote, MAX_QUOTE_TOKENS, count))
 }
 
 /// Renders a draft as text for the judge's prompt.
@@ -491,12 +508,12 @@ mod tests {
         let caller = Scripted::replying(said(false, true, &["n2"], &[]));
         judge(&caller, &CallKey::new("judge/1"), &brief, &tree, &branches, &quotes, &Draft::default()).await.unwrap();
         let task = caller.tasks().remove(0);
-        let shown = task.matches("is what bears it out.").count();
-        assert!((20..=24).contains(&shown), "{shown} quotes of some 250 tokens");
+        let number = task.matches("is what bears it out.").count();
+        assert!((20..=24).contains(&number), "{number} quotes of some 250 tokens");
         let count = |text: &str| caller.count(Role::Judge, text);
         let cut = Evidence { quote: long("Apples cost nine.", 200), ..found.evidence[0].clone() };
-        let shown = shown_quotes(&[&cut], &count)[0]["text"].to_string();
-        assert!(shown.contains("nine. …") && !shown.contains("bears it out"), "{shown}");
+        let text = &shown(&[&cut], &count)[0].text;
+        assert!(text.contains("nine. …") && !text.contains("bears it out"), "{text}");
         let of = |number: u32, quote: &str| Evidence {
             id: EvidenceId::new(tree.nodes[1].id.clone(), number),
             quote: quote.to_owned(),
@@ -504,10 +521,32 @@ mod tests {
         };
         let quotes =
             [of(1, "A costs nine. B costs ten."), of(2, "B costs ten."), of(3, "B costs one."), cut.clone(), cut];
-        let shown = shown_quotes(&quotes.iter().collect::<Vec<_>>(), &count);
-        assert_eq!(shown[1]["text"], "Its words stand in n2e1 above.");
-        assert_eq!(shown[2]["text"], "From: a.md › a\nB costs one.");
-        assert_eq!(shown[3]["text"], shown[4]["text"], "the end of a quote that is cut is not above");
+        let texts: Vec<_> = shown(&quotes.iter().collect::<Vec<_>>(), &count).into_iter().map(|own| own.text).collect();
+        let first = ["From: a.md › a\nA costs nine. B costs ten.", "Its words stand in n2e1 above.", "B costs one."];
+        assert_eq!(texts[..3], first, "the document is named once");
+        assert_eq!(texts[3], texts[4], "the end of a quote that is cut is not above");
+    }
+
+    #[tokio::test]
+    async fn judge_is_told_what_was_searched_in_vain_and_what_was_not_looked_for() {
+        let (brief, mut tree, mut branches) = half_done(NodeStatus::Blocked);
+        let ids: Vec<_> = tree.nodes[1..].iter().map(|node| node.id.clone()).collect();
+        let hurried = add_node(&mut tree, "What of C?", &[]);
+        for (id, stop) in [(&ids[0], BranchStop::Done), (&hurried, BranchStop::BudgetExceeded)] {
+            let mut found = branch(id, &["The price of apples is nine."], Label::Internal);
+            found.report.open_questions = vec![format!("What did {id} cost before?")];
+            found.report.stop_reason = stop;
+            branches.insert(id.clone(), found);
+        }
+        let caller = Scripted::replying(said(false, true, &["n2"], &[]));
+        judge(&caller, &CallKey::new("judge/1"), &brief, &tree, &branches, &[], &Draft::default()).await.unwrap();
+        let task = caller.tasks().remove(0);
+        let line = |id: &NodeId| task.lines().find(|line| line.starts_with(&format!("- {id} "))).unwrap();
+        assert!(line(&ids[0]).ends_with("Searched for in vain: What did n2 cost before?"), "{task}");
+        assert!(line(&ids[1]).ends_with("What of B? Searched for in vain: all of it"), "{task}");
+        assert!(line(&hurried).ends_with("Not answered by it: What did n4 cost before?"), "{task}");
+        assert!(line(&ids[1]).starts_with("- n3 (blocked, internal, "), "{task}");
+        assert!(!task.contains("found nothing"), "its line says so: {task}");
     }
 
     #[tokio::test]

@@ -143,6 +143,8 @@ struct WorkerParts {
     context: String,
     conclusions: Vec<PromptEntry>,
     notes: Vec<PromptEntry>,
+    /// Tokens that are left to the worker once the prompt is sent.
+    tokens_left: u64,
 }
 
 /// The state of a worker.
@@ -474,6 +476,9 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         }
         let mut view = self.view();
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
+        // Its own tokens are known only now. A smaller number makes it no longer.
+        view.tokens_left = view.tokens_left.saturating_sub(size(self.caller, &prompt));
+        let prompt = self.render(step, &view);
         // A passage without room is shown again when a search finds it again.
         self.notebook.shown.iter_mut().for_each(|shown| shown.is_left_out = true);
         let mut above = HashSet::new();
@@ -493,6 +498,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             context: self.task.context.as_ref().to_owned(),
             conclusions: conclusions(&self.task.plain()),
             notes: noted(&self.notebook.noted),
+            tokens_left: self.task.limits.max_tokens.saturating_sub(self.spent_tokens),
         }
     }
 
@@ -521,7 +527,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             "limits": self.task.limits,
             "goes_on_outside": self.conversation.goes_on_outside,
             "steps_left": max_steps.saturating_sub(step) + 1,
-            "tokens_left": rounded_down(self.task.limits.max_tokens.saturating_sub(self.spent_tokens)),
+            "tokens_left": rounded_down(view.tokens_left),
             "wrap_up": self.wraps_up(step),
         });
         Template::Work.prompt(self.caller, context)

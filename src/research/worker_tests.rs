@@ -5,6 +5,7 @@ use crate::llm::call::CallKey;
 use crate::llm::call::Limit;
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId, Tool, Tree};
+use crate::research::prompt::size;
 use crate::research::question::{Aspect, AspectId};
 use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
 use crate::research::skim::Answer;
@@ -274,7 +275,7 @@ async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
     assert!(tasks[3].contains("Wrap up") && !tasks[2].contains("Wrap up"), "only the last step says so");
     let last = "This is step 4 of at most 4: with it, 1 step and about 5";
     assert!(tasks[3].contains(last) && tasks[3].contains("Wrap up, because this is the last step: "), "{}", tasks[3]);
-    assert!(tasks[0].contains("with it, 4 steps and about 60000 tokens are left."), "{}", tasks[0]);
+    assert!(tasks[0].contains("with it, 4 steps and about 59000 tokens are left."), "{}", tasks[0]);
     limited.limits = WorkerLimits { max_tokens: 2_500, ..WorkerLimits::default() };
     let second = caller();
     let branch = worked(&second, &limited).await.unwrap();
@@ -282,6 +283,18 @@ async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
     assert!(second.sizes().iter().sum::<u64>() < 2_500 * 3);
     let reason = "because the tokens that are left barely cover another step";
     assert!(second.tasks().iter().any(|task| task.contains(reason)), "{:?}", second.tasks());
+}
+
+#[tokio::test]
+async fn tokens_that_are_left_are_without_those_of_the_prompt_that_names_them() {
+    let (node, caller) = (node(), Scripted::by_key(usual("It is held while writing.")));
+    let mut limited = task(&node, &[]);
+    limited.limits.max_tokens = 1_500;
+    worked(&caller, &limited).await.unwrap();
+    let sent = size(&caller, &caller.prompts()[0]);
+    assert!((501..1_500).contains(&sent), "{sent}: a number above a thousand would be rounded");
+    let told = format!("with it, 8 steps and about {} tokens are left.", 1_500 - sent);
+    assert!(caller.tasks()[0].contains(&told), "{told}: {}", caller.tasks()[0]);
 }
 
 #[tokio::test]

@@ -12,19 +12,19 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::draft_by_rules;
 use super::branch::{Branch, Finding};
-use super::claim::{UNSUPPORTED, Uncited, mark_unsupported, subject_of, without_lookalikes};
+use super::claim::{UNSUPPORTED, Uncited, is_repeated, mark_unsupported, subject_of, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
 use super::cut::{cut, pieces};
-use super::evidence::{Evidence, EvidenceId, by_document, origins};
+use super::evidence::{Evidence, EvidenceId, origins, shown_quotes};
 use super::memory::{Memory, cited, claims_text};
 use super::node::{Node, NodeId, Tree};
 use super::planner::in_words;
-use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
+use super::prompt::{PromptText, Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Brief, Mode};
 use super::report::{Draft, Section, marks, quotes_of, strike};
 use super::verdict::{Verdict, left_open};
@@ -190,13 +190,6 @@ struct HeadingDraft {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct SectionDraft {
     /// Its text, with ids in brackets.
-    text: String,
-}
-
-/// A text and its id, as prompts list them.
-#[derive(Clone, Debug, Default, Serialize)]
-struct PromptText {
-    id: String,
     text: String,
 }
 
@@ -825,6 +818,8 @@ impl<'a> Writer<'a> {
             add_question(&mut open_questions, question);
         }
         let mut limitations = lines(&draft.limitations);
+        // A gap is an open question, and is told there.
+        limitations.retain(|limitation| !is_repeated(limitation, &open_questions));
         struck += findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
         let findings = findings
             .iter()
@@ -1122,22 +1117,9 @@ fn node_text(node: &Node, branch: &Branch) -> String {
     format!("{} asked: {}\n{}", node.id, node.question, claims_text(&branch.report))
 }
 
-/// Returns quotes as prompts show them: those of a document together, the first with the place they are from. A quote whose
-/// words stand in one above refers to that.
+/// Returns quotes as prompts of the writer show them: whole.
 fn shown(quotes: &[&Evidence]) -> Vec<PromptText> {
-    let mut above: Vec<&Evidence> = Vec::new();
-    let mut last_placed = None;
-    let mut shown = Vec::new();
-    for quote in by_document(quotes.iter().copied(), |quote| quote).concat() {
-        let text = quote.reference(&above).unwrap_or_else(|| {
-            let place = quote.place_below(last_placed);
-            last_placed = Some(quote);
-            place.map_or_else(|| quote.quote.clone(), |place| format!("{place}\n{}", quote.quote))
-        });
-        above.push(quote);
-        shown.push(PromptText { id: quote.id.to_string(), text });
-    }
-    shown
+    shown_quotes(quotes, |quote| &quote.quote)
 }
 
 /// Returns whether a line is the heading of a list of sources, in any markup.

@@ -280,6 +280,17 @@ async fn sentence_about_the_findings_becomes_an_open_question() {
 }
 
 #[tokio::test]
+async fn limitation_that_says_what_is_listed_as_open_is_left_out() {
+    let world = World::of(1, 1);
+    let mut said = answer("Apple 0 weighs 0 stones [n2e1].", &json!([]));
+    said["open_questions"] = json!(["What do red pears weigh?"]);
+    said["limitations"] = json!(["No source says what a red pear weighs.", "All sources are old."]);
+    let draft = world.draft(&Scripted::replying(said)).await.unwrap();
+    assert_eq!(draft.open_questions, ["What do red pears weigh?"]);
+    assert_eq!(draft.limitations, ["All sources are old."]);
+}
+
+#[tokio::test]
 async fn writer_is_shown_each_finding_once_and_once_where_the_quotes_of_a_document_are_from() {
     let mut world = World::of(2, 2);
     world.memory.global.text = "Apple 0 weighs 0 stones. [n2e1]".into();

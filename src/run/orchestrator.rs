@@ -19,7 +19,7 @@ use super::event::{Event, InternalText, Record, RunSettings};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::outlook::writing_reserve;
-use super::phase::{Briefs, Judged, Phase, Stage};
+use super::phase::{Briefs, Judged, NOT_JUDGED, Phase, Stage};
 use super::ranker::HitRanker;
 use super::reader::PageReader;
 use super::recall::Recall;
@@ -635,7 +635,7 @@ impl Orchestrator {
 
     /// Says that a limit leaves no room for a verdict, and how to get one.
     fn not_judged(&self, limit: Limit) -> String {
-        let said = format!("the report was not judged: the limit on {limit} leaves no room for a verdict");
+        let said = format!("{NOT_JUDGED}: the limit on {limit} leaves no room for a verdict");
         let raised = limit.raised_by();
         // A run in memory ends with its process.
         if self.store().is_kept() { format!("{said}; `dr resume {} {raised}` gets one", self.id()) } else { said }
@@ -663,18 +663,16 @@ impl Orchestrator {
         let (Some(verdict), Some(brief)) = (verdict, self.state.brief()) else { return };
         let is_missing = |id: &&AspectId| coverage.is_none_or(|coverage| coverage.missing_aspects.contains(id));
         let missing = verdict.missing_aspects.iter().filter(is_missing).filter_map(|id| brief.aspect(id));
-        let missing: Vec<_> = missing.map(|aspect| format!("`{}`", one_line(&aspect.text))).collect();
-        let areas = verdict.weak_evidence_areas.iter().map(|area| strike(area, &|_| false, "").0);
-        let is_admitted =
-            |area: &str| [&draft.limitations, &draft.open_questions].iter().any(|said| is_repeated(area, said));
-        let areas: Vec<_> = areas.filter(|area| !is_admitted(area)).collect();
-        if !missing.is_empty() {
-            draft.limitations.push(format!("not fully answered: {}", missing.join(", ")));
-        }
+        let missing: Vec<_> = missing.map(|aspect| strike(&one_line(&aspect.text), &|_| false, "").0).collect();
+        draft.admit(&missing);
         // Rules see neither thin evidence nor doubts.
         if verdict.is_by_rules {
             return;
         }
+        let areas = verdict.weak_evidence_areas.iter().map(|area| strike(area, &|_| false, "").0);
+        let is_admitted =
+            |area: &str| [&draft.limitations, &draft.open_questions].iter().any(|said| is_repeated(area, said));
+        let areas: Vec<_> = areas.filter(|area| !is_admitted(area)).collect();
         if !verdict.is_complete && !areas.is_empty() {
             draft.limitations.push(format!("thin evidence: {}", areas.join("; ")));
         }

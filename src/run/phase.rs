@@ -101,6 +101,21 @@ pub(crate) struct Ended {
     pub(super) before: Stage,
 }
 
+/// Begins the limitation of a report that ended `complete` without a verdict.
+pub(super) const NOT_JUDGED: &str = "the report was not judged";
+
+impl Ended {
+    /// Returns the draft of a run that ended `complete` before its round was judged, as it was before its end said so.
+    pub(super) fn unjudged(&self) -> Option<Draft> {
+        let is_unjudged = self.stop_reason == StopReason::Complete && matches!(self.before, Stage::Planned(_));
+        is_unjudged.then(|| {
+            let mut draft = Draft { is_makeshift: false, output: None, ..self.draft.clone() };
+            draft.limitations.retain(|limitation| !limitation.starts_with(NOT_JUDGED));
+            draft
+        })
+    }
+}
+
 impl Phase {
     /// The first phase.
     pub(super) const ASKED: Self = Self::Open(Stage::Asked);

@@ -68,6 +68,8 @@ pub struct RunFields {
     pub(crate) branches: BTreeMap<NodeId, Branch>,
     /// Results of the rounds that have ended.
     pub(crate) folded: Folded,
+    /// The draft of a run that ended `complete` before its verdict, until the run finds something new or is judged.
+    unjudged: Option<Draft>,
     /// Active time up to the last event, summed over all processes.
     pub(crate) active: Duration,
     pub(crate) started: Moment,
@@ -143,6 +145,7 @@ impl RunFields {
             routes: BTreeMap::new(),
             branches: BTreeMap::new(),
             folded: Folded::default(),
+            unjudged: None,
             active: Duration::ZERO,
             started: record.at,
             last: record.at,
@@ -150,9 +153,13 @@ impl RunFields {
         })
     }
 
-    /// Returns the draft of the round before, if nothing new was found since. A draft by rules is written again: the model
-    /// may be back.
+    /// Returns the draft that need not be written again: the one that has no verdict yet, or that of the round before, if
+    /// nothing new was found since. A draft by rules is written again: the model may be back.
     pub(crate) fn draft_that_stands(&self) -> Option<&Draft> {
+        // Under a higher limit, a draft that was short for lack of money would be written anew at length.
+        if self.unjudged.is_some() {
+            return self.unjudged.as_ref();
+        }
         let draft = self.folded.draft.as_ref().filter(|draft| !draft.is_makeshift && !self.has_news())?;
         // A node that is tried again loses its branch, and with it quotes that the draft may cite.
         let is_quoted =
@@ -377,6 +384,7 @@ impl RunFields {
     /// Reverts the end of the run. Running nodes are pending again, and so is a root that only the end had settled.
     fn reopen(&mut self) {
         if let Phase::Ended(ended) = &mut self.phase {
+            self.unjudged = ended.unjudged().or_else(|| self.unjudged.take());
             self.phase = Phase::Open(replace(&mut ended.before, Stage::Asked));
         }
         let root = self.tree.root.clone();
@@ -398,6 +406,9 @@ impl RunFields {
         if let (Phase::Open(Stage::Judged(judged)), false) = (&self.phase, again.is_empty()) {
             self.folded = judged.before.clone();
             self.phase = Phase::Open(Stage::Planned(Box::new(judged.rounds.clone())));
+        }
+        if !again.is_empty() {
+            self.unjudged = None;
         }
         let mut waiting: BTreeSet<NodeId> = again.iter().cloned().collect();
         for id in again {
@@ -458,6 +469,7 @@ impl RunFields {
             node.confidence = branch.report.confidence;
         }
         self.branches.insert(id.clone(), branch.clone());
+        self.unjudged = None;
         Ok(())
     }
 
@@ -471,6 +483,7 @@ impl RunFields {
         let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
         self.folded.quotes.extend(quotes.map(place_and_words));
         self.folded.draft = Some(draft.clone());
+        self.unjudged = None;
         self.folded.nodes = self.branches.keys().cloned().collect();
         self.folded.memory = memory.clone();
         self.folded.idle_rounds = if has_news { 0 } else { before.idle_rounds + 1 };

@@ -32,6 +32,10 @@ impl TokenVectors {
         let start = part.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.values[start * self.dimension..self.ends[part] * self.dimension].chunks_exact(self.dimension.max(1))
     }
+
+    fn sum(&self) -> Vec<f32> {
+        sum(self.values.chunks_exact(self.dimension.max(1)))
+    }
 }
 
 /// How well each token of a question is found in each part of a text.
@@ -39,6 +43,8 @@ impl TokenVectors {
 pub struct Matches {
     /// For each word of the question and each token of it, the best cosine in each part of the text, from 0 to 1.
     words: Vec<Vec<Vec<f32>>>,
+    /// Cosine of the question and the text, each as a whole.
+    similarity: f32,
 }
 
 impl Matches {
@@ -46,7 +52,8 @@ impl Matches {
     pub(super) fn of_tokens(question: &TokenVectors, text: &TokenVectors) -> Self {
         let best = |token: &[f32], part| text.part(part).map(|own| cosine(token, own)).fold(0.0, f32::max);
         let of_token = |token| (0..text.ends.len()).map(|part| best(token, part)).collect();
-        Self { words: (0..question.ends.len()).map(|word| question.part(word).map(of_token).collect()).collect() }
+        let words = (0..question.ends.len()).map(|word| question.part(word).map(of_token).collect()).collect();
+        Self { words, similarity: cosine(&question.sum(), &text.sum()) }
     }
 
     /// Compares the vector of a question of `words` words with those of the parts of a text, for a model that yields
@@ -54,7 +61,13 @@ impl Matches {
     pub(super) fn of_texts(words: usize, question: &[f32], parts: &[Vec<f32>]) -> Self {
         // An opposed vector counts as absent, like a part without tokens.
         let found: Vec<f32> = parts.iter().map(|part| cosine(question, part).max(0.0)).collect();
-        Self { words: vec![vec![found]; words] }
+        let similarity = cosine(question, &sum(parts.iter().map(Vec::as_slice)));
+        Self { words: vec![vec![found]; words], similarity }
+    }
+
+    /// Returns the cosine of the question and the text, each as a whole.
+    pub(crate) fn similarity(&self) -> f32 {
+        self.similarity
     }
 
     /// Returns the number of parts of the text.
@@ -84,6 +97,14 @@ impl Matches {
 /// Returns every `size` consecutive parts; all of them if there are fewer.
 pub(crate) fn windows(parts: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..(parts + 1).saturating_sub(size).max(1)).map(move |start| start..(start + size).min(parts))
+}
+
+/// Returns the sum of vectors. Its direction is that of their mean.
+fn sum<'a>(vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
+    let add = |sum: Vec<f32>, own: &[f32]| {
+        if sum.is_empty() { own.to_vec() } else { sum.iter().zip(own).map(|(a, b)| a + b).collect() }
+    };
+    vectors.fold(Vec::new(), add)
 }
 
 fn best(token: &[f32], parts: &[usize]) -> f32 {

@@ -7,7 +7,7 @@ use super::super::orchestrator::RunNotice;
 use super::*;
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
-use crate::llm::roles::Models;
+use crate::llm::roles::{Models, RoleModel};
 use crate::researcher::role_model;
 
 const FOUR: Researcher = Researcher { nodes: 4, more_nodes: 0 };
@@ -167,6 +167,15 @@ fn without_judge(world: &World) -> Resources {
     Resources { models: Some(Models::of(|role| role_model(model(role)))), ..world.resources() }
 }
 
+/// Returns resources with a writer whose requests differ from those that are on record.
+fn with_other_writer(world: &World) -> Resources {
+    let model = |role: Role| {
+        let model = role_model(Arc::clone(&world.model) as Arc<dyn Model>);
+        if role == Role::Writer { RoleModel { max_output_tokens: 2_000, ..model } } else { model }
+    };
+    Resources { models: Some(Models::of(model)), ..world.resources() }
+}
+
 async fn drafts(world: &World) -> usize {
     let calls = world.store.journal().calls(&World::run()).await.unwrap();
     calls.iter().filter(|call| call.key.as_str().starts_with("draft/")).count()
@@ -191,9 +200,14 @@ async fn report_without_room_for_its_verdict_is_complete_if_it_covers_every_aspe
     assert_eq!(drafts(&world).await, 1);
 
     let raised = BudgetLimits { tokens: Some(1_000_000), ..world.limits };
-    assert_eq!(world.resume(Some(raised)).await.unwrap(), StopReason::Complete);
-    assert!(!world.report().await.degraded);
-    assert_eq!(drafts(&world).await, 1, "the draft is on record");
+    let mut run = Orchestrator::resume(World::run(), Some(raised), with_other_writer(&world)).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
+    assert_eq!(run.state().rounds_ended(), 1);
+    drop(run);
+    let judged = world.report().await;
+    assert!(!judged.degraded && !judged.limitations.iter().any(|limitation| limitation == NOT_JUDGED), "{judged:?}");
+    assert_eq!(judged.answer, report.answer);
+    assert_eq!(drafts(&world).await, 1, "the draft is judged as it is");
 }
 
 #[tokio::test]
