@@ -13,8 +13,8 @@ use crate::base::readable::readable;
 use crate::base::word::{WordSplitter, count_words, is_condition, is_negation};
 use crate::research::branch::Finding;
 use crate::research::cut::pieces;
-use crate::research::evidence::{Evidence, EvidenceId, by_document};
-use crate::research::report::{Report, marks};
+use crate::research::evidence::{Evidence, EvidenceId, by_document, marks};
+use crate::research::report::Report;
 use crate::source::Place;
 
 /// Number of characters shown of a longer quote in the list of sources: enough to find it in its document, and more

@@ -375,7 +375,7 @@ fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
     for run in spans.chunk_by(|a, b| is_strong(a) && is_strong(b)) {
         match &run[0] {
             Span::Text(text) => push(&mut shown, text),
-            Span::Code(text) => shown.push_str(&code(text)),
+            Span::Code(text) => push_code(&mut shown, text),
             Span::Strong(_) | Span::StrongCode(_) => strong(&mut shown, run, push),
             Span::Emphasis(text) => weigh(&mut shown, "*", text, push),
             Span::Citation(number) => {
@@ -393,8 +393,8 @@ fn strong(shown: &mut String, run: &[Span], push: &dyn Fn(&mut String, &str)) {
     for (at, span) in run.iter().enumerate() {
         let (opens, closes) = (first == Some(at), last == Some(at));
         let (text, is_code) = match span {
-            Span::StrongCode(text) => (code(text), true),
-            Span::Strong(text) => (text.clone(), false),
+            Span::StrongCode(text) => (text, true),
+            Span::Strong(text) => (text, false),
             Span::Text(_) | Span::Emphasis(_) | Span::Code(_) | Span::Citation(_) => continue,
         };
         let start = if opens { text.len() - text.trim_start().len() } else { 0 };
@@ -402,7 +402,7 @@ fn strong(shown: &mut String, run: &[Span], push: &dyn Fn(&mut String, &str)) {
         shown.push_str(&text[..start]);
         shown.push_str(if opens { "**" } else { "" });
         if is_code {
-            shown.push_str(&text);
+            push_code(shown, &text[start..end]);
         } else {
             push(shown, &text[start..end]);
         }
@@ -502,6 +502,14 @@ pub(super) fn code(text: &str) -> String {
     let marks = "`".repeat(most + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{marks}{space}{text}{space}{marks}")
+}
+
+/// Appends code. A space keeps its backticks apart from those of the code before it.
+fn push_code(shown: &mut String, text: &str) {
+    if shown.ends_with('`') {
+        shown.push(' ');
+    }
+    shown.push_str(&code(text));
 }
 
 /// Appends emphasised text. White space goes outside of the marks, which are not recognised next to it.

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::cut::pieces;
-use super::evidence::EvidenceId;
-use super::report::marks;
+use super::evidence::{EvidenceId, marks};
 use super::sentence::is_end;
 use crate::base::word::{WordSplitter, has_digit};
 

@@ -14,12 +14,11 @@ use serde_json::{Value, json};
 
 use super::action::Note;
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
-use super::evidence::{Evidence, EvidenceId};
+use super::evidence::{Evidence, EvidenceId, strike};
 use super::extract::without_texts;
 use super::memory::branch_text;
 use super::prompt::{Template, ends_run, failure, fitted, room, room_beside, shorten_longest};
 use super::question::AspectId;
-use super::report::strike;
 use super::task::Task;
 use super::worker::{Gathered, PromptEntry, conclusions};
 use crate::base::line::one_line;

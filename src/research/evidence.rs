@@ -1,6 +1,7 @@
 //! Evidence: quotes that bear on a node, each checked against its source.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -244,6 +245,48 @@ impl Passage {
 /// Returns the number of line breaks in a text.
 pub(super) fn count_lines(text: &str) -> u32 {
     u32::try_from(text.matches('\n').count()).unwrap_or(u32::MAX)
+}
+
+/// Finds the citations in a text, `[n2e1]` or `[n2e1, n3e2]`: one entry per id, with the byte range of its brackets.
+pub fn marks(text: &str) -> Vec<(Range<usize>, EvidenceId)> {
+    let mut marks = Vec::new();
+    let mut from = 0;
+    while let Some(open) = text[from..].find('[').map(|at| from + at) {
+        let Some(close) = text[open..].find(']').map(|at| open + at) else { break };
+        let inner: Vec<_> = text[open + 1..close].split([',', ';']).map(|id| id.trim().parse::<EvidenceId>()).collect();
+        from = open + 1;
+        if inner.iter().all(Result::is_ok) {
+            from = close + 1;
+            marks.extend(inner.into_iter().flatten().map(|id| (open..close + 1, id)));
+        }
+    }
+    marks
+}
+
+/// Removes unknown ids from a text and returns their number. Brackets left without any id are replaced by `instead`.
+pub(crate) fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str) -> (String, usize) {
+    let mut brackets: Vec<(Range<usize>, Vec<EvidenceId>)> = Vec::new();
+    for (range, id) in marks(text) {
+        match brackets.last_mut().filter(|(last, _)| *last == range) {
+            Some((_, ids)) => ids.push(id),
+            None => brackets.push((range, vec![id])),
+        }
+    }
+    let (mut kept, mut from, mut struck) = (String::with_capacity(text.len()), 0, 0);
+    for (range, ids) in brackets {
+        let known: Vec<_> = ids.iter().filter(|id| is_known(id)).map(ToString::to_string).collect();
+        struck += ids.len() - known.len();
+        kept.push_str(&text[from..range.start]);
+        match (known.is_empty(), instead.is_empty()) {
+            (false, _) => kept.push_str(&format!("[{}]", known.join(", "))),
+            (true, false) => kept.push_str(instead),
+            // Avoids `claim .` where `claim [n9e9].` stood.
+            (true, true) => kept.truncate(kept.trim_end_matches(' ').len()),
+        }
+        from = range.end;
+    }
+    kept.push_str(&text[from..]);
+    (kept, struck)
 }
 
 #[cfg(test)]

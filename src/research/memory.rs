@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::branch::{Branch, BranchReport, Finding};
 use super::cut::{Count, cut, estimate, pieces};
+use super::evidence::{marks, strike};
 use super::node::{NodeId, SourceHint, Tree};
 use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
 use super::question::Brief;
-use super::report::{marks, strike};
 use crate::base::outbound::{EgressAllowed, Outbound};
 use crate::base::word::{WordSplitter, is_condition, is_negation};
 use crate::llm::call::{CallError, CallKey, Caller};

@@ -25,6 +25,8 @@ pub mod sentence;
 
 mod lead_in;
 
+pub(crate) mod prompt;
+
 pub mod evidence;
 
 pub(crate) mod folded;
@@ -37,11 +39,11 @@ pub mod branch;
 
 pub(crate) mod cut;
 
-pub(crate) mod prompt;
-
 pub(crate) mod brief;
 
 pub mod extract;
+
+pub(crate) mod claim;
 
 pub mod report;
 
@@ -68,8 +70,6 @@ mod action;
 pub(crate) mod worker;
 
 pub(crate) mod compress;
-
-pub(crate) mod claim;
 
 pub(crate) mod verdict;
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::branch::{Branch, Finding, Reported};
 use super::claim::is_repeated;
-use super::evidence::{Evidence, EvidenceId};
+use super::evidence::{Evidence, EvidenceId, marks};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::pick::only_points;
 use super::question::Question;
@@ -451,48 +451,6 @@ fn renamed(text: &str, name: &dyn Fn(&EvidenceId) -> EvidenceId) -> String {
     renamed
 }
 
-/// Finds the citations in a text, `[n2e1]` or `[n2e1, n3e2]`: one entry per id, with the byte range of its brackets.
-pub fn marks(text: &str) -> Vec<(std::ops::Range<usize>, EvidenceId)> {
-    let mut marks = Vec::new();
-    let mut from = 0;
-    while let Some(open) = text[from..].find('[').map(|at| from + at) {
-        let Some(close) = text[open..].find(']').map(|at| open + at) else { break };
-        let inner: Vec<_> = text[open + 1..close].split([',', ';']).map(|id| id.trim().parse::<EvidenceId>()).collect();
-        from = open + 1;
-        if inner.iter().all(Result::is_ok) {
-            from = close + 1;
-            marks.extend(inner.into_iter().flatten().map(|id| (open..close + 1, id)));
-        }
-    }
-    marks
-}
-
-/// Removes unknown ids from a text and returns their number. Brackets left without any id are replaced by `instead`.
-pub(crate) fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str) -> (String, usize) {
-    let mut brackets: Vec<(std::ops::Range<usize>, Vec<EvidenceId>)> = Vec::new();
-    for (range, id) in marks(text) {
-        match brackets.last_mut().filter(|(last, _)| *last == range) {
-            Some((_, ids)) => ids.push(id),
-            None => brackets.push((range, vec![id])),
-        }
-    }
-    let (mut kept, mut from, mut struck) = (String::with_capacity(text.len()), 0, 0);
-    for (range, ids) in brackets {
-        let known: Vec<_> = ids.iter().filter(|id| is_known(id)).map(ToString::to_string).collect();
-        struck += ids.len() - known.len();
-        kept.push_str(&text[from..range.start]);
-        match (known.is_empty(), instead.is_empty()) {
-            (false, _) => kept.push_str(&format!("[{}]", known.join(", "))),
-            (true, false) => kept.push_str(instead),
-            // Avoids `claim .` where `claim [n9e9].` stood.
-            (true, true) => kept.truncate(kept.trim_end_matches(' ').len()),
-        }
-        from = range.end;
-    }
-    kept.push_str(&text[from..]);
-    (kept, struck)
-}
-
 /// Returns the nodes that failed. If every node was blocked before any source was searched, all of them count as
 /// failed: the run then says nothing about what the sources contain.
 fn failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, stop: StopReason) -> Vec<NodeId> {
@@ -677,6 +635,7 @@ fn is_telling(snippet: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::research::evidence::strike;
     use crate::research::scripted::{ScriptedSource, add_node, branch};
     use crate::source::Label;
 

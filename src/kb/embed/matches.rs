@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::cosine;
+use super::{batch, cosine};
 
 /// Unit vectors of the tokens of consecutive parts of one text, all from one pass of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,8 +33,8 @@ impl TokenVectors {
         self.values[start * self.dimension..self.ends[part] * self.dimension].chunks_exact(self.dimension.max(1))
     }
 
-    fn sum(&self) -> Vec<f32> {
-        sum(self.values.chunks_exact(self.dimension.max(1)))
+    fn direction(&self) -> Vec<f32> {
+        direction(self.values.chunks_exact(self.dimension.max(1)))
     }
 }
 
@@ -53,7 +53,7 @@ impl Matches {
         let best = |token: &[f32], part| text.part(part).map(|own| cosine(token, own)).fold(0.0, f32::max);
         let of_token = |token| (0..text.ends.len()).map(|part| best(token, part)).collect();
         let words = (0..question.ends.len()).map(|word| question.part(word).map(of_token).collect()).collect();
-        Self { words, similarity: cosine(&question.sum(), &text.sum()) }
+        Self { words, similarity: cosine(&question.direction(), &text.direction()) }
     }
 
     /// Compares the vector of a question of `words` words with those of the parts of a text, for a model that yields
@@ -61,7 +61,7 @@ impl Matches {
     pub(super) fn of_texts(words: usize, question: &[f32], parts: &[Vec<f32>]) -> Self {
         // An opposed vector counts as absent, like a part without tokens.
         let found: Vec<f32> = parts.iter().map(|part| cosine(question, part).max(0.0)).collect();
-        let similarity = cosine(question, &sum(parts.iter().map(Vec::as_slice)));
+        let similarity = cosine(question, &direction(parts.iter().map(Vec::as_slice)));
         Self { words: vec![vec![found]; words], similarity }
     }
 
@@ -99,12 +99,12 @@ pub(crate) fn windows(parts: usize, size: usize) -> impl Iterator<Item = Range<u
     (0..(parts + 1).saturating_sub(size).max(1)).map(move |start| start..(start + size).min(parts))
 }
 
-/// Returns the sum of vectors. Its direction is that of their mean.
-fn sum<'a>(vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
+/// Returns the direction of the mean of vectors as a unit vector; empty without vectors.
+fn direction<'a>(vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
     let add = |sum: Vec<f32>, own: &[f32]| {
         if sum.is_empty() { own.to_vec() } else { sum.iter().zip(own).map(|(a, b)| a + b).collect() }
     };
-    vectors.fold(Vec::new(), add)
+    batch::normalised(vectors.fold(Vec::new(), add)).unwrap_or_default()
 }
 
 fn best(token: &[f32], parts: &[usize]) -> f32 {
@@ -132,6 +132,8 @@ mod tests {
         // Opposed vectors count as absent, like a part without tokens.
         assert_eq!(found.by_word(2..4), [0.0, 0.0]);
         assert_eq!(found.by_word(3..9), [0.0, 0.0]);
+        // Of (1, 1) and (1.6, -0.2).
+        assert!((found.similarity() - 1.4 / (2.0_f32 * 2.6).sqrt()).abs() < 1e-6, "{}", found.similarity());
     }
 
     #[test]
@@ -155,5 +157,7 @@ mod tests {
         let found = Matches::of_texts(2, &[1.0, 0.0], &[vec![0.6, 0.8], vec![-1.0, 0.0]]);
         assert_eq!(found.by_word(0..1), [0.6, 0.6]);
         assert!(found.max_sim(1..2).abs() < 1e-6);
+        // Of (1, 0) and (-0.4, 0.8).
+        assert!((found.similarity() + 0.4 / 0.8_f32.sqrt()).abs() < 1e-6, "{}", found.similarity());
     }
 }

@@ -52,6 +52,9 @@ pub(super) const LEAST_MEANT: f32 = 0.34;
 /// How well a list matches the requested form if only the title or a heading further up has words of the question.
 const UNANNOUNCED: f32 = 0.5;
 
+/// How well code matches a request for steps: it may be one of several, and rarely explains itself.
+const CODE_OF_TASK: f32 = 0.5;
+
 /// Returns whether a list is numbered, also in the words of its items: "- **Step 1**: …".
 fn is_ordered(unit: &Unit, text: &str) -> bool {
     let is_step = |piece: &Range<usize>| {
@@ -359,8 +362,13 @@ impl AnswerKind {
                 // Any code of a program has some word of a question.
                 let has_two =
                     || weights.len() < 3 || above().iter().filter(|stem| weights.contains_key(*stem)).count() > 1;
-                let is_procedure = unit.kind == UnitKind::Code && has_two() || is_ordered(unit, text);
-                flag(is_procedure && is_meant() || is_asked_above(self, unit, weights, splitter))
+                match () {
+                    () if is_asked_above(self, unit, weights, splitter) => 1.0,
+                    () if !is_meant() => 0.0,
+                    () if is_ordered(unit, text) => 1.0,
+                    () if unit.kind == UnitKind::Code && has_two() => CODE_OF_TASK,
+                    () => 0.0,
+                }
             }
             // A table of contents has the words of the question, but only points to the answer.
             Self::List => {

@@ -953,19 +953,16 @@ fn list_of_what_a_document_covers_gives_way_unless_it_names_what_is_requested() 
 
 #[test]
 fn steps_of_a_task_define_nothing() {
-    let steps =
-        "1. Ask whether the pump takes chained valves, and set chained valves to zero.\n2. Send the chained valves.\n";
-    let document = |title: &str| {
-        format!(
-            "# {title}\n\nThe pump avoids a leak by sending water through a chain of valves.\n\n## Instructions\n\n{steps}"
-        )
-    };
-    let answer = |title: &str| {
-        let document = document(title);
+    let answer = |title: &str, said: &str| {
+        let document = format!(
+            "# {title}\n\n{said}\n\n## Instructions\n\n1. Ask whether the pump takes chained valves.\n2. Send the chained valves.\n"
+        );
         picks(&[(title, &document)], "What are chained valves?", &[]).units.swap_remove(0).text
     };
-    assert!(answer("How to send chained valves").contains("avoids a leak"));
-    assert!(answer("Chained valves").contains("Ask whether"), "the note is about them");
+    let said = "The pump avoids a leak by sending water through a chain of valves.";
+    assert_eq!(answer("How to send chained valves", said), said);
+    let answer = answer("Chained valves", "It is old.");
+    assert!(answer.contains("chained valves"), "the note is about them: {answer}");
 }
 
 #[test]
