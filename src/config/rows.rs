@@ -352,7 +352,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row(
         "collections.NAME.about.PATH",
         Kind::Text,
-        "a sentence about a folder or file (`.` is the collection), shown with its hits and to workers that search it",
+        "a sentence about a folder or file (`.` is the collection), shown with its hits and to workers that search it; that of `.` in refusals, too",
     )
     .unset("none"),
 ];

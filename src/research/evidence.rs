@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::lead_in::lead_ins;
 use super::node::NodeId;
-use super::prompt::PromptText;
 use crate::base::id::as_text;
 use crate::kb::chunk::headings_above;
 use crate::kb::document::Document;
@@ -95,13 +94,13 @@ impl Evidence {
     }
 
     /// Returns a reference to the quote above that has all words of this one, as prompts show it.
-    fn reference(&self, above: &[&Self]) -> Option<String> {
+    pub(super) fn reference(&self, above: &[&Self]) -> Option<String> {
         self.within(above).map(|known| format!("Its words stand in {known} above."))
     }
 
     /// Returns the source line of a quote in a prompt: document and date, or only the headings that differ if the quote
     /// above is from the same document. `None` if they are the same, too.
-    fn place_below(&self, above: Option<&Self>) -> Option<String> {
+    pub(super) fn place_below(&self, above: Option<&Self>) -> Option<String> {
         let source = &self.source;
         // A page may have been read on two days.
         let is_same = |above: &&Self| above.source.is_same_document(source) && above.source.origin() == source.origin();
@@ -167,27 +166,6 @@ pub(crate) fn by_document<T>(items: impl IntoIterator<Item = T>, quote: impl Fn(
     documents
 }
 
-/// Returns quotes as prompts show them: those of a document together, the first with the place they are from. A quote
-/// whose words stand in one above refers to that. `text` returns the beginning of a quote that is shown.
-pub(super) fn shown_quotes(quotes: &[&Evidence], text: impl Fn(&Evidence) -> &str) -> Vec<PromptText> {
-    let mut above: Vec<&Evidence> = Vec::new();
-    let mut last_placed = None;
-    let mut shown = Vec::new();
-    for quote in by_document(quotes.iter().copied(), |quote| quote).concat() {
-        let said = quote.reference(&above).unwrap_or_else(|| {
-            let text = text(quote);
-            let is_whole = text.len() >= quote.quote.trim_end().len();
-            // The end of a quote that is cut does not stand above.
-            above.extend(is_whole.then_some(quote));
-            let place = quote.place_below(last_placed).map(|place| format!("{place}\n")).unwrap_or_default();
-            last_placed = Some(quote);
-            format!("{place}{text}{}", if is_whole { "" } else { " …" })
-        });
-        shown.push(PromptText { id: quote.id.to_string(), text: said });
-    }
-    shown
-}
-
 /// Returns a line for each document: its place, its date, and the ids of the quotes from it.
 pub(super) fn origins<'a>(quotes: impl IntoIterator<Item = &'a Evidence>) -> Vec<String> {
     let mut origins: Vec<(String, Vec<String>)> = Vec::new();
@@ -202,7 +180,7 @@ pub(super) fn origins<'a>(quotes: impl IntoIterator<Item = &'a Evidence>) -> Vec
 }
 
 /// Returns the byte range of lines `first..=last` of a text, counted from 1, including their line endings.
-pub(crate) fn line_range(text: &str, first: u32, last: u32) -> std::ops::Range<usize> {
+pub(crate) fn line_range(text: &str, first: u32, last: u32) -> Range<usize> {
     let line_start = |line: u32| match line {
         0 | 1 => Some(0),
         line => text.match_indices('\n').nth(line as usize - 2).map(|(at, _)| at + 1),
@@ -214,7 +192,7 @@ pub(crate) fn line_range(text: &str, first: u32, last: u32) -> std::ops::Range<u
 
 impl Passage {
     /// Returns a range of this passage as evidence with its line numbers, not yet checked.
-    pub(crate) fn quote(&self, range: std::ops::Range<usize>, id: EvidenceId, score: f32) -> Evidence {
+    pub(crate) fn quote(&self, range: Range<usize>, id: EvidenceId, score: f32) -> Evidence {
         let source = self.place_of(range.clone());
         Evidence {
             node: id.node().clone(),
@@ -229,7 +207,7 @@ impl Passage {
     }
 
     /// Returns the place of a range of this passage.
-    pub(super) fn place_of(&self, range: std::ops::Range<usize>) -> Place {
+    pub(super) fn place_of(&self, range: Range<usize>) -> Place {
         let mut place = self.place.clone();
         if let Place::Kb { line_start, line_end, .. } = &mut place {
             let first = *line_start;

@@ -25,9 +25,11 @@ pub mod sentence;
 
 mod lead_in;
 
-pub(crate) mod prompt;
-
 pub mod evidence;
+
+pub(crate) mod cut;
+
+pub(crate) mod prompt;
 
 pub(crate) mod folded;
 
@@ -36,8 +38,6 @@ pub(crate) mod unit;
 pub mod pick;
 
 pub mod branch;
-
-pub(crate) mod cut;
 
 pub(crate) mod brief;
 

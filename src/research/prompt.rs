@@ -14,6 +14,7 @@ use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 
 use super::cut::{Count, cut};
+use super::evidence::{Evidence, by_document};
 use crate::base::line::{is_printable, one_line, printable};
 use crate::llm::call::{CallError, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -37,6 +38,27 @@ const WORTH_CUTTING_TOKENS: u64 = 12;
 pub(super) struct PromptText {
     pub(super) id: String,
     pub(super) text: String,
+}
+
+/// Returns quotes as prompts show them: those of a document together, the first with the place they are from. A quote
+/// whose words stand in one above refers to that. `text` returns the beginning of a quote that is shown.
+pub(super) fn shown_quotes(quotes: &[&Evidence], text: impl Fn(&Evidence) -> &str) -> Vec<PromptText> {
+    let mut above: Vec<&Evidence> = Vec::new();
+    let mut last_placed = None;
+    let mut shown = Vec::new();
+    for quote in by_document(quotes.iter().copied(), |quote| quote).concat() {
+        let said = quote.reference(&above).unwrap_or_else(|| {
+            let text = text(quote);
+            let is_whole = text.len() >= quote.quote.trim_end().len();
+            // The end of a quote that is cut does not stand above.
+            above.extend(is_whole.then_some(quote));
+            let place = quote.place_below(last_placed).map(|place| format!("{place}\n")).unwrap_or_default();
+            last_placed = Some(quote);
+            format!("{place}{text}{}", if is_whole { "" } else { " …" })
+        });
+        shown.push(PromptText { id: quote.id.to_string(), text: said });
+    }
+    shown
 }
 
 /// A step that calls a model.
