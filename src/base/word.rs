@@ -301,7 +301,8 @@ const NEGATIONS: [&str; 12] =
     ["cannot", "except", "hardly", "neither", "never", "no", "none", "nor", "not", "nothing", "only", "without"];
 
 /// English words that make a statement depend on another.
-const CONDITIONS: [&str; 6] = ["if", "unless", "until", "when", "whenever", "whether"];
+const CONDITIONS: [&str; 10] =
+    ["after", "before", "if", "once", "provided", "unless", "until", "when", "whenever", "whether"];
 
 /// Returns whether an English word turns a statement into its opposite or limits it: "not", "only", "doesn't".
 pub(crate) fn is_negation(word: &str) -> bool {

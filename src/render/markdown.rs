@@ -125,12 +125,17 @@ fn document(
         return;
     }
     let [(_, first), ..] = quotes else { return };
-    let part = |evidence: &Evidence| {
+    let mut said = Vec::new();
+    let mut part = |evidence: &Evidence| {
         let letter = numbers.get(&evidence.id).map(citation::Mark::letter).unwrap_or_default();
         let position = citation::position(evidence).map(|position| format!(" {}", code(&position)));
         let note = citation::note(evidence).map(|note| format!(" ({note})"));
-        let lead_ins = evidence.source.lead_ins().iter().map(|lead_in| format!(" {}", line(lead_in)));
-        let position = position.into_iter().chain(lead_ins).collect::<String>();
+        // Quotes from one list share its lead-in.
+        let lead_ins =
+            evidence.source.lead_ins().iter().filter(|own| !said.contains(*own)).cloned().collect::<Vec<_>>();
+        let shown = lead_ins.iter().map(|lead_in| format!(" {}", line(lead_in)));
+        let position = position.into_iter().chain(shown).collect::<String>();
+        said.extend(lead_ins);
         format!("{letter}{position} {}{}", quoted(evidence), note.unwrap_or_default())
     };
     let _ = writeln!(text, "{number}. {}", whole(&first.source));
@@ -651,7 +656,8 @@ mod tests {
         (more.id, more.quote) = ("n2e9".parse().unwrap(), "It is cold.".into());
         report.evidence.push(more);
         let text = super::report(&report);
-        assert!(text.contains("   - b `:11-12` Use them if: “It is cold.”\n"), "{text}");
+        assert!(text.contains("   - a `:11-12` Use them if: “Lithium cells do not leak.”\n"), "{text}");
+        assert!(text.contains("   - b `:11-12` “It is cold.”\n"), "once for a list: {text}");
         let page = crate::render::html::body(&report).unwrap();
         assert!(page.contains("Decision › Use them if:"), "{page}");
     }

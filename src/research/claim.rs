@@ -129,7 +129,7 @@ pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
 }
 
 /// Minimum share of a remark's words that another one has if it says the same.
-const SAME_REMARK: f32 = 0.75;
+const SAME_REMARK: f32 = 0.65;
 
 /// Returns whether a known remark has most words of this one and all of its figures. A remark of one word is never
 /// repeated: that word says too little.

@@ -1,12 +1,15 @@
-//! Finds the lead-ins of lists: the sentences before them that end with a colon. An item may say the opposite of what
-//! it means without its own: "On-demand mode is a poor choice if:".
+//! Finds the lead-ins of lists: the sentences before them that end with a colon, and the items that have a list of their
+//! own. An item may say the opposite of what it means without its own: "On-demand mode is a poor choice if:".
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::sentence::every_sentence;
+use super::sentence::{every_sentence, is_end};
 
 /// Longest lead-in, in bytes. A longer sentence is no name for what follows it.
 const MAX_BYTES: usize = 400;
+
+/// Number of words shown of an item with a list of its own, if it does not end with a colon.
+const PARENT_WORDS: usize = 12;
 
 /// Returns the lead-ins of the lists around a position in a Markdown document, outermost first.
 pub(super) fn lead_ins(document: &str, at: usize) -> Vec<String> {
@@ -17,11 +20,15 @@ pub(super) fn lead_ins(document: &str, at: usize) -> Vec<String> {
     let mut lead_ins = Vec::new();
     // Start of the text that a list would follow directly.
     let mut before = None;
+    let mut is_nested = false;
     for (event, range) in Parser::new_ext(document, options).into_offset_iter().take_while(|(_, own)| own.start <= at) {
         match event {
             Event::Start(Tag::List(_)) => {
-                let text = before.take().map(|from| &document[from..range.start]);
-                lead_ins.extend(text.filter(|_| range.contains(&at)).and_then(last_if_open));
+                let text = before.take().map(|from| &document[from..range.start]).filter(|_| range.contains(&at));
+                let own =
+                    text.and_then(|text| last_if_open(text).or_else(|| is_nested.then(|| parent(text)).flatten()));
+                lead_ins.extend(own);
+                is_nested |= range.contains(&at);
             }
             Event::Start(Tag::Paragraph | Tag::Item) => before = Some(range.start),
             Event::Start(Tag::Heading { .. } | Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::Table(_))
@@ -37,6 +44,15 @@ pub(super) fn lead_ins(document: &str, at: usize) -> Vec<String> {
 fn last_if_open(text: &str) -> Option<String> {
     let last = every_sentence(text).pop()?.plain;
     (ends_open(&last) && last.len() <= MAX_BYTES).then_some(last)
+}
+
+/// Returns the first words of an item as a lead-in, without Markdown.
+fn parent(item: &str) -> Option<String> {
+    let first = every_sentence(item).into_iter().next()?.plain;
+    let words: Vec<_> = first.split_whitespace().take(PARENT_WORDS).collect();
+    let is_whole = words.len() == first.split_whitespace().count();
+    let said = words.join(" ");
+    Some(if is_whole { format!("{}:", said.trim_end_matches(is_end)) } else { format!("{said} …:") })
 }
 
 /// Returns whether a text ends with a colon, so that it is not complete without what follows.
@@ -85,6 +101,15 @@ mod tests {
             assert_eq!(of(document, "one"), [] as [String; 0], "{document}");
         }
         assert_eq!(of("> It has modes:\n>\n> - one\n", "one"), ["It has modes:"], "in a quotation");
+    }
+
+    #[test]
+    fn item_of_a_nested_list_has_the_item_that_it_belongs_to() {
+        let long = "have one of the people named below close the valve, whoever they are, before noon.";
+        let document = format!("Steps:\n\n1. Open it.\n2. If it leaks, {long}\n   - the guard\n3. Go.\n   - home\n");
+        let parent = "If it leaks, have one of the people named below close the …:";
+        assert_eq!(of(&document, "the guard"), ["Steps:", parent]);
+        assert_eq!(of(&document, "home"), ["Steps:", "Go:"]);
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::branch::{Branch, Finding, Reported};
-use super::claim::is_repeated;
+use super::claim::{self, is_repeated};
 use super::evidence::{Evidence, EvidenceId, marks};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::pick::only_points;
@@ -194,18 +194,26 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Says of aspects that they are not fully answered: in the last sentence of the answer, and in the open questions,
-    /// unless these say so.
-    pub(crate) fn admit(&mut self, missing: &[String]) {
-        if missing.is_empty() {
-            return;
-        }
+    /// Says of aspects that they are not fully answered: in the last sentence of the answer, by the open questions that
+    /// bear on them. An aspect without any becomes one.
+    pub(crate) fn admit(&mut self, question: &Question, missing: &[String]) {
+        // The subject of the whole question is that of every aspect.
+        let of_all = claim::subject_of(question.as_str());
+        let mut named: Vec<&str> = Vec::new();
         for aspect in missing {
-            add_open(&mut self.open_questions, aspect);
+            let subject = &claim::subject_of(aspect) - &of_all;
+            let bears_on = |open: &&String| !claim::subject_of(open).is_disjoint(&subject);
+            let open: Vec<_> = self.open_questions.iter().filter(bears_on).map(String::as_str).collect();
+            named.extend(if open.is_empty() { vec![aspect.as_str()] } else { open });
         }
-        if !self.answer.is_empty() {
-            let named: Vec<_> = missing.iter().map(|aspect| aspect.trim_end_matches(['.', '?', ' '])).collect();
-            let _ = write!(self.answer, "\n\nNot fully answered: {}.", named.join("; "));
+        let mut seen = HashSet::new();
+        named.retain(|open| seen.insert(*open));
+        let said: Vec<_> = named.iter().map(|open| open.trim_end_matches(['.', '?', ' '])).collect();
+        if !self.answer.is_empty() && !said.is_empty() {
+            let _ = write!(self.answer, "\n\nNot fully answered: {}.", said.join("; "));
+        }
+        for open in named.into_iter().map(str::to_owned).collect::<Vec<_>>() {
+            add_open(&mut self.open_questions, &open);
         }
     }
 
@@ -641,16 +649,18 @@ mod tests {
 
     #[test]
     fn aspect_without_an_answer_is_named_below_the_answer_and_once_among_the_open_questions() {
-        let open = "The sources do not say what a red lamp costs.";
+        let open = "What does a red lamp cost in winter?";
+        let question = "What of lamps?".parse().unwrap();
         let mut draft =
             Draft { answer: "Lamps are old. [n2e1]".into(), open_questions: vec![open.into()], ..Draft::default() };
-        draft.admit(&["cost of red lamps".into(), "Who makes lamps?".into()]);
-        assert_eq!(draft.answer, "Lamps are old. [n2e1]\n\nNot fully answered: cost of red lamps; Who makes lamps.");
+        draft.admit(&question, &["cost of lamps".into(), "Who makes lamps?".into()]);
+        let said = "Not fully answered: What does a red lamp cost in winter; Who makes lamps.";
+        assert_eq!(draft.answer, format!("Lamps are old. [n2e1]\n\n{said}"));
         assert_eq!(draft.open_questions, [open, "Who makes lamps?"]);
         assert!(draft.limitations.is_empty());
         let answered = Draft { answer: "Lamps are old. [n2e1]".into(), ..Draft::default() };
         let mut draft = answered.clone();
-        draft.admit(&[]);
+        draft.admit(&question, &[]);
         assert_eq!(draft, answered);
     }
 

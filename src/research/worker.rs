@@ -526,7 +526,6 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             "fewest": FEWEST_PASSAGES,
             "limits": self.task.limits,
             "goes_on_outside": self.conversation.goes_on_outside,
-            "steps_left": max_steps.saturating_sub(step) + 1,
             "tokens_left": rounded_down(view.tokens_left),
             "wrap_up": self.wraps_up(step),
         });
@@ -722,9 +721,12 @@ pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
     task.conclusions.iter().map(named).collect()
 }
 
-/// Returns notes as the prompt repeats them. Their quotes are in the results above.
+/// Returns notes as the prompt repeats them, below the lead-ins of their lists. Their quotes are in the results above.
 fn noted(notes: &[Note]) -> Vec<PromptEntry> {
-    let named =
-        |note: &Note| PromptEntry { id: note.evidence.id.to_string(), question: String::new(), text: note.claim() };
+    let named = |note: &Note| {
+        let lead_ins = note.evidence.source.lead_ins().iter().map(String::as_str);
+        let text = lead_ins.chain([note.claim().as_str()]).collect::<Vec<_>>().join(" ");
+        PromptEntry { id: note.evidence.id.to_string(), question: String::new(), text }
+    };
     notes.iter().map(named).collect()
 }

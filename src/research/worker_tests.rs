@@ -273,9 +273,9 @@ async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
     assert_eq!((branch.report.stop_reason, branch.evidence.len()), (BranchStop::StepsExceeded, 1));
     let tasks = first.tasks();
     assert!(tasks[3].contains("Wrap up") && !tasks[2].contains("Wrap up"), "only the last step says so");
-    let last = "This is step 4 of at most 4: with it, 1 step and about 5";
+    let last = "This is step 4 of at most 4. About 5";
     assert!(tasks[3].contains(last) && tasks[3].contains("Wrap up, because this is the last step: "), "{}", tasks[3]);
-    assert!(tasks[0].contains("with it, 4 steps and about 59000 tokens are left."), "{}", tasks[0]);
+    assert!(tasks[0].contains("This is step 1 of at most 4. About 59000 tokens are left for"), "{}", tasks[0]);
     limited.limits = WorkerLimits { max_tokens: 2_500, ..WorkerLimits::default() };
     let second = caller();
     let branch = worked(&second, &limited).await.unwrap();
@@ -293,7 +293,7 @@ async fn tokens_that_are_left_are_without_those_of_the_prompt_that_names_them() 
     worked(&caller, &limited).await.unwrap();
     let sent = size(&caller, &caller.prompts()[0]);
     assert!((501..1_500).contains(&sent), "{sent}: a number above a thousand would be rounded");
-    let told = format!("with it, 8 steps and about {} tokens are left.", 1_500 - sent);
+    let told = format!("of at most 8. About {} tokens are left for", 1_500 - sent);
     assert!(caller.tasks()[0].contains(&told), "{told}: {}", caller.tasks()[0]);
 }
 
