@@ -10,12 +10,12 @@ use std::sync::LazyLock;
 /// Verbs, whose regular forms count as well.
 const VERBS: &str = "accept achieve add affect agree allow appear apply argue arrive ask assume avoid become begin \
     behave believe belong bring buy carry catch come consider consist continue create depend deserve destroy die \
-    disappear discuss eat enable encourage enjoy enter exceed expect fail fill finish fit fix follow forget gain go \
-    grow guess hate hide hope imagine improve include insist intend involve keep laugh lay lie live lose love maintain \
+    disappear discuss eat enable encourage enjoy enter exceed expect fail finish fix follow forget go \
+    grow guess hate hide imagine improve include insist intend involve keep laugh lay lie live lose maintain \
     obtain occur perform prefer prepare pretend prevent protect prove provide put reach realise realize receive \
     recognise recognize reduce refer refuse reject remain remember remind remove replace require rise save see seem \
-    sell send serve sit solve speak spend start stay steal suffer suggest suppose survive tend thank think throw treat \
-    try turn wait wear win wish worry";
+    sell send serve sit solve speak stay steal suffer suggest suppose survive tend thank think throw treat \
+    try wear worry";
 
 /// Adjectives, whose comparatives, superlatives and adverbs count as well.
 const ADJECTIVES: &str = "angry bad beautiful big bright broad busy certain cheap clear clever close comfortable \
@@ -31,13 +31,13 @@ const ADJECTIVES: &str = "angry bad beautiful big bright broad busy certain chea
 const OTHERS: &str = "across actually ago almost alone along already alright always among annually anyway anywhere \
     apart around ate available away basically became began begun behind beside besides beyond bought broke broken \
     brought built called came caught currently despite drew drawn drove driven eaten else enough especially ever \
-    everywhere except fallen fell felt finally flew flown forever forgot forgotten forward fought found gave generally \
-    given gone grew grown heard held helped hence hidden however increased indeed instead kept knew known laid led \
+    everywhere except fallen fell finally flew flown forever forgot forgotten forward fought found gave generally \
+    given gone grew grown heard held helped hence hidden however increased indeed instead kept knew known laid \
     left less lost made maybe met mostly nearby never nevertheless nowadays nowhere offered paid per perhaps permitted \
-    played possibly probably quite risen rose said sang sat saw seen sent several shown simply since single sold \
+    played possibly probably quite risen rose said sang sat seen sent several shown simply since single sold \
     somehow sometimes somewhere soon spent specifically spoke spoken stole stolen stood stopped sung taken talked \
     taught terrible terribly therefore thought threw thrown today together told tomorrow took toward towards truly \
-    twice understood unless unlike until various walked well went whatever whenever wherever whether whole wholly won \
+    twice understood unless unlike until various walked went whatever whenever wherever whether whole wholly won \
     wore worn worse worst worth wrote written yesterday yet";
 
 static WORDS: LazyLock<[HashSet<&str>; 3]> =
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn everyday_words_are_known_in_their_forms() {
-        for word in "big biggest took won winning lives carried easily larger never goes tried".split(' ') {
+        for word in "big biggest took won lives carried easily larger never goes tried".split(' ') {
             assert!(is_everyday(word), "{word}");
         }
     }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn word_that_may_name_something_is_not_everyday() {
         let names = "weather parliamentary election kubernetes container seed loss building meeting setting light server \
-                     news fairy family harvest Big Go gp3";
+                     news fairy family harvest led saw filling Big Go gp3";
         for word in names.split(' ').chain([""]) {
             assert!(!is_everyday(word), "{word}");
         }

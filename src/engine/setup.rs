@@ -307,12 +307,15 @@ impl Engine {
         }
     }
 
-    /// Describes what a run searches, for a refusal, with the user's sentence on each collection that has one.
+    /// Describes what a run searches, for a refusal, with the user's sentence on the collection, if it is one.
     fn searched(&self, setup: &Setup) -> String {
-        let about = self.settings.about();
-        let sentences = setup.collections.iter().filter_map(|name| about.of(name, ""));
-        let scope = setup.sources.internal.scope();
-        std::iter::once(scope.as_str()).chain(sentences).collect::<Vec<_>>().join("; ")
+        let (about, scope) = (self.settings.about(), setup.sources.internal.scope());
+        let mut collections = setup.collections.iter();
+        let only = collections.next().filter(|_| collections.next().is_none());
+        match only.and_then(|name| about.of(name, "")) {
+            Some(sentence) => format!("{scope}; {}", sentence.trim_end_matches('.')),
+            None => scope,
+        }
     }
 
     /// Opens the store for a new run. If the folder cannot be written, a run without models is kept in memory: no paid

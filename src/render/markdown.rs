@@ -120,7 +120,7 @@ fn document(
     if let [(_, evidence)] = quotes {
         let place = source(evidence);
         // A lead-in has its own.
-        let colon = if place.ends_with(':') { "" } else { ":" };
+        let colon = if place.ends_with([':', '：']) { "" } else { ":" };
         let _ = writeln!(text, "{number}. {place}{colon} {}", quoted(evidence));
         return;
     }
@@ -503,6 +503,10 @@ fn is_idle(before: Option<char>, rest: &str) -> bool {
 /// Returns code between more backticks than any run in it.
 pub(super) fn code(text: &str) -> String {
     let text = one_line(text);
+    // Two backticks would be the beginning of other code.
+    if text.is_empty() {
+        return "` `".to_owned();
+    }
     let most = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let marks = "`".repeat(most + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };

@@ -81,7 +81,7 @@ pub(super) fn line(text: &str, number: Number<'_>) -> Vec<Span> {
     }
     for (at, part) in text.split('`').enumerate() {
         if at % 2 == 1 {
-            push(&mut spans, Span::Code(code(part)));
+            spans.push(Span::Code(code(part)));
         } else {
             cut(&mut spans, part, Span::Text);
         }
@@ -207,13 +207,7 @@ fn next_citation(text: &str) -> Option<(&str, Mark, &str)> {
 }
 
 fn push(spans: &mut Vec<Span>, span: Span) {
-    let is_empty = match &span {
-        Span::Text(text) | Span::Strong(text) | Span::Emphasis(text) => text.is_empty(),
-        // Its marks would be read as those of other code.
-        Span::Code(text) | Span::StrongCode(text) => text.trim().is_empty(),
-        Span::Citation(_) => false,
-    };
-    if !is_empty {
+    if !matches!(&span, Span::Text(text) | Span::Strong(text) | Span::Emphasis(text) if text.is_empty()) {
         spans.push(span);
     }
 }
@@ -426,8 +420,8 @@ impl BlockBuilder {
                 Style::Plain => cut(&mut spans, &text, Span::Text),
                 Style::Strong => cut(&mut spans, &text, Span::Strong),
                 Style::Emphasis => cut(&mut spans, &text, Span::Emphasis),
-                Style::Code => push(&mut spans, Span::Code(one_line(&code(&text)))),
-                Style::StrongCode => push(&mut spans, Span::StrongCode(one_line(&code(&text)))),
+                Style::Code => spans.push(Span::Code(one_line(&code(&text)))),
+                Style::StrongCode => spans.push(Span::StrongCode(one_line(&code(&text)))),
             }
         }
         spans

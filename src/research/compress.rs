@@ -288,8 +288,9 @@ fn place_after(earlier: &[Note], findings: &[Finding], aspect: Option<&AspectId>
 }
 
 fn empty(task: &Task<'_>, stop: BranchStop) -> BranchReport {
-    // Cut short by the budget, the search says nothing about what the sources contain.
-    let stop = if stop == BranchStop::BudgetExceeded { stop } else { BranchStop::NoEvidence };
+    // Cut short, the search says nothing about what the sources contain.
+    let is_cut = matches!(stop, BranchStop::BudgetExceeded | BranchStop::StepsExceeded | BranchStop::TokensExceeded);
+    let stop = if is_cut { stop } else { BranchStop::NoEvidence };
     BranchReport::without_findings(task.question, stop)
 }
 

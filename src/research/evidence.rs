@@ -142,6 +142,10 @@ impl Evidence {
         // Without the indentation of a nested item, which belongs to the item around it.
         let start = text[lines.clone()].find(&self.quote).map(|at| lines.start + at + indent(&self.quote));
         *heading_path = headings_above(&document, *line_start);
+        // A name that ends with a colon is a lead-in.
+        for heading in &mut *heading_path {
+            heading.truncate(heading.trim_end_matches([':', '：']).len());
+        }
         // The last heading of a PDF is its page.
         if page_of(path, heading_path).is_none() {
             heading_path.extend(start.into_iter().flat_map(|start| lead_ins(text, start)));

@@ -11,6 +11,9 @@ const MAX_BYTES: usize = 400;
 /// Number of words shown of an item with a list of its own, if it does not end with a colon.
 const PARENT_WORDS: usize = 12;
 
+/// Number of lists around a position whose lead-ins are returned, the innermost.
+const MAX_LISTS: usize = 2;
+
 /// Returns the lead-ins of the lists around a position in a Markdown document, outermost first.
 pub(super) fn lead_ins(document: &str, at: usize) -> Vec<String> {
     let options = Options::ENABLE_TABLES
@@ -37,7 +40,7 @@ pub(super) fn lead_ins(document: &str, at: usize) -> Vec<String> {
             _ => {}
         }
     }
-    lead_ins
+    lead_ins.split_off(lead_ins.len().saturating_sub(MAX_LISTS))
 }
 
 /// Returns the last sentence of a text, without Markdown, if it ends with a colon.

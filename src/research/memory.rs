@@ -325,12 +325,11 @@ fn telling_words(claim: &str, splitter: &WordSplitter) -> Vec<String> {
     words.map(|word| if is_form(&word) { splitter.stem(&word) } else { word }).collect()
 }
 
-/// Returns whether a known claim has all words of another one in a row, and none besides that turns or limits them.
-/// Two facts may differ in one word only: "per second", "per minute".
+/// Returns whether a known claim begins with all words of another one, and has none besides that turns or limits them.
+/// Two facts may differ in one word only: "per second", "per minute". What stands before may limit them: "In version 1".
 fn says(known: &[String], words: &[String]) -> bool {
-    let Some(at) = known.windows(words.len()).position(|run| run == words) else { return false };
-    let mut others = known[..at].iter().chain(&known[at + words.len()..]);
-    !others.any(|word| is_negation(word) || is_condition(word))
+    let rest = known.strip_prefix(words);
+    rest.is_some_and(|rest| !rest.iter().any(|word| is_negation(word) || is_condition(word)))
 }
 
 /// Returns the position of the last claim of the longest node; `None` if only one claim is left.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::branch::{Branch, Finding, Reported};
-use super::claim::{self, is_repeated};
+use super::claim;
 use super::evidence::{Evidence, EvidenceId, marks};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::pick::only_points;
@@ -15,7 +15,7 @@ use super::question::Question;
 use crate::base::everyday::is_everyday;
 use crate::base::id::as_word;
 use crate::base::readable::readable;
-use crate::base::word::{WordSplitter, count_words};
+use crate::base::word::{WordSplitter, count_words, language_of};
 use crate::llm::call::Limit;
 use crate::source::{Passage, Place, Support};
 
@@ -193,6 +193,12 @@ pub struct Draft {
     pub(crate) output: Option<serde_json::Value>,
 }
 
+/// Escapes the characters of a text that are markup in an answer.
+fn without_markup(text: &str) -> String {
+    let escaped = |letter: char| ['\\'].into_iter().filter(move |_| "\\`*_[]<>#|~".contains(letter)).chain([letter]);
+    text.chars().flat_map(escaped).collect()
+}
+
 impl Draft {
     /// Says of aspects that they are not fully answered: in the last sentence of the answer, by the open questions that
     /// bear on them. An aspect without any becomes one.
@@ -208,7 +214,7 @@ impl Draft {
         }
         let mut seen = HashSet::new();
         named.retain(|open| seen.insert(*open));
-        let said: Vec<_> = named.iter().map(|open| open.trim_end_matches(['.', '?', ' '])).collect();
+        let said: Vec<_> = named.iter().map(|open| without_markup(open.trim_end_matches(['.', '?', ' ']))).collect();
         if !self.answer.is_empty() && !said.is_empty() {
             let _ = write!(self.answer, "\n\nNot fully answered: {}.", said.join("; "));
         }
@@ -318,7 +324,7 @@ impl Report {
         let failed_nodes = failed(tree, branches, stop_reason);
         // A search ranks something first for a foreign question, too.
         let is_foreign = is_refusal && branches.values().all(|branch| branch.support == Support::None);
-        let subject = subject_of(question.as_str());
+        let subject = named_in(question.as_str());
         let is_written = usage.total.calls > 0 && !is_refusal;
         let further = further(question, tree, branches, is_written).into_iter();
         let further = further.filter(|passage| !is_foreign || is_headed_by(&subject, &passage.place));
@@ -484,21 +490,26 @@ fn refusal_of_failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> &'stat
 /// Returns the open questions of a draft, and those that nodes searched in vain.
 fn open_questions(draft: &Draft, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
     let mut open = draft.open_questions.clone();
+    let findings = || branches.values().flat_map(|branch| &branch.report.findings);
+    // A later node cannot reopen this one, and serves its aspects.
+    let is_answered = |node: &Node| {
+        let has_finding = |aspect| findings().any(|finding| finding.aspect.as_ref() == Some(aspect));
+        !node.aspects.is_empty() && node.aspects.iter().all(has_finding)
+    };
+    let in_vain = tree.nodes.iter().filter(|node| is_in_vain(node, branches) && !is_answered(node));
     // The root asks the question itself.
-    for node in tree.nodes.iter().filter(|node| node.id != tree.root && is_in_vain(node, branches)) {
+    for node in in_vain.filter(|node| node.id != tree.root) {
         add_open(&mut open, node.question.as_str());
     }
     open
 }
 
-/// Adds a question unless one of the others names it, or asks a part of it or the same in other words.
+/// Adds a question unless one of the others has all of its words: a question about another cluster differs in one.
 fn add_open(open: &mut Vec<String>, question: &str) {
-    let asked = question.to_lowercase();
-    let is_named = |known: &String| {
-        let known = known.to_lowercase();
-        known.contains(&asked) || !known.is_empty() && asked.contains(&known)
-    };
-    if !open.iter().any(is_named) && !is_repeated(question, open) {
+    let asked = claim::subject_of(question);
+    let is_named =
+        |known: &String| known == question || !asked.is_empty() && asked.is_subset(&claim::subject_of(known));
+    if !open.iter().any(is_named) {
         open.push(question.to_owned());
     }
 }
@@ -551,7 +562,7 @@ fn limitations(
 }
 
 /// Returns the stems of the words that name what a question is about.
-fn subject_of(question: &str) -> HashSet<String> {
+fn named_in(question: &str) -> HashSet<String> {
     let splitter = WordSplitter::default();
     let subject = splitter.subject_stems(question);
     let named = splitter.words(question).into_iter().filter(|word| !is_everyday(&question[word.range.clone()]));
@@ -580,8 +591,14 @@ fn further<'a>(
     for (id, branch) in branches {
         let questions = [Some(question), tree.get(id).map(|node| &node.question)].into_iter().flatten();
         let asked: Vec<_> = questions.map(|question| splitter.subject_stems(question.as_str())).collect();
+        let language = language_of(question.as_str());
         let bears_on = |passage: &&Passage| {
-            let words = splitter.stems(&named(passage));
+            let text = named(passage);
+            // Words of two languages have nothing in common.
+            if language_of(&text).zip(language).is_some_and(|(own, asked)| own.code != asked.code) {
+                return true;
+            }
+            let words = splitter.stems(&text);
             let has_words = |wanted: &Vec<String>| {
                 let shared = wanted.iter().filter(|stem| words.contains(*stem)).count();
                 shared >= LEAST_SHARED_WORDS.min(wanted.len())

@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 
 use super::assemble::draft_by_rules;
 use super::branch::{Branch, Finding};
-use super::claim::{UNSUPPORTED, Uncited, is_repeated, mark_unsupported, subject_of, without_lookalikes};
+use super::claim::{
+    UNSUPPORTED, Uncited, is_about_findings, is_repeated, mark_unsupported, subject_of, without_lookalikes,
+};
 use super::compress::{FindingDraft, confidence, output_prompt};
 use super::cut::{cut, pieces};
 use super::evidence::{Evidence, EvidenceId, marks, origins, strike};
@@ -819,7 +821,7 @@ impl<'a> Writer<'a> {
         }
         let mut limitations = lines(&draft.limitations);
         // A gap is an open question, and is told there.
-        limitations.retain(|limitation| !is_repeated(limitation, &open_questions));
+        limitations.retain(|own| !(is_about_findings(own) && is_repeated(own, &open_questions)));
         struck += findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
         let findings = findings
             .iter()

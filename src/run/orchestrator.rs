@@ -665,7 +665,7 @@ impl Orchestrator {
         let is_missing = |id: &&AspectId| coverage.is_none_or(|coverage| coverage.missing_aspects.contains(id));
         let missing = verdict.missing_aspects.iter().filter(is_missing).filter_map(|id| brief.aspect(id));
         let missing: Vec<_> = missing.map(|aspect| strike(&one_line(&aspect.text), &|_| false, "").0).collect();
-        draft.admit(self.state.question(), &missing);
+        draft.admit(&self.state.question, &missing);
         // Rules see neither thin evidence nor doubts.
         if verdict.is_by_rules {
             return;

@@ -65,9 +65,9 @@ impl Matches {
         Self { words: vec![vec![found]; words], similarity }
     }
 
-    /// Returns the cosine of the question and the text, each as a whole.
+    /// Returns the cosine of the question and the text, each as a whole, from 0 to 1.
     pub(crate) fn similarity(&self) -> f32 {
-        self.similarity
+        self.similarity.max(0.0)
     }
 
     /// Returns the number of parts of the text.
@@ -101,8 +101,10 @@ pub(crate) fn windows(parts: usize, size: usize) -> impl Iterator<Item = Range<u
 
 /// Returns the direction of the mean of vectors as a unit vector; empty without vectors.
 fn direction<'a>(vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
-    let add = |sum: Vec<f32>, own: &[f32]| {
-        if sum.is_empty() { own.to_vec() } else { sum.iter().zip(own).map(|(a, b)| a + b).collect() }
+    let add = |mut sum: Vec<f32>, own: &[f32]| {
+        sum.resize(own.len(), 0.0);
+        sum.iter_mut().zip(own).for_each(|(a, b)| *a += b);
+        sum
     };
     batch::normalised(vectors.fold(Vec::new(), add)).unwrap_or_default()
 }
@@ -157,7 +159,8 @@ mod tests {
         let found = Matches::of_texts(2, &[1.0, 0.0], &[vec![0.6, 0.8], vec![-1.0, 0.0]]);
         assert_eq!(found.by_word(0..1), [0.6, 0.6]);
         assert!(found.max_sim(1..2).abs() < 1e-6);
-        // Of (1, 0) and (-0.4, 0.8).
-        assert!((found.similarity() + 0.4 / 0.8_f32.sqrt()).abs() < 1e-6, "{}", found.similarity());
+        let found = Matches::of_texts(1, &[0.0, 1.0], &[vec![0.6, 0.8], vec![-1.0, 0.0]]);
+        // Of (0, 1) and (-0.4, 0.8).
+        assert!((found.similarity() - 0.8 / 0.8_f32.sqrt()).abs() < 1e-6, "{}", found.similarity());
     }
 }

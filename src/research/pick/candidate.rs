@@ -38,10 +38,13 @@ const HISTORIES: [&str; 7] = [
 /// Names that a document or a part of it has for itself, and verbs with which it announces what it is about.
 const DOCUMENTS: [&str; 9] =
     ["article", "chapter", "document", "guide", "page", "section", "topic", "tutorial", "walkthrough"];
-const ANNOUNCING: [&str; 14] = [
-    "contains", "covers", "describes", "discusses", "explains", "highlights", "includes", "introduces", "outlines",
-    "presents", "provides", "shows", "summarizes", "walks",
+const ANNOUNCING: [&str; 12] = [
+    "covers", "describes", "discusses", "explains", "highlights", "introduces", "outlines", "presents", "provides",
+    "shows", "summarizes", "walks",
 ];
+
+/// Verbs with which a document announces a list of its topics. A paragraph may say with them what it is about.
+const LISTING: [&str; 2] = ["contains", "includes"];
 
 /// Maximum number of words of a topic in a list of what a document covers.
 const MOST_OF_TOPIC: usize = 12;
@@ -382,7 +385,7 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
             *kind == UnitKind::Code && matches!(sought.asked, AnswerKind::Comparison | AnswerKind::Definition);
         (*kind == UnitKind::Paragraph || is_told)
             && !sentences.is_empty()
-            && sentences.iter().all(|sentence| announces(&sentence.plain))
+            && sentences.iter().all(|sentence| announces(&sentence.plain, &[]))
             || lists_topics(&own.unit, sought)
     };
     if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {
@@ -457,19 +460,22 @@ fn lists_topics(unit: &Unit, sought: &Sought<'_>) -> bool {
     let head = unit.head();
     let (head, topics): (Vec<_>, Vec<_>) = unit.sentences.iter().partition(|own| overlap(&head, &own.range));
     let is_asked = |said: &str| sought.listed.last().is_some_and(|noun| sought.splitter.stems(said).contains(noun));
-    let is_announced =
-        head.last().is_some_and(|last| last.plain.ends_with(':') && announces(&last.plain) && !is_asked(&last.plain));
+    let is_announced = head
+        .last()
+        .is_some_and(|last| last.plain.ends_with(':') && announces(&last.plain, &LISTING) && !is_asked(&last.plain));
     let is_short = |own: &&Sentence| own.plain.split_whitespace().count() <= MOST_OF_TOPIC;
     matches!(unit.kind, UnitKind::List { .. }) && is_announced && topics.iter().all(is_short)
 }
 
-/// Returns whether a sentence says what a document is about: "This topic describes how to …".
-fn announces(sentence: &str) -> bool {
+/// Returns whether a sentence says what a document is about: "This topic describes how to …". `verbs` are further verbs.
+fn announces(sentence: &str, verbs: &[&str]) -> bool {
     let sentence = sentence.to_lowercase();
     let words = sentence.split_whitespace().map(|word| word.trim_matches([',', ':'])).filter(|word| *word != "also");
     let words: Vec<_> = words.take(4).collect();
     match words[..] {
-        ["this", document, verb, ..] => DOCUMENTS.contains(&document) && ANNOUNCING.contains(&verb),
+        ["this", document, verb, ..] => {
+            DOCUMENTS.contains(&document) && (ANNOUNCING.contains(&verb) || verbs.contains(&verb))
+        }
         ["in", "this", document, reader] => DOCUMENTS.contains(&document) && READERS.contains(&reader),
         _ => false,
     }
