@@ -14,7 +14,7 @@ use super::report::{Draft, Section};
 use super::sentence::{every_sentence, is_end, place_of};
 use super::unit::{MAX_LABEL_WORDS, compared_by, sentences_of};
 use super::verdict::by_coverage;
-use crate::base::html::without_html;
+use crate::base::html::{without_comments, without_html};
 use crate::base::html_table::html_tables;
 use crate::base::line::{CodeFence, below_title, bulleted_item, numbered_item, one_line};
 use crate::base::readable::{after_callout_mark, after_task_box, readable};
@@ -28,6 +28,9 @@ const UNITS_OF_PART: usize = 2;
 /// Printed above the units of a part that the search does not support.
 const DOUBTFUL: &str = "*These notes may not answer this part. Closest passages:*\n\n";
 const DOUBTFUL_ABOVE: &str = "*These notes may not answer this part. The closest passage is the one above.*";
+
+/// Printed for a part of the question whose best unit was shown for another part.
+const ABOVE: &str = "*See the passage above.*";
 
 /// Maximum number of lines of a paragraph or list that is repeated for another part of the question.
 const AGAIN_LINES: usize = 6;
@@ -54,8 +57,8 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let mut writer =
         FindingsWriter { branches, is_comparison, said: Vec::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
-    let mut names = own_words(parts.iter().map(|(node, _)| node.question.as_str()));
-    names.retain(|own| !own.is_empty());
+    let names_of_parts = own_words(parts.iter().map(|(node, _)| node.question.as_str()));
+    let names: Vec<_> = names_of_parts.iter().filter(|own| !own.is_empty()).cloned().collect();
     // A unit that names only one of the things compared belongs to the section on that one.
     let compares = |finding: &&Finding| {
         let quotes = writer.quotes(finding);
@@ -78,7 +81,12 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         // If the best unit of each part is already shown, the rest is less relevant.
         let is_shown = |finding: &Finding| writer.is_unit(finding) && writer.unseen(&writer.quotes(finding)).is_none();
         let is_done = is_comparison && parts.iter().all(|(_, findings)| findings.first().is_some_and(is_shown));
-        let sections = if is_done { Vec::new() } else { sections(&parts, brief, most, &mut writer) };
+        let said: BTreeSet<_> = compared.iter().flat_map(|unit| WordSplitter::default().stems(&unit.quote)).collect();
+        let is_strong = |node: &Node| branches.get(&node.id).is_some_and(|own| own.support == Support::Strong);
+        let is_supported = found.iter().any(|(node, _)| is_strong(node));
+        let is_said = |own: &BTreeSet<String>| is_supported && !own.is_empty() && own.is_subset(&said);
+        let is_said: Vec<_> = names_of_parts.iter().map(is_said).collect();
+        let sections = if is_done { Vec::new() } else { sections(&parts, &is_said, brief, most, &mut writer) };
         (answer.join("\n\n"), sections)
     };
     Draft {
@@ -172,8 +180,14 @@ impl<'a> FindingsWriter<'a> {
                 self.quoted.extend(quotes);
                 again
             } else if is_unit {
+                let unseen = self.unseen(&quotes);
+                if unseen.is_none() && shown.is_empty() && !self.is_comparison {
+                    repeated = document;
+                    shown.push(with_marks(ABOVE, finding));
+                    self.findings.push(finding.clone());
+                }
                 // An anchor is invisible to a reader.
-                let Some(unit) = self.unseen(&quotes).filter(|unit| !readable(unit).is_empty()) else { continue };
+                let Some(unit) = unseen.filter(|unit| !readable(unit).is_empty()) else { continue };
                 let heading = quotes.first().and_then(|quote| new_heading(&mut above, &quote.source, &unit));
                 has_headings |= heading.is_some();
                 self.quoted.extend(quotes);
@@ -213,13 +227,16 @@ impl<'a> FindingsWriter<'a> {
         let [own] = quotes else { return None };
         let has_it = |known: &&Evidence| place_of(&sentences_of(&known.quote), &finding.text).is_some();
         let is_known = |known: &&Evidence| known.source.is_same_document(&own.source) && has_it(known);
-        // The lead-in of a list and the row of a table say little by themselves.
-        let is_whole = !finding.text.ends_with(':') && !finding.text.contains(" — ");
-        if self.is_comparison || !is_whole || !self.quoted.iter().any(is_known) {
+        // The row of a table says little by itself.
+        if self.is_comparison || finding.text.contains(" — ") || !self.quoted.iter().any(is_known) {
             return None;
         }
         let sentences = sentences_of(&own.quote);
         let (first, last) = place_of(&sentences, &finding.text)?.into_inner();
+        if finding.text.ends_with(':') {
+            return with_items(&own.quote[sentences[first].range.start..])
+                .map(|items| with_marks(&readable(&items), finding));
+        }
         let sentence = own.quote[sentences[first].range.start..sentences[last].range.end].trim_end();
         // Its neighbours may answer instead.
         let block = blocks(&own.quote).into_iter().find(|block| block.contains(sentence));
@@ -227,15 +244,17 @@ impl<'a> FindingsWriter<'a> {
             return Some(with_marks(&readable(block), finding));
         }
         // In bold, so that no mark at its beginning starts a block.
-        let said = within_quotes(past_mark(sentence));
-        let [_, plain, _] = without_bold(said, 0..said.len());
-        let bold = bold(&plain)?;
-        Some(with_marks(&readable(&bold), finding))
+        let said = unquoted(within_quotes(past_mark(sentence)));
+        let [_, plain, _] = without_bold(&said, 0..said.len());
+        let shown = bold(&plain).map_or_else(|| escaped(&finding.text), |bold| readable(&bold));
+        Some(with_marks(&shown, finding))
     }
 
-    /// Returns whether the answering sentence of a finding was shown for another part of the question.
+    /// Returns whether a finding, or its answering sentence, was shown for another part of the question.
     fn has_said(&self, finding: &Finding) -> bool {
-        self.said_again(finding, &self.quotes(finding)).is_some()
+        let quotes = self.quotes(finding);
+        let is_shown = || !self.is_comparison && self.is_unit(finding) && self.unseen(&quotes).is_none();
+        self.said_again(finding, &quotes).is_some() || is_shown()
     }
 
     /// Returns whether a finding was picked by rules, and is not a claim of a model.
@@ -287,6 +306,14 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks.into_iter().map(str::trim_end).collect()
 }
 
+/// Returns the lead-in at the beginning of a text with the short list below it.
+fn with_items(text: &str) -> Option<String> {
+    let blocks = blocks(text);
+    let count = if blocks.first()?.ends_with(':') { 2 } else { 1 };
+    let items = blocks[..blocks.len().min(count)].join("\n\n");
+    (items.lines().count() <= AGAIN_LINES).then_some(items)
+}
+
 /// Returns the heading to print above a unit: `None` if it has its own, or is below the same heading as the previous
 /// unit, which `above` holds.
 fn new_heading<'a>(above: &mut Option<([&'a str; 4], Option<String>)>, place: &'a Place, unit: &str) -> Option<String> {
@@ -298,17 +325,21 @@ fn new_heading<'a>(above: &mut Option<([&'a str; 4], Option<String>)>, place: &'
 /// Returns the title and the nearest headings above a passage, for a heading in Markdown; `None` for the reply of a
 /// tool. "Not yet." needs the heading it answers, "Introduction" the title it introduces.
 fn heading(place: &Place) -> Option<String> {
-    let title = one_line(place.title());
+    let title = one_line(&place.title_for_people());
     let headings: Vec<_> = match place {
         Place::Mcp { .. } => return None,
         _ if place.is_on_page() => Vec::new(),
-        _ => below_title(place.title(), place.heading_path())
+        _ => below_title(&title, place.heading_path())
             .into_iter()
             .map(one_line)
             .filter(|heading| !heading.is_empty())
             .collect(),
     };
-    let nearest = headings[headings.len().saturating_sub(HEADINGS)..].iter();
+    let asks = |heading: &String| heading.ends_with('?');
+    let is_nested = headings.len() > 1 && headings[headings.len() - HEADINGS..].iter().all(asks);
+    // Of two questions, the lower one is not about the upper one.
+    let most = if is_nested { 1 } else { HEADINGS };
+    let nearest = headings[headings.len().saturating_sub(most)..].iter();
     let path: Vec<_> = std::iter::once(&title).filter(|title| !title.is_empty()).chain(nearest).cloned().collect();
     (!path.is_empty()).then(|| escaped(&path.join(" › ")))
 }
@@ -460,8 +491,15 @@ fn within_quotes(sentence: &str) -> &str {
     opens.or(closes).unwrap_or(sentence)
 }
 
+/// Returns a sentence without the marks of a quotation at the beginning of its further lines.
+fn unquoted(sentence: &str) -> String {
+    let lines = sentence.split('\n').map(|line| line.trim_start().strip_prefix('>').map_or(line, str::trim_start));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Returns a sentence in bold, or a table row with each cell in bold; `None` if that would break its own marks.
 fn bold(sentence: &str) -> Option<String> {
+    let sentence = without_comments(sentence);
     let outside_code: String = sentence.split('`').step_by(2).collect();
     if outside_code.contains("\n\n") || outside_code.contains("[[") || sentence.contains("\\|") {
         return None;
@@ -487,9 +525,11 @@ fn bold(sentence: &str) -> Option<String> {
     pairs.then(|| format!("**{sentence}**"))
 }
 
-/// Returns a section for each part of the question with findings.
+/// Returns a section for each part of the question with findings. A part that the comparison above names (`is_said`) and the
+/// search does not support has none.
 fn sections(
     parts: &[&(&Node, Vec<Finding>)],
+    is_said: &[bool],
     brief: &Brief,
     most: usize,
     writer: &mut FindingsWriter<'_>,
@@ -502,11 +542,11 @@ fn sections(
     // If no part is supported, the whole answer is preceded by a line that says so.
     let is_supported = parts.iter().any(|(node, _)| is_strong(node, writer));
     let mut sections: Vec<Section> = Vec::new();
-    for ((node, findings), title) in parts.iter().zip(titles) {
+    for (((node, findings), title), is_said) in parts.iter().zip(titles).zip(is_said) {
         let is_weak = !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
         // A node of a later round may serve the same aspect.
         let known = sections.iter_mut().find(|section| section.title == title);
-        if is_weak && known.is_some() {
+        if is_weak && (known.is_some() || *is_said) {
             continue;
         }
         let is_doubtful = is_supported && is_weak;
@@ -741,6 +781,69 @@ mod tests {
         }
         let draft = draft_by_rules(&brief("How often and how long?", &["a", "b"]), &tree, &branches);
         assert_eq!(draft.sections[1].text, "- It rings twice.\n- It waits a minute. [n3e1]", "with its neighbours");
+    }
+
+    #[test]
+    fn part_whose_best_unit_was_shown_points_to_it() {
+        let mut tree = Tree::of("How often and what then?".parse().unwrap());
+        let ids = ["How often does it ring?", "What does it cost?"].map(|part| add_node(&mut tree, part, &[]));
+        let with_support = |unit: &str, answer: &str, support: Support| {
+            let mut branches = BTreeMap::new();
+            for (id, support) in ids.iter().zip([Support::Strong, support]) {
+                let mut found = branch(id, &[answer, "The bell is old."], Label::Internal);
+                found.evidence[0].quote = unit.into();
+                found.report.findings[0].is_emphasised = true;
+                found.support = support;
+                branches.insert(id.clone(), found);
+            }
+            draft_by_rules(&brief("How often?", &["a", "b"]), &tree, &branches).sections[1].text.clone()
+        };
+        let shown = |unit: &str, answer: &str| with_support(unit, answer, Support::Strong);
+        let table = "| bell | cost |\n|---|---|\n| old | 3 |\n| new | 5 |";
+        assert_eq!(shown(table, "new — 5"), format!("{ABOVE} [n3e1]"), "and not to what fits less");
+        assert_eq!(with_support(table, "new — 5", Support::Weak), DOUBTFUL_ABOVE);
+        let list = "It is old. When it breaks, the smith has to:\n\n- cast it\n- hang it\n\nSo.";
+        let items = "When it breaks, the smith has to:\n\n- cast it\n- hang it [n3e1]";
+        assert_eq!(shown(list, "When it breaks, the smith has to:"), items);
+        let quotation = "> [!NOTE] It rings at noon and\n> at night.\n>\n> Ask.";
+        let said = sentences_of(quotation)[0].plain.clone();
+        assert_eq!(shown(quotation, &said), "**It rings at noon and\nat night.** [n3e1]");
+        let comment = "It is old. It rings <!-- ignore --> at noon. Ask.";
+        let said = sentences_of(comment)[1].plain.clone();
+        assert_eq!(shown(comment, &said), "**It rings  at noon.** [n3e1]");
+    }
+
+    #[test]
+    fn part_that_the_comparison_names_and_the_search_does_not_support_has_no_section() {
+        let mut tree = Tree::of("Compare the bell and the horn".parse().unwrap());
+        let ids = ["What is the bell?", "What is the horn?"].map(|part| add_node(&mut tree, part, &[]));
+        let last = add_node(&mut tree, "How do the bell and the horn differ?", &[&ids[0], &ids[1]]);
+        let titles = |said: &str| {
+            let mut branches: BTreeMap<_, _> = [
+                (ids[0].clone(), branch(&ids[0], &["The bell is loud."], Label::Internal)),
+                (ids[1].clone(), branch(&ids[1], &["A horn was lost."], Label::Internal)),
+                (last.clone(), branch(&last, &[said], Label::Internal)),
+            ]
+            .into();
+            for (id, support) in [(&ids[0], Support::Strong), (&ids[1], Support::Weak)] {
+                branches.get_mut(id).unwrap().support = support;
+            }
+            let draft = draft_by_rules(&brief("Compare the bell and the horn", &["bell", "horn"]), &tree, &branches);
+            draft.sections.into_iter().map(|section| section.title).collect::<Vec<_>>()
+        };
+        assert_eq!(titles("A bell is heard further than a horn."), ["bell"]);
+        assert_eq!(titles("A bell is loud."), ["bell", "horn"], "nothing else is said of it");
+    }
+
+    #[test]
+    fn of_two_headings_that_ask_the_lower_one_is_shown() {
+        let mut place = branch(&NodeId::numbered(1), &["x"], Label::Internal).evidence.remove(0).source;
+        let Place::Kb { title, heading_path, .. } = &mut place else { panic!() };
+        (*title, *heading_path) = ("Leave".into(), ["FAQ", "May I ring?", "May I sing?"].map(str::to_owned).into());
+        assert_eq!(heading(&place).unwrap(), "Leave › May I sing?");
+        let Place::Kb { title, heading_path, .. } = &mut place else { panic!() };
+        (*title, *heading_path) = (r"LEAVE\_Days".into(), vec!["LEAVE_Days".into()]);
+        assert_eq!((heading(&place).unwrap(), place.names()), ("LEAVE_Days".into(), "LEAVE_Days".into()), "unescaped");
     }
 
     #[test]

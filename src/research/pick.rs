@@ -32,8 +32,8 @@ use std::ops::Range;
 use asked::AnswerKind;
 use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, units_in};
 use choice::{MARGIN, MAX_TEXTS, best, says_all};
-use extent::{GAP, ReadOn, add_announced, add_counterpart, cut_loose_end, join, read_on, shorten, widen};
-use features::{Weights, share};
+use extent::{GAP, ReadOn, add_announced, add_compared, add_counterpart, cut_loose_end, join, read_on, shorten, widen};
+use features::{Weights, is_for_doubts, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
 use remedy::Remedy;
@@ -92,9 +92,9 @@ const SAYS_MOST: f32 = 0.75;
 const LEAST_WORDS: usize = 3;
 
 /// First words of a yes-or-no question. Not "was", which is German for "what".
-const OPEN_YES_OR_NO: [&str; 17] = [
-    "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "must", "shall", "should", "were",
-    "will", "would",
+const OPEN_YES_OR_NO: [&str; 18] = [
+    "am", "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "must", "shall", "should",
+    "were", "will", "would",
 ];
 
 /// A document with hits.
@@ -165,6 +165,8 @@ struct Kept<'a> {
     text: String,
     is_clear: bool,
     candidate: UnitCandidate<'a>,
+    /// Whether it is a list with an item for each of the things compared.
+    has_item_of_each: bool,
     /// Its range before it was extended for context.
     picked: Range<usize>,
 }
@@ -174,7 +176,10 @@ impl<'a> Kept<'a> {
         let Deciding { text, is_clear } =
             Deciding::of(&candidate, &shown(&candidate, sought, weights), sought, weights);
         let picked = candidate.unit.range.clone();
-        Self { text, is_clear, candidate, picked }
+        // A sentence that only uses a term does not define it.
+        let is_clear = is_clear && (candidate.is_definition(sought) || !sought.only_uses_term(&text));
+        let has_item_of_each = candidate.has_item_of_each(sought, weights);
+        Self { text, is_clear, candidate, has_item_of_each, picked }
     }
 }
 
@@ -253,7 +258,7 @@ pub(crate) fn pick(
         let is_said = is_fact
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
             && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
-        let is_decisive = is_said || candidate.is_titled(&sought, &weights);
+        let is_decisive = is_said || candidate.is_titled(&sought, &weights) || own.has_item_of_each;
         let (is_clear, lead) = (own.is_clear, candidate.lead);
         Picked {
             text: own.text,
@@ -324,6 +329,8 @@ fn answering<'a>(
 ) -> Vec<Kept<'a>> {
     put_value_first(&mut candidates, sought);
     put_exact_first(&mut candidates, sought);
+    put_comparing_first(&mut candidates, sought, weights);
+    put_rule_first(&mut candidates, sought);
     let is_said = says_all(&candidates, sought, weights);
     let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
     let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
@@ -372,6 +379,7 @@ fn answering<'a>(
     match Remedy::of(sought.question) {
         _ if is_cut => {}
         _ if !asks_for_steps && add_counterpart(&mut kept, sought) => {}
+        _ if add_compared(&mut kept, sought) => {}
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
         // The rest of a section on a task may be about another case.
         None if is_complete || (asks_for_steps && is_step) => {}
@@ -404,6 +412,32 @@ fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
     let is_exact = |own: &UnitCandidate<'_>| own.rank == rank && own.unit.section == section && own.has_exact(sought);
     if let Some(at) = candidates.iter().position(is_exact) {
         candidates[..=at].rotate_right(1);
+    }
+}
+
+/// If the best unit names some of the things compared alone, moves the first one to the front that names all and matches
+/// almost as well.
+fn put_comparing_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
+    let names_all = |own: &UnitCandidate<'_>| weights.keys().all(|stem| own.words.contains(stem));
+    let is_one = |best: &&UnitCandidate<'_>| sought.asked == AnswerKind::Comparison && !names_all(best);
+    let Some(best) = candidates.first().filter(is_one) else { return };
+    let least = best.features.score() - MARGIN;
+    let is_near = |own: &&UnitCandidate<'_>| own.features.score() >= least;
+    if let Some(at) = candidates.iter().take_while(is_near).position(names_all) {
+        candidates[..=at].rotate_right(1);
+    }
+}
+
+/// If the best unit only says whom to ask in doubt, moves the next one of its section to the front, which has the rule.
+fn put_rule_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
+    let is_for_doubts = |best: &&UnitCandidate<'_>| {
+        sought.asks_whether && best.unit.sentences.first().is_some_and(|first| is_for_doubts(&first.plain))
+    };
+    let Some(best) = candidates.first().filter(is_for_doubts) else { return };
+    let section = (best.rank, best.unit.section);
+    let is_beside = |own: &UnitCandidate<'_>| (own.rank, own.unit.section) == section;
+    if let Some(at) = candidates.iter().skip(1).position(is_beside) {
+        candidates[..=at + 1].rotate_right(1);
     }
 }
 

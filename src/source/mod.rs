@@ -408,7 +408,7 @@ impl Place {
     }
 
     fn each_name(&self) -> Vec<String> {
-        let title = self.title();
+        let title = &self.title_for_people();
         let headings = below_title(title, self.heading_path());
         // A title that is the name of the file stands in the path already, which is shown beside these names.
         let is_of_path = !headings.is_empty() && matches!(self, Self::Kb { path, .. } if is_name_of(path, title));
@@ -464,6 +464,13 @@ impl Place {
             Self::Kb { title, .. } | Self::Web { title, .. } => title,
             Self::Mcp { arguments, .. } => arguments,
         }
+    }
+
+    /// Returns [`Self::title`] without the backslashes of Markdown, which a title in front matter may have.
+    pub(crate) fn title_for_people(&self) -> String {
+        let marks = if matches!(self, Self::Kb { .. }) { "_*[]<>#`" } else { "" };
+        let title = self.title().to_owned();
+        marks.chars().fold(title, |title, mark| title.replace(&format!("\\{mark}"), &mark.to_string()))
     }
 
     /// Returns whether it is cited by the page of a PDF.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::asked::{AnswerKind, asks_for_changes};
 use super::code_word::CodeWord;
 use super::definition::opens_with;
-use super::features::{Features, Weights, share};
+use super::features::{Features, Weights, only_points, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
 use super::value::names_limits;
@@ -58,6 +58,9 @@ const LEAST_LIMITED: f32 = 0.5;
 
 /// Number of items or rows from which a unit is measured by the best of them if one thing is asked for.
 const MANY_PIECES: usize = 4;
+
+/// Number of words at the beginning of an item among which the name of the thing it is about is looked for.
+const NAME_WORDS: usize = 3;
 
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
 pub(super) const MAX_COMPARED: usize = 16;
@@ -176,6 +179,24 @@ impl UnitCandidate<'_> {
         let (words, own) = (sought.words_in(heading), sought.splitter.key_stems(heading));
         let has_all = || weights.keys().all(|stem| words.contains(stem));
         self.features.has_form() && weights.len() > 1 && own.len() <= weights.len() + 1 && has_all()
+    }
+
+    /// Returns whether it is a list with an item for each of the things compared, which begins with its name. Words of the
+    /// headings belong to all of them.
+    pub(super) fn has_item_of_each(&self, sought: &Sought<'_>, weights: &Weights) -> bool {
+        let text = &self.reading.document.text;
+        let label = |piece: &Range<usize>| {
+            let first = self.unit.sentences.iter().find(|own| overlap(piece, &own.range));
+            let words = first.map_or(&text[piece.clone()], |own| &own.plain).split_whitespace();
+            let mut label = sought.words_in(&words.take(NAME_WORDS).collect::<Vec<_>>().join(" "));
+            label.retain(|stem| weights.contains_key(stem) && !self.about.contains(stem));
+            label
+        };
+        let is_list = matches!(self.unit.kind, UnitKind::List { .. });
+        let labels: Vec<_> = self.unit.pieces.iter().map(label).filter(|label| !label.is_empty()).collect();
+        let has_all =
+            || weights.keys().all(|stem| self.about.contains(stem) || labels.iter().any(|own| own.contains(stem)));
+        sought.asked == AnswerKind::Comparison && is_list && labels.len() > 1 && has_all()
     }
 
     /// Returns whether a sentence has exactly the requested value.
@@ -385,7 +406,12 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
             *kind == UnitKind::Code && matches!(sought.asked, AnswerKind::Comparison | AnswerKind::Definition);
         (*kind == UnitKind::Paragraph || is_told)
             && !sentences.is_empty()
+<<<<<<< HEAD
             && sentences.iter().all(|sentence| announces(&sentence.plain, &[]))
+=======
+            && sentences.iter().all(|own| announces(&own.plain) || only_points(&own.plain))
+            && sentences.iter().any(|own| announces(&own.plain))
+>>>>>>> hf
             || lists_topics(&own.unit, sought)
     };
     if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {

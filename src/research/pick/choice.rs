@@ -16,12 +16,14 @@ pub(super) const MAX_TEXTS: usize = 3;
 pub(super) const MARGIN: f32 = 0.8;
 
 /// Returns whether the best unit is usually enough: one of its sentences has every word of a question that one
-/// sentence may answer, or it has the requested number. A single word may occur in any sentence.
+/// sentence may answer, or it has the requested number. A single word may occur in any sentence, and all words of a
+/// question for a definition in one that only uses the term.
 pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> bool {
     let has_all = |sentence: &Sentence| {
         let words = sought.words_in(&sentence.plain);
         let has_value = sought.wanted.is_none_or(|wanted| wanted.is_in(&sentence.plain));
-        has_value && !points(&sentence.plain) && weights.keys().all(|stem| words.contains(stem))
+        let may_say = has_value && !points(&sentence.plain) && !sought.only_uses_term(&sentence.plain);
+        may_say && weights.keys().all(|stem| words.contains(stem))
     };
     let says = |best: &UnitCandidate<'_>| {
         (sought.asks_for_one() && weights.len() > 1 && best.unit.sentences.iter().any(has_all))

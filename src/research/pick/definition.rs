@@ -19,6 +19,9 @@ const KINDS: &str = "action|api|attribute|block|class|clause|cmdlet|command|comp
 /// Maximum number of words of the name of a maker before that of a product.
 const MAX_MAKER_WORDS: usize = 2;
 
+/// Maximum number of words of the expansion before an abbreviation in brackets: "A hand pump (HP) is …".
+const MAX_EXPANSION: usize = 6;
+
 /// Verbs that say what something is or does.
 const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provides|provide|extends|helps|help|enables|enable|\
     holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
@@ -36,11 +39,17 @@ const NOT_STATING: &str = "not|also|always|only|now|then|both|all|still|no|never
     on|in|at|by|to|available|useful|similar|best|good|great|important|necessary|ideal|possible|different|subject|free|able|\
     unable|easy|hard|likely|due|ready|identical|unique|distinct|visible|safe|optional|common|rare";
 
-/// Words before a term that they introduce: "… is known as scanning".
-const NAMING: [&str; 6] = ["called", "known as", "termed", "referred to as", "we call", "named"];
+/// Words before a term that they introduce: "… is known as scanning". "Here we call `scan`" calls a function.
+const NAMING: [&str; 11] = [
+    "called", "known as", "termed", "referred to as", "named", "which we call", "what we call", "we call this",
+    "we call these", "we call it", "we call them",
+];
 
 /// Words before a term in italics that they introduce.
 const INTRODUCING: &str = "is|are|was|were|called|termed|named|as|them|these|it";
+
+/// Words before a thing that something is done with.
+const USING: &str = "use|uses|used|using|with|without|via|call|calls|calling";
 
 /// Words that may follow such a term; another noun would be part of it.
 const AFTER_NAME: &str = "that|which|and|or|to|in|on|for|by|where|when|with|because|so|is|are|if";
@@ -78,7 +87,9 @@ impl Term {
         let is_opening = |from| {
             self.end_at(&tokens, from, splitter).is_some_and(|end| says_what(&tokens, after_clause(&tokens, end)))
         };
-        let opens = (from..=from + makers).any(is_opening);
+        // Behind its expansion: "A hand pump (HP) is …".
+        let in_brackets = (from..tokens.len().min(from + MAX_EXPANSION)).find(|at| tokens[*at].starts_with('('));
+        let opens = (from..=from + makers).chain(in_brackets.filter(|at| *at > from)).any(is_opening);
         let lower = sentence.to_lowercase();
         let is_named = |naming: &&str| {
             // "… a program called: `scan`."
@@ -105,6 +116,20 @@ impl Term {
             words.next().is_some_and(|word| has_word(word, INTRODUCING))
         };
         italics(sentence).any(|(before, text)| says(before) && is_part(&splitter.stems(text))) && has_all()
+    }
+
+    /// Returns whether a sentence has the term only as what something is done with.
+    pub(super) fn is_only_used_in(&self, sentence: &str, splitter: &WordSplitter) -> bool {
+        let tokens: Vec<_> = sentence.split_whitespace().collect();
+        // "What does a scan do?"
+        let is_do = self.stems.last().is_some_and(|last| last == "do");
+        let term = Self { stems: self.stems[..self.stems.len() - usize::from(is_do)].to_vec() };
+        let is_used = |from: usize| {
+            let mut before = tokens[..from].iter().rev().skip_while(|word| has_word(word, ARTICLES));
+            before.next().is_some_and(|word| has_word(&word.to_lowercase(), USING))
+        };
+        let mut places = (0..tokens.len()).filter(|from| term.end_at(&tokens, *from, splitter).is_some()).peekable();
+        places.peek().is_some() && places.all(is_used)
     }
 
     /// Returns whether a clause behind the term defines it: "… with a scan, which is a way of …".
@@ -272,12 +297,15 @@ mod tests {
             ("What is a join-key?", "The `join-key` field is a name."),
             ("What's a composite pump?", "Such machines are also known as composite pumps."),
             ("What is a valve?", "Valve: a part that lets water through."),
+            ("What is an HP?", "A hand pump (HP) is a small machine."),
+            ("What is a stopcock?", "Such a valve, which we call a stopcock, has a tap."),
             ("What is a valve?", "Each pump has a valve, which is a part that lets water through."),
         ] {
             assert!(defines(question, sentence), "{question} {sentence}");
         }
         for (question, sentence) in [
             ("What is a pump?", "These pumps provide the following parts."),
+            ("What is lift?", "Here we call `lift` to move the water."),
             ("What is a pump?", "A pump is oiled daily."),
             ("What is a pump?", "Pumps are oiled daily."),
             ("What is a pump?", "Pumps are useful in dry years."),

@@ -1,16 +1,19 @@
 //! Sets the extent of a chosen unit: cut to its answer, or widened by its context.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
+use super::asked::AnswerKind;
 use super::candidate::{UnitCandidate, common, lines_in, lines_of, overlap, screen_lines, units_in};
 use super::features::{lists_links, points};
 use super::remedy::{names_cause, names_remedy};
 use super::sought::Sought;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
+use crate::base::html::without_html;
 use crate::base::line::is_field;
 use crate::base::word::count_words;
 use crate::research::lead_in::ends_open;
-use crate::research::sentence::{is_label, place_of};
+use crate::research::sentence::{is_end, is_label, place_of};
 use crate::research::unit::{Unit, UnitKind};
 
 /// Maximum length, in lines, of a section that is shown whole if its steps are requested.
@@ -23,6 +26,9 @@ pub(super) const MAX_STEP_LINES: usize = 32;
 /// their full answer; with 26, 148 do, with 7 % more text. If a unit with all words of the question is not extended, 144
 /// do, with 4 % less.
 pub(super) const READ_ON_TO: usize = 16;
+
+/// Phrases of a text that limits the liability of its author.
+const DISCLAIMERS: [&str; 3] = ["makes no warrant", "without warranty", "subject to change without notice"];
 
 /// Number of words from which a paragraph is shown without the text above it.
 const STANDS_ALONE: usize = 30;
@@ -236,6 +242,34 @@ pub(super) fn add_counterpart(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> 
     true
 }
 
+/// Extends the best unit of a comparison by the sections below it on the things compared, and returns whether there are
+/// any: "There are two pumps, A and B" is no answer without them.
+pub(super) fn add_compared(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> bool {
+    let Some(Kept { candidate: best, .. }) = kept.first().filter(|_| sought.asked == AnswerKind::Comparison) else {
+        return false;
+    };
+    let (text, own) = (&best.reading.document.text, &best.unit);
+    let is_asked = |heading: &String| {
+        let words = sought.splitter.key_stems(heading);
+        !words.is_empty() && words.iter().all(|word| sought.stems.contains(word))
+    };
+    let is_on_one = |unit: &&Unit| {
+        let below = unit.headings.strip_prefix(own.headings.as_slice());
+        below.is_some_and(|below| unit.section == own.section || matches!(below, [heading] if is_asked(heading)))
+    };
+    let units = units_in(&best.reading.document);
+    let after: Vec<_> =
+        units.iter().skip_while(|unit| unit.range.start < own.range.end).take_while(is_on_one).collect();
+    let sections: HashSet<_> =
+        after.iter().map(|unit| unit.section).filter(|section| *section != own.section).collect();
+    let whole = own.range.start..after.last().map_or(own.range.end, |last| last.range.end);
+    if sections.len() < 2 || screen_lines(&text[whole.clone()]) > SCREEN {
+        return false;
+    }
+    extend_best(kept, whole);
+    true
+}
+
 /// Extends the best unit to a range of its document, and drops units that are then already shown or no longer fit on the
 /// screen.
 fn extend_best(kept: &mut Vec<Kept<'_>>, whole: Range<usize>) {
@@ -272,8 +306,11 @@ fn read_on_to(best: &UnitCandidate<'_>, start: usize, units: &[Unit], sought: &S
         if !is_joined || is_other || lines > most || leads_away(next, text, sought) || is_sibling(best, next) {
             break;
         }
-        // Included only with the text that it leads to.
         let own = text[next.range.clone()].trim();
+        if opens_part(own) {
+            break;
+        }
+        // Included only with the text that it leads to.
         let is_loose = next.kind == UnitKind::Paragraph && (ends_open(own) || (is_label(own) && !is_field(own)));
         read_to = if is_loose { read_to } else { next.range.end };
         last = next;
@@ -281,12 +318,20 @@ fn read_on_to(best: &UnitCandidate<'_>, start: usize, units: &[Unit], sought: &S
     read_to
 }
 
+/// Returns whether a text is a line in bold that its author used as a heading.
+fn opens_part(text: &str) -> bool {
+    let text = without_html(text);
+    let bold = text.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
+    bold.is_some_and(|bold| !bold.contains("**") && !bold.contains([':', '\n']) && !bold.ends_with(is_end))
+}
+
 /// Returns the start of the unit's section if the whole section is short, otherwise the start of the unit before it if both
 /// are short.
 fn read_from(best: &UnitCandidate<'_>, units: &[Unit], sought: &Sought<'_>) -> usize {
     let (text, Range { start, end }) = (&best.reading.document.text, best.unit.range.clone());
     let section = || units.iter().filter(|unit| unit.section == best.unit.section);
-    let before: Vec<_> = section().take_while(|unit| unit.range.start < start).collect();
+    let above: Vec<_> = section().take_while(|unit| unit.range.start < start).collect();
+    let before = above.rsplit(|unit| is_disclaimer(&text[unit.range.clone()])).next().unwrap_or_default();
     let last = section().map(|unit| unit.range.end).fold(end, usize::max);
     let first = before.first().map_or(start, |first| first.range.start);
     let leads_away = |unit: &&Unit| leads_away(unit, text, sought) || is_sibling(best, unit);
@@ -316,13 +361,21 @@ fn leads_away(unit: &Unit, text: &str, sought: &Sought<'_>) -> bool {
         || (!unit.pieces.is_empty() && sought.is_undone_by(&text[unit.head()]))
 }
 
+/// Returns whether a text limits the liability of its author.
+fn is_disclaimer(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    DISCLAIMERS.iter().any(|phrase| lower.contains(phrase))
+}
+
 /// Returns whether two units are entries of a glossary: a term on a line of its own, and its meaning after a hard break.
 fn is_sibling(best: &UnitCandidate<'_>, other: &Unit) -> bool {
     let text = &best.reading.document.text;
     let is_entry = |unit: &Unit| {
         let term = text[unit.range.clone()].split_once('\n').map(|(term, _)| term);
         term.is_some_and(|term| {
-            (term.ends_with("  ") || term.ends_with('\\')) && is_label(term.trim_end_matches(['\\', ' ']))
+            // An anchor may stand before it.
+            let name = without_html(term.trim_end_matches(['\\', ' ']));
+            (term.ends_with("  ") || term.ends_with('\\')) && is_label(&name)
         })
     };
     is_entry(&best.unit) && is_entry(other)

@@ -25,6 +25,15 @@ const POINTING: [&str; 24] = [
     "explained in ", "documented in ", "covered in ", " here.",
 ];
 
+/// Phrases of a sentence that says whom to ask in doubt instead of stating the rule.
+const IN_DOUBT: [&str; 7] = [
+    "if you're unsure", "if you're uncertain", "if you're not sure", "if you are unsure", "if you are uncertain",
+    "if you are not sure", " in doubt,",
+];
+
+const ASKING: [&str; 9] =
+    ["ask ", "check with", "consult", "contact", "disclose", "email", "reach out", "speak to", "talk to"];
+
 /// Share of the characters of a paragraph from which it is code without its fence, and these characters.
 const LEAST_CODE: f32 = 0.06;
 const CODE_SIGNS: &str = "{}[]<>\"=;\\$";
@@ -259,7 +268,13 @@ pub(in crate::research) fn only_points(sentence: &str) -> bool {
 /// Returns whether a sentence points to a text instead of stating its content.
 pub(super) fn points(sentence: &str) -> bool {
     let said = sentence.to_lowercase();
-    POINTING.iter().any(|mark| said.contains(mark))
+    POINTING.iter().any(|mark| said.contains(mark)) || is_for_doubts(sentence)
+}
+
+/// Returns whether a sentence says whom to ask in doubt.
+pub(super) fn is_for_doubts(sentence: &str) -> bool {
+    let said = sentence.to_lowercase().replace('’', "'");
+    IN_DOUBT.iter().any(|phrase| said.contains(phrase)) && ASKING.iter().any(|phrase| said.contains(phrase))
 }
 
 #[cfg(test)]

@@ -45,6 +45,6 @@ pub(super) fn is_negative(text: &str) -> bool {
 
 /// Returns whether a text denies something.
 pub(super) fn negates(text: &str) -> bool {
-    let lower = text.to_lowercase();
+    let lower = text.to_lowercase().replace("not limited to", "");
     has_word(&lower, NEGATIONS) || ["n't", "n’t", "is an error"].iter().any(|part| lower.contains(part))
 }

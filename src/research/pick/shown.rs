@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::asked::AnswerKind;
+use super::asked::{AnswerKind, asks_what_happens_then};
 use super::candidate::{UnitCandidate, lines_in, opens_example, overlap, unescaped};
 use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
@@ -134,8 +134,14 @@ fn best_sentence(
     let only_leads = |sentence: &Sentence| {
         candidate.unit.kind != UnitKind::Table && (leads_there(sentence) || points(&sentence.plain))
     };
+    // "When it expires, the owner has to:" says what happens then, with the items below it.
+    let leads_in = |sentence: &Sentence| {
+        asks_what_happens_then(&sought.question.to_lowercase())
+            && sentence.plain.ends_with(':')
+            && sought.is_stated_by(&sentence.plain, &candidate.about, asked)
+    };
     let is_mute = |sentence: &Sentence| {
-        (is_open(sentence) && !denies(sentence))
+        (is_open(sentence) && !denies(sentence) && !leads_in(sentence))
             || is_label(sentence)
             || is_code(&sentence.plain)
             || only_leads(sentence)

@@ -32,6 +32,10 @@ const LEAST_OWN: f32 = 0.25;
 const UNSET: [&str; 7] =
     ["don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "leave out"];
 
+/// Words in the header of a table that tells what things are.
+const MEANINGS: &str = "definition|definitions|describes|description|descriptions|details|does|explanation|function|meaning|\
+    meanings|notes|purpose|remarks|role|summary|term|terms|use|what";
+
 /// Openings of a sentence that continues the one before.
 const GOING_ON: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
 
@@ -160,10 +164,18 @@ impl<'a> Sought<'a> {
     pub(super) fn defining(&self, unit: &Unit, text: &str) -> Option<usize> {
         let term = self.term.as_ref().filter(|_| unit.kind != UnitKind::Code)?;
         let said: Vec<_> = unit.sentences.iter().map(|sentence| sentence.plain.as_str()).collect();
+        // In a row, the cell beside the term tells its meaning only below a header that says so.
+        let is_glossary = unit.kind != UnitKind::Table || has_word(&text[unit.head()].to_lowercase(), MEANINGS);
+        let defines = |said: &str| term.is_defined_by(said, self.splitter);
+        let is_defined = |at: usize| if is_glossary { defines(said[at]) } else { said[at].split(" — ").any(defines) };
         let is_below_label = |at: usize| at > 0 && term.is_named_by(said[at - 1], self.splitter);
         let is_introduced = |at: usize| term.is_introduced_by(&text[unit.sentences[at].range.clone()], self.splitter);
-        (0..said.len())
-            .find(|at| is_below_label(*at) || term.is_defined_by(said[*at], self.splitter) || is_introduced(*at))
+        (0..said.len()).find(|at| is_below_label(*at) || is_defined(*at) || is_introduced(*at))
+    }
+
+    /// Returns whether a sentence only uses the term being defined, as in "Fill it with the hand pump".
+    pub(super) fn only_uses_term(&self, sentence: &str) -> bool {
+        self.term.as_ref().is_some_and(|term| term.is_only_used_in(sentence, self.splitter))
     }
 
     /// Returns whether a heading is the term being defined, in a note whose title says that it is a glossary.

@@ -934,6 +934,10 @@ fn paragraph_that_only_announces_its_topic_gives_way_to_one_that_says_something(
     let answer = |said: &str| picked(&topic(said), "How do I fill the pump?").swap_remove(0).text;
     assert_eq!(answer("Open the valve and pour until it overflows.\n"), "Open the valve and pour until it overflows.");
     assert_eq!(answer(""), "This topic describes how to fill the pump.", "there is nothing else");
+    let topic = "# Filling a pump\n\nThis page describes how to fill the pump. See Valves and Taps for more on pumps.\n\n\
+        Open the valve and pour until it overflows.\n";
+    let found = picked(topic, "How do I fill the pump?").swap_remove(0).text;
+    assert!(found.starts_with("Open the valve"), "a pointer beside it says nothing either: {found}");
     let both = "In this article, you'll learn about pumps. Fill the pump before you run it.";
     assert!(answer(both).contains("before you run it"), "{}", answer(both));
 }
@@ -1186,4 +1190,115 @@ fn release_includes_the_later_ones_if_the_text_says_so() {
     assert!(lacks("# Pump\n\nThe driver works on Linen 11 and later.\n", "Does the driver work on Linen 10?"));
     assert!(lacks("# Pump\n\nThe pump runs on 24 volts and above.\n", "Does the pump run on 12 volts?"));
     assert!(lacks("# Pump\n\nThe driver works on Linen 4.\n", "Does the driver work on Linen 10?"));
+}
+
+#[test]
+fn cell_beside_the_term_defines_it_only_below_a_header_for_meanings() {
+    let table = |header: &str| {
+        format!(
+            "# Parts\n\n| Part | {header} |\n|---|---|\n| Valve (V) | Opened with a key |\n| Tap | Opened by hand |\n\n\
+             ## Water\n\nThe water flows through a part of the pump that the smith calls a valve.\n"
+        )
+    };
+    let splitter = WordSplitter::default();
+    let sought = Sought::of("What is a valve?", &splitter);
+    let defines = |header: &str| {
+        let text = table(header);
+        units_in(&reading("Parts", &text).document).iter().any(|unit| sought.defining(unit, &text).is_some())
+    };
+    assert!(defines("Description") && !defines("Access"));
+}
+
+#[test]
+fn comparison_is_read_on_into_the_sections_on_the_things_compared() {
+    let section =
+        |name: &str| format!("## {name}\n\nIn the {name}, water is moved by the wheel of the {name} alone.\n\n");
+    let both =
+        "# Pumps\n\nThere are two pumps in the mill, and the mill pump differs from the garden pump in its wheel.\n\n";
+    let quote = |second: &str| {
+        let text = format!("{both}{}{}", section("Mill pump"), section(second));
+        let found = picked(&text, "How does the mill pump differ from the garden pump?");
+        found[0].quotes[0].quote.clone()
+    };
+    let whole = quote("Garden pump");
+    assert!(whole.contains("wheel of the Mill pump") && whole.contains("wheel of the Garden pump"), "{whole}");
+    assert!(!quote("Fire engine").contains("wheel of the Mill pump"), "one of them alone compares nothing");
+}
+
+#[test]
+fn entry_of_a_glossary_behind_an_anchor_is_shown_without_its_neighbours() {
+    let entry = |term: &str, text: &str| format!("<span id=\"{term}\"></span>**{term}**  \n{text}\n\n");
+    let text = format!(
+        "# Words\n\n{}{}",
+        entry("valve", "A part that lets water through."),
+        entry("wheel", "A part that the water turns.")
+    );
+    let found = picked(&text, "What is a valve?");
+    assert!(!found[0].quotes[0].quote.contains("wheel"), "{found:#?}");
+}
+
+#[test]
+fn disclaimer_is_no_context() {
+    let text = "# Pump\n\n> The smith makes no warranties for this table.\n\n| pump | days |\n|---|---|\n| old | 10 |\n| new | 300 |\n";
+    let found = picked(text, "How many days does the new pump last?");
+    assert!(found.iter().flat_map(quotes).all(|quote| !quote.contains("warranties")), "{found:#?}");
+}
+
+#[test]
+fn line_in_bold_ends_the_text_that_is_read_on() {
+    let text = "# Gate\n\nThe gate is shut at night by the watchman of the mill.\n\n\
+        **<span>Violations of the rules</span>**\n\nThe miller is told of it.\n";
+    let quote = picked(text, "Who shuts the gate at night?")[0].quotes[0].quote.clone();
+    assert!(quote.ends_with("of the mill."), "{quote}");
+}
+
+#[test]
+fn list_with_an_item_for_each_thing_compared_decides() {
+    let list = |second: &str| {
+        format!("# Faults\n\nWe know two:\n\n1. Critical - The mill stands still.\n2. {second} - The mill is slow.\n")
+    };
+    let question = "What's the difference between a critical and a major fault?";
+    let list = |second: &str| format!("{}\nOthers are left to the smith.\n", list(second));
+    let decides = |second: &str| picked(&list(second), question)[0].is_decisive;
+    assert!(decides("Major") && !decides("Minor"));
+}
+
+#[test]
+fn text_that_names_all_things_compared_comes_before_one_that_names_some() {
+    let text = "# Mill\n\n## Bells\n\nA bell is different: the bell of the mill is heard and the bell is rung at noon.\n\n\
+        ## Sounds\n\nThe bell of the mill is heard at noon and the horn is heard at night.\n";
+    let found = picked(text, "What is the difference between the bell and the horn?");
+    assert!(found[0].quotes[0].quote.contains("horn"), "{found:#?}");
+}
+
+#[test]
+fn use_of_a_term_is_not_emphasised_as_its_definition() {
+    let answer = |sentence: &str| {
+        let text = format!("# Notes\n\nThe mill is old. {sentence} It was painted in spring.\n");
+        let is_clear = |question: &str| picked(&text, question).swap_remove(0).is_clear;
+        assert_eq!(is_clear("What is a hand pump?"), is_clear("What does a hand pump do?"), "{sentence}");
+        is_clear("What is a hand pump?")
+    };
+    assert!(answer("A hand pump is a machine that moves water."));
+    assert!(!answer("Ann waters the garden with the hand pump."));
+}
+
+#[test]
+fn sentence_for_those_in_doubt_does_not_decide() {
+    let text = "# Second jobs\n\nIf you’re uncertain whether a second job is allowed, ask the miller. \
+        A second job is fine up to ten hours.\n";
+    assert!(picked(text, "Is a second job allowed?")[0].text.starts_with("A second job is fine"));
+    let text = "# Work\n\nA job outside of the mill is fine up to ten hours of the week.\n\nIf you're unsure whether you are \
+        allowed to have a second job on the side, including but not limited to the carter's, ask the miller.\n";
+    let found = picked(text, "Am I allowed to have a second job on the side?");
+    assert!(found[0].quotes[0].quote.contains("ten hours") && found[0].text.contains("ten hours"), "{found:#?}");
+    assert!(!super::negation::negates("Any work, including but not limited to yours, is work."));
+}
+
+#[test]
+fn lead_in_that_says_what_happens_decides() {
+    let text = "# Trial\n\nThe trial of the pump lasts a month. When the trial of a pump expires, the miller has to:\n\n\
+        - buy the pump\n- send it back\n";
+    let found = picked(text, "What happens when the trial of a pump expires?");
+    assert!(found[0].text.starts_with("When the trial"), "{found:#?}");
 }

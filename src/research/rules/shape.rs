@@ -460,8 +460,8 @@ fn with_shared_noun(names: &[&str]) -> Option<String> {
         shallow deep minor major primary secondary mutable immutable synchronous asynchronous direct indirect implicit \
         explicit local global weekly monthly active inactive inbound outbound incoming outgoing master member standard \
         enhanced basic advanced upstream downstream online offline temporary permanent";
-    // "Read-only", and participles: "reserved and provisioned concurrency".
-    const ENDINGS: [&str; 2] = ["-only", "ed"];
+    // "Read-only", "critical", and participles: "reserved and provisioned concurrency".
+    const ENDINGS: [&str; 4] = ["-only", "ed", "ical", "ous"];
     let [first, second] = names else { return None };
     let (_, noun) = second.rsplit_once(' ')?;
     let lower = first.to_lowercase();

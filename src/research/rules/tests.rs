@@ -46,6 +46,7 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("What is the difference between A and B, and when should I use each?", "A|B"),
         ("Compare A and B. Which one is cheaper?", "A|B"),
         ("What is the difference between a shared and an exclusive lock?", "shared lock|exclusive lock"),
+        ("What is the difference between a critical and a major fault?", "critical fault|major fault"),
         ("What is the difference between a string and a byte array?", "string|byte array"),
         ("What is the difference between primary and secondary SSIDs?", "primary SSIDs|secondary SSIDs"),
         ("How do active and archived findings differ?", "active findings|archived findings"),
