@@ -406,12 +406,8 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
             *kind == UnitKind::Code && matches!(sought.asked, AnswerKind::Comparison | AnswerKind::Definition);
         (*kind == UnitKind::Paragraph || is_told)
             && !sentences.is_empty()
-<<<<<<< HEAD
-            && sentences.iter().all(|sentence| announces(&sentence.plain, &[]))
-=======
-            && sentences.iter().all(|own| announces(&own.plain) || only_points(&own.plain))
-            && sentences.iter().any(|own| announces(&own.plain))
->>>>>>> hf
+            && sentences.iter().all(|own| announces(&own.plain, &[]) || only_points(&own.plain))
+            && sentences.iter().any(|own| announces(&own.plain, &[]))
             || lists_topics(&own.unit, sought)
     };
     if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {
