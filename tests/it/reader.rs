@@ -9,11 +9,10 @@ use std::collections::HashSet;
 
 use dr::base::word::WordSplitter;
 use dr::research::digest::{SUMMARY, VERBATIM};
-use dr::research::evidence::EvidenceId;
+use dr::research::evidence::{EvidenceId, marks};
 use dr::research::node::{NodeId, SourceHint};
 use dr::research::plan::{NodeDraft, PlanDraft};
 use dr::research::question::{Aspect, AspectId, Brief, Mode, Question};
-use dr::research::report::marks;
 use dr::research::rules::{brief_by_rules, plan_by_rules};
 use dr::research::sentence::sentences;
 use serde_json::{Map, Value, json};
