@@ -3,6 +3,7 @@
 //! Only everyday words and clipped forms, such as *repo*. Technical terms are left to the embedder, which reads them in
 //! context.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -156,7 +157,7 @@ const GROUPS: [&str; 141] = [
 ];
 
 /// Verbs with a particle, and their synonyms.
-const PHRASES: [(&str, &str, &str); 35] = [
+const PHRASES: [(&str, &str, &str); 36] = [
     ("turn", "off", "disable deactivate stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),
@@ -187,6 +188,7 @@ const PHRASES: [(&str, &str, &str); 35] = [
     ("put", "off", "postpone delay"),
     ("fill", "in", "complete"),
     ("kick", "off", "terminate disconnect kill"),
+    ("stop", "from", "prevent avoid"),
     ("by", "itself", "automatic automatically"),
     ("by", "themselves", "automatic automatically"),
     ("many", "allowed", "limit quota maximum"),
@@ -224,6 +226,9 @@ const LIMITED_WITHIN: usize = 6;
 /// "organize".
 const ENDING: usize = 3;
 
+/// Endings that make another word of the same stem: a "terminal" terminates nothing, and an "executive" executes nothing.
+const STRANGE: [&str; 8] = ["l", "ls", "ive", "ives", "ity", "ities", "ate", "ates"];
+
 /// The groups by the stem of each of their words, with that word.
 static BY_STEM: LazyLock<HashMap<String, Vec<(&str, &str)>>> = LazyLock::new(|| {
     let splitter = WordSplitter::default();
@@ -236,9 +241,12 @@ static BY_STEM: LazyLock<HashMap<String, Vec<(&str, &str)>>> = LazyLock::new(|| 
     by_stem
 });
 
-/// The stems of a question that have synonyms, each with its synonyms.
+/// The stems of a question that have synonyms, each with its synonyms and their stems.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Related(Vec<(String, BTreeSet<String>)>);
+pub(crate) struct Related(Vec<(String, BTreeSet<Synonym>)>);
+
+/// The stem of a word, and the word.
+type Synonym = (String, &'static str);
 
 /// The stems of the directions that a question names, such as those for "disable", and of the opposite ones.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -275,19 +283,27 @@ impl Related {
 
     /// Returns the stems of all synonyms, without duplicates.
     pub(crate) fn others(&self) -> BTreeSet<&str> {
-        self.0.iter().flat_map(|(_, others)| others).map(String::as_str).collect()
+        self.0.iter().flat_map(|(_, others)| others).map(|(stem, _)| stem.as_str()).collect()
     }
 
-    /// Adds the stems of the question that have a synonym in `found`.
-    pub(crate) fn add_to(&self, found: &mut HashSet<String>) {
-        let is_meant = |others: &BTreeSet<String>| others.iter().any(|other| found.contains(other));
+    /// Adds the stems of the question that have a synonym in `found`, the stems of a text.
+    pub(crate) fn add_to(&self, found: &mut HashSet<String>, text: &str) {
+        let splitter = WordSplitter::default();
+        // Few texts have a synonym.
+        let words = LazyCell::new(|| splitter.words(text));
+        let is_written = |(stem, other): &Synonym| {
+            let mut written = words.iter().filter(|word| word.stem == *stem);
+            written.any(|word| is_same(&text[word.range.clone()].to_lowercase(), other))
+        };
+        let is_meant =
+            |others: &BTreeSet<Synonym>| others.iter().any(|other| found.contains(&other.0) && is_written(other));
         let meant: Vec<_> =
             self.0.iter().filter(|(_, others)| is_meant(others)).map(|(stem, _)| stem.clone()).collect();
         found.extend(meant);
     }
 }
 
-fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
+fn related(question: &str) -> Vec<(String, BTreeSet<Synonym>)> {
     let splitter = WordSplitter::default();
     let words = splitter.words(question);
     let written: Vec<_> = words.iter().map(|word| question[word.range.clone()].to_lowercase()).collect();
@@ -309,8 +325,8 @@ fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
         // Words with different meanings may share a stem.
         let groups = BY_STEM.get(&word.stem).into_iter().flatten().filter(|(own, _)| is_form(&written[at], own));
         let group = groups.flat_map(|(_, group)| group.split(' '));
-        let mut others: BTreeSet<_> = group.chain(of_phrase(at)).map(|other| splitter.stem(other)).collect();
-        others.remove(&word.stem);
+        let mut others: BTreeSet<_> = group.chain(of_phrase(at)).map(|other| (splitter.stem(other), other)).collect();
+        others.retain(|(stem, _)| *stem != word.stem);
         (!others.is_empty()).then(|| (word.stem.clone(), others))
     };
     words.iter().enumerate().filter_map(of_word).collect()
@@ -318,8 +334,19 @@ fn related(question: &str) -> Vec<(String, BTreeSet<String>)> {
 
 /// Returns whether two words differ only in a few letters at the end.
 fn is_form(written: &str, word: &str) -> bool {
-    let common = written.chars().zip(word.chars()).take_while(|(a, b)| a == b).count();
-    written.chars().count() <= common + ENDING && word.chars().count() <= common + ENDING
+    endings(written, word).iter().all(|ending| ending.chars().count() <= ENDING) && is_same(written, word)
+}
+
+/// Returns whether two words of one stem have one meaning.
+fn is_same(written: &str, word: &str) -> bool {
+    endings(written, word).iter().all(|ending| !STRANGE.contains(ending))
+}
+
+/// Returns what two words have behind the letters that they begin with in common.
+fn endings<'a>(one: &'a str, other: &'a str) -> [&'a str; 2] {
+    let common: usize =
+        one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(letter, _)| letter.len_utf8()).sum();
+    [&one[common..], &other[common..]]
 }
 
 #[cfg(test)]
@@ -345,7 +372,8 @@ mod tests {
     fn word_has_those_of_its_groups_and_of_its_phrase_without_itself() {
         let found = |question: &str| -> Vec<String> {
             let related = related(question).into_iter();
-            related.map(|(stem, others)| format!("{stem}: {}", Vec::from_iter(others).join(" "))).collect()
+            let stems = |others: BTreeSet<Synonym>| others.into_iter().map(|(stem, _)| stem).collect::<BTreeSet<_>>();
+            related.map(|(stem, others)| format!("{stem}: {}", Vec::from_iter(stems(others)).join(" "))).collect()
         };
         assert_eq!(found("May I reboot?"), ["reboot: restart"]);
         assert_eq!(
@@ -359,5 +387,19 @@ mod tests {
             ["use: util"],
             "neither a login nor an appointed person"
         );
+        assert_eq!(found("Which terminal?"), Vec::<String>::new(), "it terminates nothing");
+    }
+
+    #[test]
+    fn word_that_shares_the_stem_of_a_synonym_is_none() {
+        let has_stop = |text: &str, question: &str| {
+            let mut found = WordSplitter::default().stems(text);
+            Related::of(question, None).add_to(&mut found, text);
+            found.contains("stop")
+        };
+        let question = "How do I stop the pump?";
+        assert!(has_stop("It was terminated.", question) && !has_stop("It has a terminal.", question));
+        let question = "How do I stop the pump from running?";
+        assert!(has_stop("It prevents a start.", question));
     }
 }

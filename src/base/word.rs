@@ -86,8 +86,15 @@ impl WordSplitter {
 
     /// Returns the key stems of a question that name its subject; all key stems if every one of them only phrases it.
     pub(crate) fn subject_stems(&self, question: &str) -> Vec<String> {
-        let names = |language: &Language, word: &str| !language.is_stop_word(word) && !language.is_phrasing(word);
-        let subject = self.stems_of(question, names);
+        let all = lower_cased(question);
+        let language = language(&all);
+        let words: Vec<_> = all.iter().map(|(_, word)| &**word).collect();
+        let framing = language.framing(&words);
+        let names = |at: usize, word: &str| {
+            !language.is_stop_word(word) && !language.is_phrasing(word) && !framing.contains(&at)
+        };
+        let subject = all.iter().enumerate().filter(|(at, (_, word))| names(*at, word));
+        let subject = self.distinct(subject.map(|(_, (range, _))| &question[range.clone()]));
         if subject.is_empty() { self.key_stems(question) } else { subject }
     }
 
@@ -95,9 +102,12 @@ impl WordSplitter {
     fn stems_of(&self, text: &str, is_wanted: impl Fn(&Language, &str) -> bool) -> Vec<String> {
         let words = lower_cased(text);
         let language = language(&words);
+        self.distinct(words.into_iter().filter(|(_, word)| is_wanted(language, word)).map(|(range, _)| &text[range]))
+    }
+
+    fn distinct<'a>(&self, words: impl Iterator<Item = &'a str>) -> Vec<String> {
         let mut stems = Vec::new();
-        for (range, _) in words.into_iter().filter(|(_, word)| is_wanted(language, word)) {
-            let stem = self.stem(&text[range]);
+        for stem in words.map(|word| self.stem(word)) {
             if !stems.contains(&stem) {
                 stems.push(stem);
             }
@@ -425,6 +435,12 @@ mod tests {
         assert_eq!(splitter.key_stems("Wie viele Urlaubstage habe ich?"), ["urlaubstag"]);
         assert_eq!(splitter.subject_stems("What happens on the first day?"), ["first", "day"]);
         assert_eq!(splitter.subject_stems("What works best?"), splitter.key_stems("What works best?"));
+        assert_eq!(splitter.subject_stems("How long does a pump trial last?"), ["pump", "trial"]);
+        assert_eq!(splitter.subject_stems("What runs if I leave the lamp out of it?"), ["run", "lamp"]);
+        assert_eq!(
+            splitter.subject_stems("Who rang the last long bell early?"),
+            ["rang", "last", "long", "bell", "earli"]
+        );
         assert!(has_key_word("what is a lock") && !has_key_word("what is it for"));
     }
 }

@@ -167,7 +167,8 @@ impl Searcher {
             all.extend(stems.into_iter().flatten());
             longest = longest.max(count_words(&hit.text));
         }
-        query.related.add_to(&mut all);
+        let read = hits.iter().take(READ).flat_map(|hit| [headings(hit), hit.text.clone()]);
+        query.related.add_to(&mut all, &read.collect::<Vec<_>>().join("\n"));
         all.extend(self.parts_of_compounds(keys.iter().copied(), hits));
         let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
         let score = hits.iter().filter_map(|hit| hit.explain.lexical_score).fold(0.0, f32::max);

@@ -331,7 +331,7 @@ impl<'a> Sought<'a> {
         };
         let mut found = self.splitter.stems(text);
         found.extend(self.splitter.parts_of_names(text));
-        self.related.add_to(&mut found);
+        self.related.add_to(&mut found, text);
         found.extend(self.stems.iter().filter(is_found).cloned());
         found.extend(self.splitter.parts_in(text, self.stems.iter()));
         // "400 KB" says how many bytes.
