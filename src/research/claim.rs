@@ -130,7 +130,7 @@ pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
 }
 
 /// Minimum share of a remark's words that another one has if it says the same.
-const SAME_REMARK: f32 = 0.65;
+const SAME_REMARK: f32 = 0.75;
 
 /// Returns whether a known remark has most words of this one and all of its figures. A remark of one word is never
 /// repeated: that word says too little.
@@ -148,7 +148,7 @@ pub(crate) fn is_repeated(remark: &str, known: &[String]) -> bool {
 /// Returns the length of the text after a citation that ends the cited sentence; 0 if something else follows.
 fn end_of_sentence(rest: &str) -> usize {
     let Some(end) = pieces(rest).first().and_then(|end| Some(rest.find(end)? + end.len())) else { return 0 };
-    let (aside, said) = rest[..end].split_at(aside(&rest[..end]));
+    let said = &rest[aside(&rest[..end])..end];
     let mut words = said.split_whitespace();
     let first = words.next().unwrap_or_default();
     // `Tea takes two minutes [n1e1], coffee four` and `… [n1e1] and coffee four` begin another claim.
