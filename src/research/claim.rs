@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn phrase_that_ends_a_cited_sentence_is_supported_if_the_quotes_bear_it_out() {
         for text in [
-            "It has two modes [n2e1]: provisioned and on-demand.",
+            "It has two modes [n2e1]: provisioned and on-demand capacity.",
             "It is billed on demand [n2e1], the mode that new tables get.",
         ] {
             assert_eq!(mark_unsupported(text, &|uncited| matches!(uncited, Uncited::End { .. })).number, 0, "{text}");
