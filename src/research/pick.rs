@@ -40,7 +40,7 @@ use remedy::Remedy;
 use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
-use value::{Wanted, names_length};
+use value::{Wanted, measures_length, names_length};
 
 pub(super) use features::only_points;
 pub(super) use lacking::lacks_value;
@@ -328,7 +328,7 @@ fn answering<'a>(
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
     put_value_first(&mut candidates, sought);
-    put_exact_first(&mut candidates, sought);
+    put_exact_first(&mut candidates, sought, weights);
     put_comparing_first(&mut candidates, sought, weights);
     put_rule_first(&mut candidates, sought);
     let is_said = says_all(&candidates, sought, weights);
@@ -351,9 +351,9 @@ fn answering<'a>(
     if best.first().is_some_and(|own| own.is_definition(sought)) {
         best.retain(|own| own.is_definition(sought));
     }
-    // Among units with similar scores, one that names a length comes first.
+    // Among units with similar scores, one that names a length comes first, before all one in figures.
     if sought.asked == AnswerKind::Length {
-        best.sort_by_key(|own| !names_length(own.text()));
+        best.sort_by_key(|own| (!measures_length(own.text()), !names_length(own.text())));
     }
     let mut kept: Vec<_> = best.into_iter().map(|candidate| Kept::of(candidate, sought, weights)).collect();
     // A step needs the steps around it.
@@ -405,12 +405,21 @@ fn put_value_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
     }
 }
 
-/// If the best unit lacks the exact value, moves the unit of its section that has it to the front.
-fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
-    let Some(best) = candidates.first().filter(|best| !best.has_exact(sought)) else { return };
-    let (rank, section) = (best.rank, best.unit.section);
-    let is_exact = |own: &UnitCandidate<'_>| own.rank == rank && own.unit.section == section && own.has_exact(sought);
-    if let Some(at) = candidates.iter().position(is_exact) {
+/// If the best unit lacks the exact value, moves the unit of its section that has it to the front, or a near one with the
+/// requested day. If it has one, moves a near unit to the front that has one of the things the question is about.
+fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
+    let Some(best) = candidates.first() else { return };
+    let (rank, section, least) = (best.rank, best.unit.section, best.features.score() - MARGIN);
+    let is_near = |own: &UnitCandidate<'_>| own.features.score() >= least;
+    let says = best.exact_share(sought, weights);
+    let is_better = |own: &UnitCandidate<'_>| {
+        let is_here = own.rank == rank && own.unit.section == section;
+        match says {
+            Some(says) => is_near(own) && says < SAYS_MOST && own.exact_share(sought, weights) > Some(says),
+            None => (is_here || (sought.recurs && is_near(own))) && own.has_exact(sought),
+        }
+    };
+    if let Some(at) = candidates.iter().position(is_better) {
         candidates[..=at].rotate_right(1);
     }
 }

@@ -80,8 +80,8 @@ fn is_asked_above(asked: AnswerKind, unit: &Unit, weights: &Weights, splitter: &
 }
 
 /// Words of a sentence that gives a reason.
-const REASONS: &str =
-    "because|therefore|reason|reasons|cause|causes|caused|due|avoid|avoids|prevent|prevents|otherwise";
+const REASONS: &str = "because|therefore|thus|hence|reason|reasons|cause|causes|caused|due|avoid|avoids|prevent|prevents|otherwise|implication|\
+    implications";
 
 /// Returns whether a sentence gives a reason.
 pub(super) fn gives_reason(sentence: &str) -> bool {

@@ -10,7 +10,7 @@ use super::definition::opens_with;
 use super::features::{Features, Weights, only_points, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
-use super::value::names_limits;
+use super::value::{Wanted, names_limits};
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
 use crate::base::line::CodeFence;
 use crate::base::word::WordSplitter;
@@ -98,6 +98,8 @@ pub(super) struct UnitCandidate<'a> {
     one_by_one: Option<Vec<Range<usize>>>,
     /// The first sentence that opens an example.
     example: Option<usize>,
+    /// Whether it has a value of the requested kind.
+    has_value: bool,
     /// Score of the hit that contains it or is next to it, relative to the best hit.
     hit: f32,
     pub(super) words: HashSet<String>,
@@ -153,7 +155,15 @@ impl UnitCandidate<'_> {
 
     /// Returns whether it has a value of the requested kind, if one is requested.
     pub(super) fn has_wanted(&self, sought: &Sought<'_>) -> bool {
-        sought.wanted.is_none_or(|wanted| wanted.is_in(self.text()))
+        sought.wanted.is_none() || self.has_value
+    }
+
+    /// Returns the share of the question's words in the sentence with exactly the requested value that has most; `None` if
+    /// no sentence has that value.
+    pub(super) fn exact_share(&self, sought: &Sought<'_>, weights: &Weights) -> Option<f32> {
+        let sentences = self.unit.sentences.iter().enumerate();
+        let exact = sentences.filter(|(at, _)| self.value_in(*at, sought) == Value::Exact);
+        exact.map(|(_, own)| share(weights, &sought.words_in(&own.plain), &self.about)).reduce(f32::max)
     }
 
     /// Returns whether a sentence has the requested value. One of an example is one of many.
@@ -269,6 +279,7 @@ pub(super) fn candidates<'a>(
                 one_by_one: read_one_by_one(&unit, text, sought),
                 unit,
                 example,
+                has_value: false,
                 hit,
                 words,
                 about: HashSet::new(),
@@ -296,8 +307,8 @@ pub(super) fn candidates<'a>(
         let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
         let own = candidate.text();
         let is_spelled_out = sought.spells_out(own);
-        let has_value = sought.wanted.map(|wanted| wanted.is_in(own));
-        let suits = has_value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
+        let value = sought.wanted.map(|wanted| says_value(candidate, wanted, sought, &weights));
+        let suits = value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
         let opposes = opposes(candidate, sought, &weights);
         // Some item of a long list gives a reason for something.
         let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
@@ -319,6 +330,7 @@ pub(super) fn candidates<'a>(
             () => asked.form(unit, text, &sought.listed, &weights, splitter),
         };
         candidate.features = Features::of(unit, own, words, (suits, form), candidate.hit);
+        candidate.has_value = value == Some(true);
         candidate.features.named = named(candidate, &weights, splitter);
         candidate.features.opposes = f32::from(u8::from(opposes));
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
@@ -686,6 +698,18 @@ fn said(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -
         share(weights, &sought.words_in(&format!("{head}\n{}", &text[piece.clone()])), &candidate.about)
     };
     pieces.iter().map(of).fold(0.0, f32::max)
+}
+
+/// Returns whether a unit has a value of the requested kind: of a list that is measured piece by piece, its lead-in or a piece
+/// with at least half as many words of the question as the best.
+fn says_value(candidate: &UnitCandidate<'_>, wanted: Wanted, sought: &Sought<'_>, weights: &Weights) -> bool {
+    let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
+    let Some(pieces) = candidate.one_by_one.as_ref().filter(|_| is_list) else { return wanted.is_in(candidate.text()) };
+    let text = &candidate.reading.document.text;
+    let said = |piece: &Range<usize>| share(weights, &sought.words_in(&text[piece.clone()]), &HashSet::new());
+    let most = pieces.iter().map(said).fold(0.0, f32::max);
+    let mut near = pieces.iter().filter(|piece| said(piece) * 2.0 >= most);
+    wanted.is_in(&text[candidate.unit.head()]) || near.any(|piece| wanted.is_in(&text[piece.clone()]))
 }
 
 /// Returns the sentences of a unit to compare token by token.

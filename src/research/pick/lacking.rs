@@ -8,7 +8,7 @@ use super::features::only_points;
 use super::sought::Sought;
 use super::value::{
     LIMITS, Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
-    has_number, has_only_years, names_dimension, names_length, numbers,
+    has_number, has_only_years, measures_length, names_default, names_dimension, names_length, numbers,
 };
 use super::wording::{has_phrase, has_word, words};
 use super::{Picked, is_of};
@@ -16,9 +16,7 @@ use crate::base::word::WordSplitter;
 use crate::research::question::Question;
 use crate::source::{Place, ProperName};
 
-/// Words that a text on a default has, openings of questions for a path, and openings of questions for a limit.
-const DEFAULTS: &str =
-    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
+/// Openings of questions for a path, and openings of questions for a limit.
 const ASKS_FOR_PATH: [&str; 8] = [
     "which folder", "what folder", "which directory", "what directory", "which path", "what path", "what is the path",
     "what's the path",
@@ -77,6 +75,12 @@ impl<'a> PickedUnits<'a> {
         words.iter().any(|word| said.contains(&self.sought.splitter.stem(word)))
     }
 
+    /// Returns the lines of the best unit that announce what follows.
+    fn lead_ins(&self) -> String {
+        let lines = self.best().flat_map(|(_, quote)| quote.lines());
+        lines.filter(|line| line.trim_end().ends_with(':')).collect::<Vec<_>>().join(" ")
+    }
+
     fn points_elsewhere(&self) -> bool {
         let asks_where = self.sought.question.trim_start().to_lowercase().starts_with("where");
         !asks_where && self.picked.first().is_some_and(|own| only_points(&own.text))
@@ -85,7 +89,9 @@ impl<'a> PickedUnits<'a> {
     /// Returns whether there is no value of the requested kind. The number of another thing does not count.
     fn lacks_kind(&self) -> bool {
         let (question, text) = (self.sought.question, self.deciding());
-        let is_said = || counted_words(question).is_none_or(|words| self.has_any(&text, &words));
+        // "Four queue callbacks" are no queues. The lead-in of a list names what its items count.
+        let near = || format!("{text} {}", self.lead_ins());
+        let is_said = || counted_words(question).is_none_or(|words| self.has_any(&near(), &words[words.len() - 1..]));
         match self.sought.wanted {
             None => false,
             Some(Wanted::Number) => {
@@ -99,12 +105,13 @@ impl<'a> PickedUnits<'a> {
     }
 
     /// Returns whether there is no length. Any number in the best unit may be one, in a unit of measure that is not listed;
-    /// in further units it usually counts something else.
+    /// in further units it usually counts something else. "A few hours" is one only in a sentence on the whole question.
     fn lacks_length(&self) -> bool {
         let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
         asks_for_length(self.sought.question)
             && !self.best().any(|(_, quote)| names_any(quote))
-            && !self.said().any(|(_, quote)| names_length(quote))
+            && !self.said().any(|(_, quote)| measures_length(quote))
+            && !self.picked.first().is_some_and(|own| own.is_decisive && names_length(&own.text))
     }
 
     fn lacks_dimension(&self) -> bool {
@@ -153,11 +160,7 @@ impl<'a> PickedUnits<'a> {
     /// Returns whether a question asks for a default, a path or a limit and no unit has one.
     fn lacks_named(&self) -> bool {
         let (lower, text) = (self.sought.question.to_lowercase(), self.said.to_lowercase());
-        let lacks_default = || {
-            has_word(&lower, "default|defaults")
-                && !has_word(&text, DEFAULTS)
-                && !has_phrase(&text, &["don't specify", "not specif", "not set", "isn't set", "isn't specif"])
-        };
+        let lacks_default = || has_word(&lower, "default|defaults") && !names_default(&text);
         let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
         let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
         let lacks_limit = || asks_for_limit() && !names_dimension(&texts(self.best()));

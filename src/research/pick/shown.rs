@@ -8,6 +8,7 @@ use super::candidate::{UnitCandidate, lines_in, opens_example, overlap, unescape
 use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
 use super::{LEAST_WORDS, MAX_LINES, MAX_PIECES, SAYS_MOST};
+use crate::base::line::bulleted_item;
 use crate::research::lead_in::ends_open;
 use crate::research::sentence::{Sentence, is_label};
 use crate::research::unit::{UnitKind, is_code, items};
@@ -110,11 +111,18 @@ fn best_sentence(
         .filter(|(_, own)| shown.iter().any(|range| overlap(range, &own.range)))
         .collect();
     let words: Vec<_> = candidate.unit.sentences.iter().map(|own| sought.words_in(&own.plain)).collect();
-    let (asked, weights) = (weights, &rarer(&sought.without_events(weights), &words));
+    let (asked, weights) = (weights, &rarer(&sought.without_rejected(&sought.without_events(weights)), &words));
+    let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
+    // An item that names one of the things in the title is about that one, and the others are not.
+    let items = candidate.text().lines().filter(|line| bulleted_item(line.trim_start()).is_some());
+    let has_items = is_list || items.count() > 1;
+    let is_shared = |stem: &&String| !has_items || !words.iter().any(|own| own.contains(*stem));
+    let about: HashSet<String> = candidate.about.iter().filter(is_shared).cloned().collect();
+    let headings = (about.len() == candidate.about.len()).then_some(0).into_iter();
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few sentences")]
     let score = |(part, sentence): (usize, &Sentence)| {
-        let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim([0, part].into_iter()));
-        let own: HashSet<_> = words[part - 1].union(&candidate.about).cloned().collect();
+        let matches = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim(headings.clone().chain([part])));
+        let own: HashSet<_> = words[part - 1].union(&about).cloned().collect();
         let said = &candidate.unit.sentences;
         let has_it = sought.measures(sentence)
             || sought.is_stated_by(&sentence.plain, &candidate.about, asked)
@@ -172,8 +180,10 @@ fn best_sentence(
     let is_like = |rank: &Rank| (rank.0, rank.1, rank.2) == (ranks[best].0, ranks[best].1, ranks[best].2);
     let next = next.filter(is_like).map(|rank| rank.3).fold(f32::MIN, f32::max);
     let lead = ranks[best].3 - next;
-    let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
-    let says_half = share(asked, &sought.words_in(&text), &HashSet::new()) >= SAYS_HALF;
+    let says_half = |words: &HashSet<String>| share(asked, words, &HashSet::new()) >= SAYS_HALF;
+    // Of several items with half of the question, the lead decides.
+    let is_one_of_several = has_items && words.iter().filter(|own| says_half(own)).count() > 1;
+    let says_half = says_half(&sought.words_in(&text)) && !is_one_of_several;
     let is_clear = says_half || lead >= if is_list { CLEAR_ITEM } else { CLEAR };
     // Of a list, one item rarely says why; a sentence may list everything, or contrast both sides.
     let says_it = sought.asks_for_one() || (is_prose && sought.says_whole(&text, asked));
@@ -330,7 +340,10 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let mut kept: Vec<usize> = near.take(MAX_PIECES).map(|(_, at)| *at).collect();
     let ranked: Vec<usize> = best.into_iter().map(|(_, at)| at).collect();
     // With the requested value, if another item has it.
-    let has_value = |at: &usize| sought.has_value(&text[pieces[*at].1.clone()]);
+    // That of an item with none of the words is another value.
+    let says = |at: &usize| share(weights, &words[*at], &none);
+    let most = (0..pieces.len()).map(|at| says(&at)).fold(0.0, f32::max);
+    let has_value = |at: &usize| sought.has_value(&text[pieces[*at].1.clone()]) && says(at) * 2.0 >= most;
     if sought.asks_for_value() && !kept.iter().any(has_value) {
         kept.extend(ranked.into_iter().find(has_value));
     }

@@ -14,7 +14,10 @@ use super::negation::{asks_for_what_is_not, is_negative, negates};
 use super::permission::{asks_for_permission, permits};
 use super::remedy::Remedy;
 use super::subject::overview_of;
-use super::value::{Wanted, asks_for_measure, counted, counts, has_measure, names_length};
+use super::value::{
+    Wanted, asks_for_measure, counted, counts, has_measure, measures_length, names_default, names_recurring_day,
+    recurring_period,
+};
 use super::wording::{has_phrase, has_word, words};
 use crate::base::thesaurus::{Directions, Related};
 use crate::base::word::{WordSplitter, language_of};
@@ -28,9 +31,12 @@ const LEAST_DENIED: f32 = 0.5;
 const LEAST_SAID: f32 = 0.6;
 const LEAST_OWN: f32 = 0.25;
 
-/// Phrases of a question for a default.
-const UNSET: [&str; 7] =
-    ["don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "leave out"];
+/// Phrases of a question for a default. "Leave the number out" is one as well, with up to this many words between.
+const UNSET: [&str; 9] = [
+    "don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "without setting",
+    "without specifying", "omit",
+];
+const LEFT_WITHIN: usize = 3;
 
 /// Words in the header of a table that tells what things are.
 const MEANINGS: &str = "definition|definitions|describes|description|descriptions|details|does|explanation|function|meaning|\
@@ -50,6 +56,8 @@ enum Statement {
     Condition,
     /// How to reach an aim.
     Task,
+    /// What holds if a value is not set.
+    Default,
 }
 
 impl Statement {
@@ -59,7 +67,8 @@ impl Statement {
             AnswerKind::Steps => Some(Self::Task),
             AnswerKind::Time => Some(Self::Condition),
             _ if lower.starts_with("why") => Some(Self::Reason),
-            _ => Some(Self::Condition).filter(|_| asks_what_happens_then(&lower)),
+            _ if asks_what_happens_then(&lower) => Some(Self::Condition),
+            _ => Some(Self::Default).filter(|_| asks_for_default(question)),
         }
     }
 }
@@ -92,6 +101,10 @@ pub(super) struct Sought<'a> {
     statement: Option<Statement>,
     /// Whether it asks for a default in other words: "if I don't set it".
     asks_for_default: bool,
+    /// Whether it asks for the day of something that recurs: "when is it cleaned each month".
+    pub(super) recurs: bool,
+    /// The stems of the alternative that something is compared with: "gas" of "when is oil a better choice than gas".
+    rejected: HashSet<String>,
     /// Whether a remedy or a reason is requested.
     pub(super) asks_why: bool,
     asks_for_permission: bool,
@@ -116,6 +129,12 @@ impl<'a> Sought<'a> {
         let (asked, is_measured) = (AnswerKind::of(question), asks_for_measure(question));
         let code_words = CodeWord::all(question, splitter);
         let mut stems = splitter.subject_stems(overview_of(question).unwrap_or(question));
+        // The period in which something recurs is rarely said beside its day.
+        let period =
+            recurring_period(question).filter(|_| asked == AnswerKind::Time).map(|period| splitter.stem(&period));
+        if stems.iter().any(|stem| Some(stem) != period.as_ref()) {
+            stems.retain(|stem| Some(stem) != period.as_ref());
+        }
         stems.extend(symbols(question));
         // Only if the question is about nothing else.
         let mut abbreviations = abbreviations(question);
@@ -141,7 +160,9 @@ impl<'a> Sought<'a> {
             asked,
             wanted,
             statement: Statement::of(question, asked),
-            asks_for_default: has_phrase(question, &UNSET),
+            asks_for_default: asks_for_default(question),
+            recurs: period.is_some(),
+            rejected: splitter.stems(rejected(&question.to_lowercase()).unwrap_or_default()),
             asks_why: Remedy::of(question).is_some() || question.trim_start().to_lowercase().starts_with("why"),
             asks_for_permission: asks_for_permission(question),
             is_measured,
@@ -203,6 +224,7 @@ impl<'a> Sought<'a> {
             Some(Statement::Reason) => gives_reason(sentence),
             Some(Statement::Condition) => states_condition(sentence) && is_on_subject(),
             Some(Statement::Task) => states_task(sentence) && is_on_subject(),
+            Some(Statement::Default) => names_default(sentence) && is_on_subject(),
             None => false,
         }
     }
@@ -232,8 +254,20 @@ impl<'a> Sought<'a> {
     /// happened: each row of a history describes an event in its own words.
     pub(super) fn without_events(&self, weights: &Weights) -> Weights {
         let asks_when = self.wanted == Some(Wanted::Day) || self.asked == AnswerKind::Time;
-        let is_event = |stem: &String| EVENTS.split('|').any(|event| self.splitter.stem(event) == *stem);
+        // "Patch releases" is a noun.
+        let lower = self.question.to_lowercase();
+        let nouns: HashSet<_> =
+            words(&lower).filter(|word| word.ends_with('s')).map(|word| self.splitter.stem(word)).collect();
+        let is_event =
+            |stem: &String| !nouns.contains(stem) && EVENTS.split('|').any(|event| self.splitter.stem(event) == *stem);
         let is_left = |stem: &String| !asks_when || !is_event(stem) || weights.keys().all(is_event);
+        weights.iter().filter(|(stem, _)| is_left(stem)).map(|(stem, weight)| (stem.clone(), *weight)).collect()
+    }
+
+    /// Returns the weights without those of the alternative that something is compared with.
+    pub(super) fn without_rejected(&self, weights: &Weights) -> Weights {
+        let is_left =
+            |stem: &String| !self.rejected.contains(stem) || weights.keys().all(|own| self.rejected.contains(own));
         weights.iter().filter(|(stem, _)| is_left(stem)).map(|(stem, weight)| (stem.clone(), *weight)).collect()
     }
 
@@ -244,7 +278,7 @@ impl<'a> Sought<'a> {
     }
 
     pub(super) fn value_in(&self, sentence: &Sentence) -> Value {
-        if self.spells_out(&sentence.plain) {
+        if self.spells_out(&sentence.plain) || (self.recurs && names_recurring_day(&sentence.plain)) {
             return Value::Exact;
         }
         match (self.wanted, &self.counted) {
@@ -309,9 +343,9 @@ impl<'a> Sought<'a> {
     /// Returns whether a sentence has the requested measure, person or reason.
     pub(super) fn measures(&self, sentence: &Sentence) -> bool {
         match self.asked {
-            AnswerKind::Length => names_length(&sentence.plain),
+            AnswerKind::Length => measures_length(&sentence.plain),
             AnswerKind::Person => names_person(&sentence.plain),
-            _ if self.asks_for_default => has_word(&sentence.plain.to_lowercase(), "default|defaults"),
+            _ if self.asks_for_default => names_default(&sentence.plain),
             _ if self.asks_why => gives_reason(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
@@ -345,6 +379,21 @@ impl<'a> Sought<'a> {
             .iter()
             .any(|short| text.contains(&format!("({short})")) || text.contains(&format!("({short}s)")))
     }
+}
+
+/// Returns whether a question asks for a default in other words.
+fn asks_for_default(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    let all: Vec<_> = words(&lower).collect();
+    let leaves = |at: usize| has_word(all[at], "leave|leaves|left");
+    let is_out = |at: usize| all[at + 1..].iter().take(LEFT_WITHIN + 1).any(|word| *word == "out");
+    has_phrase(question, &UNSET) || (0..all.len()).any(|at| leaves(at) && is_out(at))
+}
+
+/// Returns the alternative that a question in lower case compares something with.
+fn rejected(question: &str) -> Option<&str> {
+    let (before, after) = question.split_once(" than ")?;
+    has_word(before, "better|rather|prefer").then_some(after)
 }
 
 /// Returns the abbreviations in a question, in the singular.

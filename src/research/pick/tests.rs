@@ -1302,3 +1302,83 @@ fn lead_in_that_says_what_happens_decides() {
     let found = picked(text, "What happens when the trial of a pump expires?");
     assert!(found[0].text.starts_with("When the trial"), "{found:#?}");
 }
+
+#[test]
+fn amount_of_data_is_answered_by_a_number_of_bytes_and_only_the_counted_noun_counts() {
+    let note = "# Pump\n\n## Reports\n\nThe pump stores the report data for the miller when the wheel is reset, and the guard of the \
+        mill may read the report data of the pump in three days.\n\nThe size of report data is 1 MB.\n";
+    let found = picked(note, "How much report data can the pump store when the wheel is reset?");
+    assert!(found[0].text.contains("1 MB"), "{found:#?}");
+    let question = "What is the maximum number of oil queues a pump can use?";
+    assert!(lacks("# Pump\n\nA pump can use oil. It has four oil callbacks.\n", question));
+    assert!(!lacks("# Pump\n\nA pump can use at most four oil queues.\n", question));
+    assert!(lacks("# Pump\n\nA pump can use four oil callbacks.\n", "How many oil queues can a pump use?"));
+}
+
+#[test]
+fn length_in_figures_comes_before_a_few_minutes() {
+    let vague = "Many guards wait a few minutes while the pump of the mill is busy, and then they stop it by hand.";
+    let exact =
+        "A busy pump has two minutes until the mill stops its wheel, as the smith has set it with an iron screw.";
+    let question = "How long can the pump be busy before the mill stops it?";
+    let found = picked(&format!("# Pump\n\n## Guards\n\n{vague}\n\n## Rules\n\n{exact}\n"), question);
+    assert!(found[0].text.contains("two minutes"), "{found:#?}");
+    assert!(lacks("# Pump\n\nMany guards wait a few minutes and leave.\n", question));
+    assert!(!lacks("# Pump\n\nThe pump can be busy for a few minutes before the mill stops it.\n", question));
+}
+
+#[test]
+fn value_of_an_item_with_none_of_the_words_is_another_value() {
+    let list = "# Bills\n\nA bill has these lines:\n\n- The name of the miller.\n- What it is for: a lamp, a desk for the home \
+        of the guard.\n- The day.\n- A cart is paid by the mill if it costs more than $1,500.\n";
+    let limit = "# Money\n\nA guard may spend up to $200 for a desk at home.\n";
+    let found = picks(&[("Bills", list), ("Money", limit)], "How much may a guard spend on a desk at home?", &[]).units;
+    assert!(found[0].text.contains("$200") && found.len() == 1, "{found:#?}");
+}
+
+#[test]
+fn exact_number_of_the_thing_comes_before_that_of_another() {
+    let other =
+        "# Words\n\nThat is 18 bytes. A bell in bytes is stored by the miller as bytes and bytes, says the bell.\n";
+    let own = "# Kinds\n\nA bell takes 4 bytes in the books of the village, and it rings when the guard of the gate comes home.\n";
+    let question = "How many bytes is a bell?";
+    let found = picks(&[("Words", other), ("Kinds", own)], question, &[]).units;
+    assert!(found[0].text.contains("4 bytes"), "{found:#?}");
+}
+
+#[test]
+fn item_is_about_the_thing_that_it_names_and_not_about_the_others_of_the_title() {
+    let list = "# Lamps and candles\n\nConsider which is the better choice:\n\n- If the room is wet, candles are a better choice.\n- If \
+        the room is large, lamps are a better choice.\n";
+    for text in [list, &format!("{list}\nAnd if the room is both, you need not choose between lamps and candles.\n")] {
+        let found = picked(text, "When are lamps a better choice than candles?");
+        assert!(found[0].text.contains("large"), "{found:#?}");
+    }
+}
+
+#[test]
+fn sentence_with_implications_says_why() {
+    let note = "# Pumps\n\nIn the future, the pumps will have a gate, and they move less often when wheels are added. A wheel has two \
+        implications: they stand in one yard, and the pumps move when it comes.\n";
+    assert!(picked(note, "Why do the pumps have to move when wheels are added?")[0].text.contains("implications"));
+}
+
+#[test]
+fn what_recurs_is_answered_by_its_day_rather_than_by_dates() {
+    let rows: String =
+        (1..5).map(|month| format!("| Wheel {month} | wash of 2024-0{month}-09 | Monthly |\n")).collect();
+    let note = format!(
+        "# Mill\n\n## List of washes\n\n| wheel | wash | month |\n|---|---|---|\n{rows}\n## Washes\n\nThey usually are on the 20th of \
+         each month, in the yard.\n"
+    );
+    let found = picked(&note, "When do washes take place each month?");
+    assert!(found[0].text.contains("20th"), "{found:#?}");
+}
+
+#[test]
+fn default_is_told_by_what_holds_if_the_value_is_missing() {
+    let note = "# Pump\n\n## List\n\nThe list of the pump has a speed, and the speed in the list of the pump is used for the list.\n\n## \
+        Rules\n\nThe speed in the list says which speed is used. If the entry for the speed doesn’t exist, the pump runs at 3.\n";
+    let found = picked(note, "Which speed is used if I leave the speed out of the list?");
+    assert!(quotes(&found[0])[0].contains("runs at 3"), "{found:#?}");
+}

@@ -6,10 +6,10 @@ use crate::base::line::numbered_item;
 use crate::base::word::{WordSplitter, has_digit};
 
 /// Openings of questions that only a number answers, in digits or in words.
-const ASKS_FOR_NUMBER: [&str; 8] = [
-    "how many ", "how old ", "what percent", "what share ", "how much memory", "how much storage", "how much disk",
-    "how much ram ",
-];
+const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "what share "];
+
+/// Nouns after "how much" for which the answer is a number of bytes: "how much diagnostic data".
+const OF_DATA: &str = "data|memory|storage|space|disk|ram|traffic";
 
 /// Nouns for which the answer is a number, up to [`NUMBERED_WITHIN`] words after "what" or "which": "which TCP
 /// ports".
@@ -31,7 +31,8 @@ pub(super) const LIMITS: &str =
     "longest|shortest|biggest|largest|greatest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
 /// Phrases that ask for a length, mostly of time; units of length; and words for an unlimited one.
-const ASKS_FOR_LENGTH: [&str; 3] = ["how long ", "longest time", "longest a "];
+const ASKS_FOR_LENGTH: [&str; 7] =
+    ["how long ", "longest time", "longest a ", "how early ", "how far ahead", "how far in advance", "how much notice"];
 const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|\
     day|days|night|nights|wk|week|weeks|fortnight|mo|month|months|quarter|quarters|semester|semesters|yr|yrs|year|years|\
     decade|decades|century|centuries|letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|\
@@ -86,6 +87,9 @@ const VAGUE: &str = "few|several|couple";
 /// Words that end the noun phrase after "how many".
 const LINKS: &str = "of|in|on|at|to|for|with|from|by|per|or|and|that|which|when|if|more|other";
 
+/// Words that begin a clause on the counted things: "the number of queues a driver can use".
+const SUBJECTS: &str = "a|an|the|my|our|your|its|their|i|you|we|it|they";
+
 /// Units of data.
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
 
@@ -96,6 +100,19 @@ const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mon
 
 /// Words that make a number after them a release, which is a time as well: "since version 1.70".
 const RELEASES: &str = "version|versions|release|releases|since";
+
+/// Words that make a period recur, periods, and words that count days in one.
+const EACH: &str = "each|every|per";
+const PERIODS: &str = "week|month|quarter|year";
+const PLACES: &str = "first|second|third|fourth|last";
+
+/// Words and phrases of a text on a default.
+const DEFAULTS: &str =
+    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
+const UNSET: [&str; 8] = [
+    "don't specify", "not specif", "not set", "isn't set", "isn't specif", "doesn't exist", "does not exist",
+    "is missing",
+];
 
 /// The kind of value a question requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +131,9 @@ impl Wanted {
         let costs = has_phrase(question, &ASKS_FOR_AMOUNT) && has_word(&lower, COSTS) || asks_what_is(&lower, PRICES);
         match () {
             () if costs || pays || has_phrase(question, &ASKS_FOR_CURRENCY) => Some(Self::Money),
-            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for_figure(&lower) => Some(Self::Number),
+            () if has_phrase(question, &ASKS_FOR_NUMBER) || asks_for_figure(&lower) || asks_for_data(&lower) => {
+                Some(Self::Number)
+            }
             () if asks_for_version(&lower) => Some(Self::Version),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
@@ -129,10 +148,6 @@ impl Wanted {
             "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "in one ", "from one ", "to one ",
         ];
         let text = other.iter().fold(without_markers(&text.to_lowercase()), |text, other| text.replace(other, ""));
-        let is_ordinal = |word: &str| {
-            let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
-            figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
-        };
         let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
         let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
         let mut pairs = pieces(&text).zip(pieces(&text).skip(1));
@@ -163,6 +178,42 @@ impl Wanted {
     }
 }
 
+fn is_ordinal(word: &str) -> bool {
+    let figures = ["st", "nd", "rd", "th"].iter().find_map(|ending| word.strip_suffix(ending));
+    figures.is_some_and(|figures| figures.parse::<u8>().is_ok())
+}
+
+/// Returns the period of a question about what recurs: "month" of "when is it cleaned each month".
+pub(super) fn recurring_period(question: &str) -> Option<String> {
+    let lower = question.to_lowercase();
+    let all: Vec<_> = words(&lower).collect();
+    let mut pairs = all.windows(2);
+    pairs.find(|pair| has_word(pair[0], EACH) && has_word(pair[1], PERIODS)).map(|pair| pair[1].to_owned())
+}
+
+/// Returns whether a text names the day of a period: "the 20th of each month", "the first Monday of the quarter".
+pub(super) fn names_recurring_day(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let all: Vec<_> = words(&lower).collect();
+    let is_place = |word: &str| is_ordinal(word) || has_word(word, PLACES);
+    let has_period = |near: &[&str]| near.iter().any(|word| has_word(word, PERIODS));
+    (0..all.len()).any(|at| is_place(all[at]) && has_period(&all[at + 1..all.len().min(at + 5)]))
+        || all.windows(2).any(|pair| has_word(pair[0], EACH) && has_word(pair[1], DAYS))
+}
+
+/// Returns whether a text tells a default.
+pub(super) fn names_default(text: &str) -> bool {
+    has_word(&text.to_lowercase(), DEFAULTS) || has_phrase(&text.replace('’', "'"), &UNSET)
+}
+
+/// Returns whether a question in lower case asks for an amount of data.
+fn asks_for_data(question: &str) -> bool {
+    let after = question.split_once("how much ").map(|(_, after)| after);
+    let mut phrase =
+        words(after.unwrap_or_default()).take(NUMBERED_WITHIN).take_while(|word| !has_word(word, AUXILIARIES));
+    phrase.any(|word| has_word(word, OF_DATA))
+}
+
 /// Returns whether a question in lower case asks for something that is written as a number: "which port", "what is the score of".
 pub(super) fn asks_for_figure(question: &str) -> bool {
     asks_for(question, NUMBERED) || asks_what_is(question, NUMBERS_OF_SOMETHING)
@@ -188,17 +239,31 @@ pub(super) fn asks_for_length(question: &str) -> bool {
     has_phrase(question, &ASKS_FOR_LENGTH)
 }
 
-/// Returns whether a title announces limits, which authors often list in a note of their own.
+/// Returns whether a title announces limits, which authors often list in a note of their own. "Quota-carrying" people sell.
 pub(super) fn names_limits(title: &str) -> bool {
-    has_word(&title.to_lowercase(), "limit|limits|quota|quotas")
+    let lower = title.to_lowercase();
+    let all: Vec<_> = words(&lower).collect();
+    let is_quota = |at: usize| all[at] == "quota" && all.get(at + 1).is_none_or(|next| OF_NOUNS.contains(next));
+    has_word(&lower, "limit|limits|quotas") || (0..all.len()).any(is_quota)
 }
 
-/// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027".
+/// Returns whether a text names a length: "7-day long", "up to 15 minutes", "an hour and a half", "until 2027", "a few
+/// hours".
 pub(super) fn names_length(text: &str) -> bool {
+    has_length(text, VAGUE)
+}
+
+/// Returns whether a text names a length other than "a few hours", which is often no answer.
+pub(super) fn measures_length(text: &str) -> bool {
+    has_length(text, "")
+}
+
+/// Returns whether a text names a length. `vague` are words that count as numbers.
+fn has_length(text: &str, vague: &str) -> bool {
     let text = without_markers(&text.to_lowercase());
     let words: Vec<_> = words(&text).collect();
     let is_number =
-        |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, VAGUE);
+        |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, vague);
     let is_unit = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
     let is_length = |at: usize| {
         let near = &words[at..words.len().min(at + NUMBERED_WITHIN)];
@@ -289,9 +354,16 @@ fn asks_for(question: &str, nouns: &str) -> bool {
     !asks_otherwise && (0..words.len()).any(asks)
 }
 
-/// Returns the noun counted by "how many": "sets" of "how many parameter sets can …", otherwise the word after it.
+/// Returns the noun counted by "how many" or "the number of": "sets" of "how many parameter sets can …", otherwise the word
+/// after it; "bytes" of "how much memory".
 pub(super) fn counted(question: &str) -> Option<String> {
     let lower = question.to_lowercase();
+    if asks_for_data(&lower) {
+        return Some("bytes".into());
+    }
+    if let Some(phrase) = numbered(&lower) {
+        return phrase.last().map(|noun| (*noun).to_owned());
+    }
     let (_, after) = lower.split_once("how many ")?;
     // A mark after "how many" begins a quotation, which is no noun.
     let first = pieces(after).next().filter(|word| !word.is_empty())?;
@@ -301,13 +373,23 @@ pub(super) fn counted(question: &str) -> Option<String> {
     Some((*noun.unwrap_or(&first)).to_owned())
 }
 
-/// Returns the words of the noun phrase counted by "how many", if there are several: "story points".
+/// Returns the noun phrase after "number of" in a question in lower case for a number.
+fn numbered(question: &str) -> Option<Vec<&str>> {
+    let (_, after) = question.split_once("number of ").filter(|_| asks_what_is(question, "number"))?;
+    Some(phrase(after).take_while(|word| !has_word(word, SUBJECTS)).collect())
+}
+
+/// Returns the words of a text that begins with a noun phrase, up to the end of that.
+fn phrase(text: &str) -> impl Iterator<Item = &str> {
+    words(text).take_while(|word| !has_word(word, AUXILIARIES) && !has_word(word, LINKS))
+}
+
+/// Returns the words of the noun phrase counted by "how many" or "the number of", if there are several: "story points".
 pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
     let lower = question.to_lowercase();
-    let (_, after) = lower.split_once("how many ")?;
-    let own = words(after).take_while(|word| !has_word(word, AUXILIARIES));
-    let own: Vec<_> = own.map(str::to_owned).collect();
-    (2..=MAX_COUNTED_WORDS).contains(&own.len()).then_some(own)
+    let of_many = || lower.split_once("how many ").map(|(_, after)| phrase(after).collect());
+    let own: Vec<_> = numbered(&lower).or_else(of_many)?;
+    (2..=MAX_COUNTED_WORDS).contains(&own.len()).then(|| own.into_iter().map(str::to_owned).collect())
 }
 
 /// Returns the numbers of a question in figures, such as a release or a year.
@@ -331,12 +413,15 @@ pub(super) fn has_number(text: &str, number: &str) -> bool {
 
 /// Returns whether a question asks how many days, hours or other units of length, which only a length answers.
 pub(super) fn counts_length(question: &str) -> bool {
-    counted(question).is_some_and(|noun| has_word(&noun, LENGTHS))
+    // A row may have the unit of its memory in the header, or none.
+    !asks_for_data(&question.to_lowercase()) && counted(question).is_some_and(|noun| has_word(&noun, LENGTHS))
 }
 
-/// Returns whether a text has a unit of length.
+/// Returns whether a text has a unit of length, or of data, which bytes are counted in as well.
 pub(super) fn has_length_unit(text: &str) -> bool {
-    has_word(&text.to_lowercase(), LENGTHS)
+    let lower = text.to_lowercase();
+    let is_data = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), DATA);
+    has_word(&lower, LENGTHS) || words(&lower).any(is_data)
 }
 
 /// Returns whether a question asks how big or how fast something is, which only a measure answers.
@@ -413,8 +498,10 @@ mod tests {
         assert_eq!(of("What number formatting library do we use?"), None);
         assert_eq!(of("What is the port mapping?"), None);
         assert_eq!(of("How do I find out which version of the pump runs?"), None);
+        assert!(names_limits("Quota of the mill") && !names_limits("Leave of quota-carrying millers"));
         assert!(asks_for_measure("Which event ID has it?") && !asks_for_measure("Which event IDs are there?"));
         assert_eq!(of("What is the default timeout for a pump?"), Some(Wanted::Number));
+        assert_eq!(of("How much report data can a pump store?"), Some(Wanted::Number));
     }
 
     #[test]
@@ -422,7 +509,8 @@ mod tests {
         assert!(
             asks_for_length("For how long may it be stopped?") && asks_for_length("What's the longest time it runs?")
         );
-        assert!(!asks_for_length("Which river is the longest?"));
+        assert!(!asks_for_length("Which river is the longest?") && asks_for_length("How early must I tell him?"));
+        assert!(!measures_length("It is valid for a few hours.") && measures_length("It is valid for two hours."));
         for text in [
             "For up to seven days.",
             "Each is 7-day long.",
@@ -472,6 +560,8 @@ mod tests {
         let is_counted = |text: &str| counts(text, &noun, &splitter);
         assert_eq!(counted("How many parameter sets can a pump have?").as_deref(), Some("sets"));
         assert_eq!(counted("How many people in the mill can ring?").as_deref(), Some("people"));
+        assert_eq!(counted("What is the largest number of oil queues a pump can use?").as_deref(), Some("queues"));
+        assert_eq!(counted("How much memory does a pump use?").as_deref(), Some("bytes"));
         assert!(is_counted("It is 4 bytes in size.") && is_counted("It has four whole bytes."));
         assert!(is_counted("It has at most 400 KB.") && is_counted("It has 4KB."));
         assert!(is_counted("Number of bytes: **4**") && is_counted("bytes — 4") && !is_counted("bytes: see page 4"));
