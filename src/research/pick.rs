@@ -36,7 +36,7 @@ use extent::{GAP, ReadOn, add_announced, add_compared, add_counterpart, cut_loos
 use features::{Weights, is_for_doubts, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
-use remedy::Remedy;
+use remedy::{Remedy, names_symptoms};
 use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
@@ -334,7 +334,10 @@ fn answering<'a>(
     let is_said = says_all(&candidates, sought, weights);
     let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
     let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
-    let procedure = if sought.asked == AnswerKind::Steps { take_procedure(&mut candidates, sought) } else { None };
+    let procedure = match sought.asked {
+        AnswerKind::Steps => take_procedure(&mut candidates, sought).or_else(|| take_steps_below(&mut candidates)),
+        _ => None,
+    };
     // Beside the requested list, another must be about as good.
     let is_listed = is_complete && sought.asked == AnswerKind::List;
     let mut best = best(candidates, is_said || is_listed);
@@ -376,8 +379,11 @@ fn answering<'a>(
     // A list that is shown in part would be shown whole.
     let is_cut =
         kept.first().is_some_and(|own| shown(&own.candidate, sought, weights) != [own.candidate.unit.range.clone()]);
+    let is_symptom = |own: &Kept<'_>| own.candidate.unit.headings.last().is_some_and(|heading| names_symptoms(heading));
     match Remedy::of(sought.question) {
         _ if is_cut => {}
+        // The question repeats the symptoms.
+        _ if sought.asks_why && kept.first().is_some_and(is_symptom) => read_on(&mut kept, sought, ReadOn::ToRemedy),
         _ if !asks_for_steps && add_counterpart(&mut kept, sought) => {}
         _ if add_compared(&mut kept, sought) => {}
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
@@ -490,6 +496,23 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
     let below = candidates.iter().position(|own| is_procedure(own) && is_below(own));
     let here = below.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_here(own)));
     let at = here.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_near(own)))?;
+    Some(candidates.remove(at))
+}
+
+/// Removes and returns the numbered list that opens the section right below that of the best unit, if that is one itself
+/// and both match: the first steps may be checks before those of the task.
+fn take_steps_below<'a>(candidates: &mut Vec<UnitCandidate<'a>>) -> Option<UnitCandidate<'a>> {
+    let is_ordered = |own: &&UnitCandidate<'_>| own.unit.kind == UnitKind::List { is_ordered: true };
+    let best = candidates.first().filter(is_ordered)?;
+    let least = best.features.score() - 2.0 * MARGIN;
+    let is_below = |own: &UnitCandidate<'_>| {
+        own.rank == best.rank && own.unit.section == best.unit.section + 1 && own.unit.is_below(&best.unit)
+    };
+    let is_next = |own: &&UnitCandidate<'_>| {
+        is_ordered(own) && is_below(own) && own.features.has_form() && own.features.score() >= least
+    };
+    let start = candidates.iter().filter(is_next).map(|own| own.unit.range.start).min()?;
+    let at = candidates.iter().position(|own| is_next(&own) && own.unit.range.start == start)?;
     Some(candidates.remove(at))
 }
 

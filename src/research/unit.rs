@@ -77,6 +77,11 @@ impl Unit {
     pub(crate) fn head(&self) -> Range<usize> {
         self.range.start..self.pieces.first().map_or(self.range.end, |piece| piece.start)
     }
+
+    /// Returns whether its heading is below that of another unit of its document.
+    pub(crate) fn is_below(&self, other: &Self) -> bool {
+        self.headings.len() > other.headings.len() && self.headings.starts_with(&other.headings)
+    }
 }
 
 /// Returns the units of a Markdown document in order. Headings, front matter, rules, and HTML other than tables are

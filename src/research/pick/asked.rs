@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::definition::{OPENING, defines};
-use super::features::{Weights, lists_anchors, share};
+use super::features::{Weights, lists_anchors, only_points, share};
 use super::subject::overview_of;
 use super::value::{ASKS_FOR_DAY, LIMITS, Wanted, asks_for_figure, asks_for_length, asks_for_version, names_length};
 use super::wording::{AUXILIARIES, CLAUSES, TELLS_APART, has_phrase, has_word, words};
@@ -25,6 +25,9 @@ const ASKS_FOR_TIME: [&str; 14] = [
     "when did ", "when was ", "when were ", "when do ", "when does ", "when is ", "when are ", "when will ",
     "when should ", "when can ", "when must ", "since when ", "until when ", "how old ",
 ];
+
+/// Words for a choice between things.
+const PREFERRING: &str = "use|choose|prefer|pick|better";
 
 /// Openings of a question for a pace.
 const ASKS_FOR_PACE: [&str; 4] = ["how often ", "how soon ", "how fast ", "how quickly "];
@@ -48,6 +51,9 @@ const LEAST_DEFINED: f32 = 0.7;
 
 /// Minimum share of the question's words above a list, table or code block for it to be the requested one.
 pub(super) const LEAST_MEANT: f32 = 0.34;
+
+/// Minimum share of the question's words in a sentence that is the requested list.
+const LEAST_LISTED: f32 = 0.5;
 
 /// How well a list matches the requested form if only the title or a heading further up has words of the question.
 const UNANNOUNCED: f32 = 0.5;
@@ -77,6 +83,21 @@ fn is_asked_above(asked: AnswerKind, unit: &Unit, weights: &Weights, splitter: &
     heading.is_some_and(|heading| {
         AnswerKind::of(heading) == asked && share(weights, &splitter.stems(heading), &HashSet::new()) >= least
     })
+}
+
+/// Returns whether a sentence is the requested list: "There are two states of a lamp: lit and dark." `listed` are the
+/// stems of the noun that is asked for, with the word before it.
+fn lists(sentence: &str, listed: &[String], weights: &Weights, splitter: &WordSplitter) -> bool {
+    let Some((lead_in, items)) = sentence.split_once(": ").or_else(|| sentence.split_once(" are ")) else {
+        return false;
+    };
+    let named = splitter.stems(lead_in);
+    let is_said = || share(weights, &splitter.stems(sentence), &HashSet::new()) >= LEAST_LISTED;
+    !listed.is_empty()
+        && listed.iter().all(|word| named.contains(word))
+        && items.contains(", ")
+        && has_word(items, "and|or")
+        && is_said()
 }
 
 /// Words of a sentence that gives a reason.
@@ -150,6 +171,13 @@ fn is_contrast(question: &str) -> bool {
     asked.and_then(|(_, rest)| rest.split_once(" that ")).is_some_and(|(_, other)| has_phrase(other, &negations))
 }
 
+/// Returns whether a question in lower case asks when one thing is better than another, rather than for a time: "When
+/// should I use oil or grease?"
+fn asks_when_to_choose(question: &str) -> bool {
+    let names_other = || has_phrase(question, &["or ", "than ", "over ", "instead of "]);
+    question.trim_start().starts_with("when ") && has_word(question, PREFERRING) && names_other()
+}
+
 /// Returns the plural noun after "what" or "which" at the beginning of a question in lower case, and the word before it:
 /// "statuses" of "what statuses can …", "office supplies" of "which office supplies …".
 pub(super) fn listed(question: &str) -> Option<(Option<&str>, &str)> {
@@ -197,12 +225,40 @@ pub(super) fn states_condition(sentence: &str) -> bool {
     has_word(&sentence.to_lowercase(), CONDITIONS)
 }
 
-/// Returns whether a sentence says how to reach an aim: "To roll it back, set the value".
+/// Words before "using" after which it names no means.
+const NO_MEANS: &str = "about|are|avoid|before|for|from|is|not|of|recommend|start|started|stop|without";
+
+/// Returns whether a sentence says how to reach an aim: "To roll it back, set the value", "The guard starts it by pulling
+/// the brake".
 pub(super) fn states_task(sentence: &str) -> bool {
-    let Some((_, rest)) = sentence.strip_prefix("To ").and_then(|rest| rest.split_once(", ")) else { return false };
+    let Some((_, rest)) = aim(sentence) else { return names_means(sentence) };
     let next = rest.split(' ').next().unwrap_or_default();
     // Not "To save time, the pump stops."
     next == "you" || next.starts_with(char::is_lowercase) && !has_word(next, SUBJECTS)
+}
+
+/// Returns the aim that a sentence opens with, and the rest: "To oil the wheel, …".
+pub(super) fn aim(sentence: &str) -> Option<(&str, &str)> {
+    sentence.strip_prefix("To ")?.split_once(", ")
+}
+
+/// Returns whether a sentence says by what means something is done: "by pulling the brake", "using the brake". "When using
+/// it" and "the cost of using it" do not.
+fn names_means(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    let words: Vec<_> = words(&lower).collect();
+    words.windows(3).any(|three| match three {
+        ["by", action, _] => action.ends_with("ing"),
+        [before, "using", article] => {
+            has_word(article, SUBJECTS) && !has_word(before, CONDITIONS) && !has_word(before, NO_MEANS)
+        }
+        _ => false,
+    })
+}
+
+/// Returns whether the lead-in of a numbered list announces what happens, and not what to do.
+pub(super) fn announces_events(lead_in: &str) -> bool {
+    lead_in.ends_with(':') && has_word(&lead_in.to_lowercase(), "occur|occurs|happen|happens")
 }
 
 /// Words that open the subject of a clause.
@@ -308,7 +364,13 @@ impl AnswerKind {
             {
                 Self::Number
             }
-            () if has(&TELLS_APART) || has_word(&lower, "differ|differs") || is_contrast(&lower) => Self::Comparison,
+            () if has(&TELLS_APART)
+                || has_word(&lower, "differ|differs")
+                || is_contrast(&lower)
+                || asks_when_to_choose(&lower) =>
+            {
+                Self::Comparison
+            }
             () if has(&ASKS_FOR_PACE) => Self::Pace,
             () if starts("when ") || has(&ASKS_FOR_TIME) || has(&ASKS_FOR_DAY) => Self::Time,
             () if has(&["what do i do", "what do we do", "what should i do", "what should we do", "what can i do"]) => {
@@ -362,11 +424,13 @@ impl AnswerKind {
                 // Any code of a program has some word of a question.
                 let has_two =
                     || weights.len() < 3 || above().iter().filter(|stem| weights.contains_key(*stem)).count() > 1;
+                // "For how to use the sample, see …" is no task.
+                let is_pointed_to = || unit.sentences.last().is_some_and(|last| only_points(&last.plain));
                 match () {
                     () if is_asked_above(self, unit, weights, splitter) => 1.0,
                     () if !is_meant() => 0.0,
                     () if is_ordered(unit, text) => 1.0,
-                    () if unit.kind == UnitKind::Code && has_two() => CODE_OF_TASK,
+                    () if unit.kind == UnitKind::Code && has_two() && !is_pointed_to() => CODE_OF_TASK,
                     () => 0.0,
                 }
             }
@@ -380,20 +444,28 @@ impl AnswerKind {
                     let has_name = listed.iter().rev().skip(1).all(|word| near.contains(word));
                     has_name && share(weights, &near, &HashSet::new()) >= LEAST_MEANT
                 };
-                match is_list && is_meant() && !is_other() && !lists_anchors(own) {
-                    true if is_announced() => 1.0,
-                    true => UNANNOUNCED,
-                    false => 0.0,
+                let is_meant_list = || is_list && is_meant() && !is_other() && !lists_anchors(own);
+                let is_said = || unit.sentences.iter().any(|own| lists(&own.plain, listed, weights, splitter));
+                match () {
+                    () if unit.kind == UnitKind::Paragraph && is_said() => 1.0,
+                    () if !is_meant_list() => 0.0,
+                    () if is_announced() => 1.0,
+                    () => UNANNOUNCED,
                 }
             }
-            // The table that names all compared entities, or a sentence that contrasts them.
+            // The table or lead-in that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {
                 let names_all = |text: &str| {
                     let words = splitter.stems(text);
                     weights.keys().all(|stem| words.contains(stem))
                 };
                 let contrasts = |said: &Sentence| contrasts(&said.plain) && names_all(&said.plain);
-                let has_all = unit.kind == UnitKind::Table && names_all(&compared_by(own));
+                let has_all = match unit.kind {
+                    UnitKind::Table => names_all(&compared_by(own)),
+                    // "Reasons to choose oil, grease or wax:"
+                    UnitKind::List { .. } => names_all(&text[unit.head()]),
+                    UnitKind::Paragraph | UnitKind::Code | UnitKind::Callout => false,
+                };
                 flag(has_all || unit.sentences.iter().any(contrasts))
             }
             Self::Definition => flag(unit.kind == UnitKind::Paragraph && defines(own, weights, splitter)),

@@ -11,7 +11,7 @@ use super::features::{Features, Weights, only_points, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
 use super::value::{Wanted, names_limits};
-use super::{DocumentHits, MAX_LINES, MAX_PIECES, is_of};
+use super::{DocumentHits, MAX_LINES, MAX_PIECES, SAYS_MOST, is_of};
 use crate::base::line::CodeFence;
 use crate::base::word::WordSplitter;
 use crate::kb::embed::{EmbedError, Embedder, Matches};
@@ -22,13 +22,17 @@ use crate::research::unit::{Unit, UnitKind, items, units, units_of_page};
 use crate::source::{Passage, Place, ProperName};
 
 /// Openings of an example.
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 9] = [
     "For example", "For instance", "Suppose ", "Imagine ", "Consider ", "The following example", "An example of ",
-    "A typical ",
+    "Examples of ", "A typical ",
 ];
 
 /// Score of a unit next to a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
+
+/// Number of hits of a document from which its sections without a hit are searched as well: the hits of a note on the
+/// subject crowd into a few of its sections.
+const HITS_OF_SUBJECT: usize = 3;
 
 /// Openings of the titles of notes that list changes. The subjects they mention are explained elsewhere.
 const HISTORIES: [&str; 7] = [
@@ -238,7 +242,7 @@ pub(super) fn candidates<'a>(
     sought: &Sought<'_>,
 ) -> (Vec<UnitCandidate<'a>>, Weights) {
     let Sought { asked, splitter, stems, .. } = sought;
-    let mut candidates = Vec::new();
+    let (mut candidates, mut unhit) = (Vec::new(), Vec::new());
     // Never zero, since scores are divided by it.
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
     let least = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(best, f32::min);
@@ -269,11 +273,14 @@ pub(super) fn candidates<'a>(
                 _ => nearness.is_on_subject().then_some(least),
             };
             let of_section = sections.get(&unit.section).copied().into_iter().chain(wanted).reduce(f32::max);
-            let Some(of_section) = of_section else { continue };
+            let is_unhit = of_section.is_none();
+            let is_searched = !matches!(asked, AnswerKind::Overview | AnswerKind::Definition)
+                && reading.hits.len() >= HITS_OF_SUBJECT;
+            let Some(of_section) = of_section.or(is_searched.then_some(least * NEIGHBOUR)) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
             let words = sought.words_in(&plain(&unit, text));
-            candidates.push(UnitCandidate {
+            let own = UnitCandidate {
                 reading,
                 rank,
                 one_by_one: read_one_by_one(&unit, text, sought),
@@ -289,10 +296,13 @@ pub(super) fn candidates<'a>(
                 nearness,
                 is_opening,
                 defining,
-            });
+            };
+            if is_unhit { unhit.push(own) } else { candidates.push(own) }
         }
     }
+    // By the sections found: in a whole note on the subject, other words are rare.
     let weights = rarity(&candidates, stems);
+    candidates.extend(unhit);
     let mut sections: HashMap<(usize, usize), HashSet<String>> = HashMap::new();
     for candidate in &mut candidates {
         candidate.about = sought.words_in(&candidate.headings());
@@ -310,10 +320,17 @@ pub(super) fn candidates<'a>(
         let value = sought.wanted.map(|wanted| says_value(candidate, wanted, sought, &weights));
         let suits = value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
         let opposes = opposes(candidate, sought, &weights);
-        // Some item of a long list gives a reason for something.
+        // Some item of a long list gives a reason for something, so it needs the words of the question itself.
         let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
-        let is_stated =
-            || is_told && unit.sentences.iter().any(|own| sought.is_stated_by(&own.plain, &candidate.about, &weights));
+        let says_most = |own: &Sentence| {
+            matches!(unit.kind, UnitKind::List { .. })
+                && share(&weights, &sought.words_in(&own.plain), &HashSet::new()) >= SAYS_MOST
+        };
+        let is_stated = || {
+            let said = &unit.sentences;
+            let is_stated = |at| sought.is_stated_by(said, at, &candidate.about, &weights);
+            (0..said.len()).any(|at| (is_told || says_most(&said[at])) && is_stated(at))
+        };
         let suits = (suits || (sought.wanted.is_none() && !opposes && is_stated())) && !opens_example(own);
         let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
         let is_defined = opens || candidate.defining.is_some();
@@ -325,7 +342,7 @@ pub(super) fn candidates<'a>(
             && (names_limits(candidate.reading.document.place.title())
                 || unit.headings.last().is_some_and(|heading| names_limits(heading)));
         let form = match () {
-            () if opposes => 0.0,
+            () if opposes || sought.is_of_other_task(unit, &weights) => 0.0,
             () if is_spelled_out || is_defined || says_no || is_limit => 1.0,
             () => asked.form(unit, text, &sought.listed, &weights, splitter),
         };

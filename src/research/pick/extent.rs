@@ -44,8 +44,8 @@ pub(super) const SCREEN: usize = 38;
 pub(super) const GAP: usize = 5;
 
 /// Phrases of a sentence that announces the text after it.
-const ANNOUNCEMENTS: [&str; 4] =
-    ["the following command", "the following commands", "as follows", "the following example"];
+const ANNOUNCEMENTS: [&str; 5] =
+    ["the following command", "the following commands", "as follows", "the following example", "one of the following"];
 
 /// Minimum number of words of a lead-in, and minimum share of the words of the shorter one that two lead-ins have in common,
 /// for their lists to be counterparts.
@@ -123,10 +123,7 @@ const ANNOUNCED_LINES: usize = 12;
 /// Adds the text that the last sentence of a unit announces without a colon: "Execute the following command."
 pub(super) fn add_announced(candidate: &mut UnitCandidate<'_>) {
     let text = &candidate.reading.document.text;
-    let own = candidate.text().trim_end();
-    let last = own.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_lowercase();
-    let announces = ANNOUNCEMENTS.iter().any(|phrase| last.contains(phrase)) || ends_open(own);
-    if !announces || candidate.unit.pieces.len() > MAX_PIECES {
+    if !leads_on(candidate.text()) || candidate.unit.pieces.len() > MAX_PIECES {
         return;
     }
     let end = candidate.unit.range.end;
@@ -144,14 +141,29 @@ pub(super) fn add_announced(candidate: &mut UnitCandidate<'_>) {
     }
 }
 
+/// Returns whether a text ends by announcing another: with a colon, or with "Execute the following command."
+fn leads_on(text: &str) -> bool {
+    let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_lowercase();
+    ANNOUNCEMENTS.iter().any(|phrase| last.contains(phrase)) || ends_open(text)
+}
+
 /// Removes the last sentence of a text if it only announces text that is not shown: "You will get an error like
 /// this:"
 pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
-    let leads_on = candidate.unit.kind == UnitKind::Paragraph && ends_open(candidate.text());
+    let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let Unit { sentences, range, .. } = &mut candidate.unit;
-    if let [.., said, last] = &sentences[..]
-        && leads_on
-        && last.range.end >= range.end
+    let mut said = sentences.as_slice();
+    // The caption of code that is not shown.
+    if let [.., lead_in, caption] = said
+        && ends_open(&lead_in.plain)
+        && is_field(&caption.plain)
+    {
+        said = &said[..said.len() - 1];
+    }
+    if let [.., said, last] = said
+        && is_prose
+        && ends_open(&last.plain)
+        && sentences.last().is_some_and(|last| last.range.end >= range.end)
     {
         range.end = said.range.end;
     }
@@ -162,6 +174,12 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
 pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &Sought<'_>) {
     let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
     let (mut lines, mut is_whole) = (0, false);
+    let best = kept.first().map(|own| (own.candidate.rank, own.candidate.unit.clone()));
+    // Its steps may go on in the section below.
+    let goes_on = |own: &UnitCandidate<'_>| {
+        let is_next = |best: &Unit| own.unit.section == best.section + 1 && own.unit.is_below(best);
+        best.as_ref().is_some_and(|(rank, best)| own.rank == *rank && own.features.has_form() && is_next(best))
+    };
     kept.retain_mut(|Kept { candidate, .. }| {
         let text = &candidate.reading.document.text;
         let section =
@@ -177,7 +195,7 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
         let is_shown =
             |(rank, range): &(usize, Range<usize>)| *rank == candidate.rank && overlap(range, &candidate.unit.range);
         // The best-ranked procedure is the answer.
-        if is_whole || shown.iter().any(is_shown) {
+        if (is_whole && !goes_on(candidate)) || shown.iter().any(is_shown) {
             return false;
         }
         let wide = procedure(candidate, section);
@@ -311,7 +329,7 @@ fn read_on_to(best: &UnitCandidate<'_>, start: usize, units: &[Unit], sought: &S
             break;
         }
         // Included only with the text that it leads to.
-        let is_loose = next.kind == UnitKind::Paragraph && (ends_open(own) || (is_label(own) && !is_field(own)));
+        let is_loose = next.kind == UnitKind::Paragraph && (leads_on(own) || (is_label(own) && !is_field(own)));
         read_to = if is_loose { read_to } else { next.range.end };
         last = next;
     }

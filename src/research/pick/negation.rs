@@ -38,6 +38,12 @@ pub(super) fn asks_for_what_is_not(question: &str) -> bool {
     is_apart || asks && pairs.take(if has_noun { words.len() } else { 1 }).any(denies)
 }
 
+/// Returns whether a question asks why something is not so: "why can't I", "why does the pump not start".
+pub(super) fn asks_why_not(question: &str) -> bool {
+    let opening: Vec<_> = question.split_whitespace().take(OPENING_WORDS).collect();
+    opening.first().is_some_and(|first| first.eq_ignore_ascii_case("why")) && negates(&opening.join(" "))
+}
+
 /// Returns whether a text denies something, or makes an exception.
 pub(super) fn is_negative(text: &str) -> bool {
     negates(text) || has_word(&text.to_lowercase(), EXCEPTIONS)

@@ -39,6 +39,11 @@ impl Remedy {
     }
 }
 
+/// Returns whether a heading stands above the symptoms of a failure, whose cause is in the next section.
+pub(super) fn names_symptoms(heading: &str) -> bool {
+    has_word(&heading.to_lowercase(), "symptom|symptoms|problem|issue")
+}
+
 /// Returns whether a heading names the cause of a failure, which may be followed by the remedy.
 pub(super) fn names_cause(heading: &str) -> bool {
     has_word(&heading.to_lowercase(), "cause|causes|reason|reasons")

@@ -125,7 +125,7 @@ fn best_sentence(
         let own: HashSet<_> = words[part - 1].union(&about).cloned().collect();
         let said = &candidate.unit.sentences;
         let has_it = sought.measures(sentence)
-            || sought.is_stated_by(&sentence.plain, &candidate.about, asked)
+            || sought.is_stated_by(said, part - 1, &candidate.about, asked)
             || sought.says_no(said, part - 1, &candidate.about, asked)
             || sought.permits(said, part - 1, &candidate.about, asked);
         let measure = if has_it { MEASURE } else { 0.0 };

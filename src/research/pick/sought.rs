@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use super::asked::{
-    AnswerKind, LEAST_MEANT, asks_what_happens_then, contrasts, gives_reason, is_person, listed, names_person,
-    states_condition, states_task,
+    AnswerKind, LEAST_MEANT, aim, announces_events, asks_what_happens_then, contrasts, gives_reason, is_person, listed,
+    names_person, states_condition, states_task,
 };
 use super::asks_whether;
 use super::code_word::CodeWord;
 use super::definition::Term;
 use super::features::{Weights, share};
-use super::negation::{asks_for_what_is_not, is_negative, negates};
+use super::negation::{asks_for_what_is_not, asks_why_not, is_negative, negates};
 use super::permission::{asks_for_permission, permits};
 use super::remedy::Remedy;
 use super::subject::overview_of;
@@ -107,6 +107,8 @@ pub(super) struct Sought<'a> {
     rejected: HashSet<String>,
     /// Whether a remedy or a reason is requested.
     pub(super) asks_why: bool,
+    /// Whether the reason for a denial is requested: "why can't I".
+    asks_why_not: bool,
     asks_for_permission: bool,
     /// Whether a measure or a limit is requested, usually a number: "how long", "the maximum".
     is_measured: bool,
@@ -164,6 +166,7 @@ impl<'a> Sought<'a> {
             recurs: period.is_some(),
             rejected: splitter.stems(rejected(&question.to_lowercase()).unwrap_or_default()),
             asks_why: Remedy::of(question).is_some() || question.trim_start().to_lowercase().starts_with("why"),
+            asks_why_not: asks_why_not(question),
             asks_for_permission: asks_for_permission(question),
             is_measured,
             counted,
@@ -218,10 +221,21 @@ impl<'a> Sought<'a> {
     }
 
     /// Returns whether a sentence is the requested statement. `about` are the words of the question in its headings.
-    pub(super) fn is_stated_by(&self, sentence: &str, about: &HashSet<String>, weights: &Weights) -> bool {
+    pub(super) fn is_stated_by(
+        &self,
+        said: &[Sentence],
+        at: usize,
+        about: &HashSet<String>,
+        weights: &Weights,
+    ) -> bool {
+        let sentence = said[at].plain.as_str();
         let is_on_subject = || share(weights, &self.words_in(sentence), about) >= LEAST_MEANT;
         match self.statement {
-            Some(Statement::Reason) => gives_reason(sentence),
+            // It may explain a rule in words of its own.
+            Some(Statement::Reason) => {
+                gives_reason(sentence)
+                    && self.words_with_subject(said, at).iter().any(|word| weights.contains_key(word))
+            }
             Some(Statement::Condition) => states_condition(sentence) && is_on_subject(),
             Some(Statement::Task) => states_task(sentence) && is_on_subject(),
             Some(Statement::Default) => names_default(sentence) && is_on_subject(),
@@ -309,10 +323,35 @@ impl<'a> Sought<'a> {
         self.is_negated && is_negative(text) && share() >= LEAST_DENIED
     }
 
-    /// Returns whether a sentence denies what a yes-or-no question asks about. Most such questions are about a limit: of 36 on
-    /// twelve folders, 26 are answered by a sentence with a negation. `about` are the words of the question in its headings.
+    /// Returns whether a sentence denies what a yes-or-no question asks about, or says why not. Most such questions are about
+    /// a limit: of 36 on twelve folders, 26 are answered by a sentence with a negation. `about` are the words of the question
+    /// in its headings.
     pub(super) fn says_no(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
-        self.asks_whether && negates(&said[at].plain) && self.is_on_subject(said, at, about, weights)
+        let sentence = said[at].plain.as_str();
+        let says_why_not = || {
+            self.asks_why_not
+                && gives_reason(sentence)
+                && share(weights, &self.words_in(sentence), about) >= LEAST_MEANT
+        };
+        negates(sentence) && (says_why_not() || (self.asks_whether && self.is_on_subject(said, at, about, weights)))
+    }
+
+    /// Returns whether a list is of another task than the question's, which its lead-in names ("To oil the wheel, follow
+    /// these steps:") or which is none ("When the pump stops, the following happens:").
+    pub(super) fn is_of_other_task(&self, unit: &Unit, weights: &Weights) -> bool {
+        let head = unit.head();
+        let lead_in = unit.sentences.iter().take_while(|own| own.range.start < head.end).last();
+        let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
+        let Some(lead_in) = lead_in.filter(|_| is_list && self.asked == AnswerKind::Steps) else { return false };
+        let has_none = |aim: &str| self.words_in(aim).iter().all(|word| !weights.contains_key(word));
+        // "To do this" and "To get started" name no task of their own.
+        let names_task = |aim: &str| self.splitter.key_stems(aim).len() > 1 && !has_word(aim, "this|these|it|them");
+        let is_titled = || {
+            let heading = unit.headings.last().map_or_else(HashSet::new, |heading| self.words_in(heading));
+            share(weights, &heading, &HashSet::new()) >= LEAST_DENIED
+        };
+        announces_events(&lead_in.plain)
+            || aim(&lead_in.plain).is_some_and(|(aim, _)| names_task(aim) && has_none(aim) && !is_titled())
     }
 
     /// Returns whether a sentence says that something is allowed, if that is asked.
@@ -324,14 +363,11 @@ impl<'a> Sought<'a> {
     /// for "However, it must not". Words for people count only if the sentence names others: "You can't connect"
     /// answers "Can people connect?".
     fn is_on_subject(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
-        let mut found = self.words_in(&said[at].plain);
         // A heading is about more than one of its sentences.
-        if share(weights, &found, &HashSet::new()) < LEAST_OWN {
+        if share(weights, &self.words_in(&said[at].plain), &HashSet::new()) < LEAST_OWN {
             return false;
         }
-        if GOING_ON.iter().any(|opening| said[at].plain.starts_with(opening)) {
-            found.extend(said[..at].last().map(|before| self.words_in(&before.plain)).unwrap_or_default());
-        }
+        let found = self.words_with_subject(said, at);
         let lower = said[at].plain.to_lowercase();
         let is_other = |word: &str| is_person(word) && !self.people.contains(&self.splitter.stem(word));
         let names_other = !has_word(&lower, "you") && words(&lower).any(is_other);
@@ -340,13 +376,23 @@ impl<'a> Sought<'a> {
         share(if things.len() > 1 { &things } else { weights }, &found, about) >= LEAST_SAID
     }
 
+    /// Returns the words of the question in a sentence, and in the one before if it continues that.
+    fn words_with_subject(&self, said: &[Sentence], at: usize) -> HashSet<String> {
+        let mut found = self.words_in(&said[at].plain);
+        if GOING_ON.iter().any(|opening| said[at].plain.starts_with(opening)) {
+            found.extend(said[..at].last().map(|before| self.words_in(&before.plain)).unwrap_or_default());
+        }
+        found
+    }
+
     /// Returns whether a sentence has the requested measure, person or reason.
     pub(super) fn measures(&self, sentence: &Sentence) -> bool {
         match self.asked {
             AnswerKind::Length => measures_length(&sentence.plain),
             AnswerKind::Person => names_person(&sentence.plain),
             _ if self.asks_for_default => names_default(&sentence.plain),
-            _ if self.asks_why => gives_reason(&sentence.plain),
+            // Of "why", the reason must be on its subject.
+            _ if self.asks_why && self.statement != Some(Statement::Reason) => gives_reason(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
     }

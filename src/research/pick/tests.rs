@@ -1382,3 +1382,130 @@ fn default_is_told_by_what_holds_if_the_value_is_missing() {
     let found = picked(note, "Which speed is used if I leave the speed out of the list?");
     assert!(quotes(&found[0])[0].contains("runs at 3"), "{found:#?}");
 }
+
+#[test]
+fn section_without_a_hit_answers_if_its_note_has_most_hits() {
+    let filler =
+        |name: &str| format!("## {name}\n\nThe {name} of the wheel is old and much loved by all in the village.\n\n");
+    let answer = "The wheel of the mill turns for two hours before the miller stops it.";
+    let document = format!("{}## Rules\n\n{answer}\n", ["gate", "roof", "door"].map(filler).concat());
+    let first = |hits: usize| {
+        let mut own = reading("Mill", &document);
+        let at = |name: &str| document.find(&format!("The {name}")).unwrap();
+        own.hits = ["gate", "roof", "door"].iter().take(hits).map(|name| (at(name)..at(name) + 9, 1.0)).collect();
+        let question = "How long does the wheel turn before the miller stops it?".parse().unwrap();
+        let node = NodeId::numbered(1);
+        pick(&node, &question, &[], &[own], &WordSplitter::default(), None).unwrap().units.remove(0).text
+    };
+    assert_eq!(first(3), answer);
+    assert_ne!(first(2), answer);
+}
+
+#[test]
+fn reason_below_the_symptoms_that_a_question_repeats_is_shown() {
+    let document = "# Mute bell\n\n## Symptoms\n\nThe bell of the mill has no sound after the smith has changed its rope.\n\n## \
+                    Cause\n\nThe rope is too long for the wheel.\n\n## Resolution\n\nUse one of the following ways.\n\n### A\n\nCut it.\n";
+    let found = picked(document, "Why does the bell of the mill have no sound after the smith has changed its rope?");
+    assert!(quotes(&found[0])[0].ends_with("too long for the wheel."), "{found:#?}");
+}
+
+#[test]
+fn sentence_with_all_states_is_the_requested_list() {
+    let said = "There are three lamp states: lit, dark, and broken. The lamp state is shown at the gate.";
+    let list = "The lamp of the mill is used as follows:\n\n- Light it at dusk.\n- Put it out at dawn.\n";
+    let document = format!("# Lamp\n\n## Use\n\n{list}\n## Rules\n\n{said}\n");
+    let found = picked(&document, "Which lamp states can a lamp of the mill be in?");
+    assert!(found[0].text.starts_with("There are three lamp states"), "{found:#?}");
+}
+
+#[test]
+fn numbered_list_of_another_task_or_of_events_is_no_procedure() {
+    let text = "The guard stops the wheel by pulling the brake at the gate when he sees that it is wet.";
+    let question = "How do I stop the wheel when it is wet?";
+    for lead_in in ["To paint the roof, do this:", "When the wheel stops, the following happens:"] {
+        let document =
+            format!("# Wet wheel\n\n## Stop\n\n{text}\n\n## Notes\n\n{lead_in}\n\n1. A bell rings.\n2. All go.\n");
+        let found = picked(&document, question);
+        assert!(found[0].text.starts_with("The guard stops"), "{lead_in}: {found:#?}");
+    }
+}
+
+#[test]
+fn code_whose_lead_in_points_elsewhere_is_no_step() {
+    let text = "You oil the wheel of the mill in three places, and it is done with the grease that the smith sells.";
+    let code = "For information on how to oil the wheel of the mill, see the sample.\n\n```sh\noil wheel\n```";
+    let document = format!("# Mill\n\n## Wheel\n\n{text}\n\n## Sample\n\n{code}\n");
+    let found = picked(&document, "How do I oil the wheel of the mill?");
+    assert!(found[0].text.starts_with("You oil"), "{found:#?}");
+}
+
+#[test]
+fn second_list_as_good_as_the_first_fills_the_screen() {
+    let items = |name: &str, count: usize| -> String {
+        (0..count).map(|at| format!("- The {name}{at} of the pump{at} is a{at} b{at}.\n")).collect()
+    };
+    let list =
+        |name: &str, count| format!("## {name}\n\nThe village mill has these {name}:\n\n{}\n", items(name, count));
+    let document = format!("# Notes\n\n{}{}", list("wheels", 24), list("wheels2", 6));
+    let found = picked(&document, "Which wheels does the village mill have?");
+    assert_eq!(found.len(), 2, "{found:#?}");
+}
+
+#[test]
+fn item_with_most_words_of_the_question_states_what_happens() {
+    let list = |says: &str| format!("These are the rules of the mill:\n\n- Oil it.\n- {says}\n- Paint the gate.\n");
+    let condition = "If the gate is pushed at night, the bell rings until the miller comes.";
+    let other = "The gate is pushed at night by the carter, and the bell of the mill rings for him alone.";
+    let document = format!("# Gate\n\n## Use\n\n{other}\n\n## Rules\n\n{}\n", list(condition));
+    let found = picked(&document, "What happens when the gate is pushed at night?");
+    assert!(quotes(&found[0])[0].contains(condition), "{found:#?}");
+}
+
+#[test]
+fn reason_is_on_the_subject_and_denies_what_a_question_takes_for_denied() {
+    let other =
+        "The gate of the mill is red and has a number, because the smith painted it with a number in the spring.";
+    let answer = "The miller doesn't let people turn the wheel of the pump, for the reason that it breaks.";
+    let document = format!("# Gate\n\n## Number\n\n{other}\n\n## Rules\n\n{answer}\n");
+    let found = picked(&document, "Why can't I turn the wheel by its number?");
+    assert_eq!(found[0].text, answer, "{found:#?}");
+    let denial = "The lamp is not lit, because it is day. ".repeat(2);
+    let document = format!(
+        "# Mill\n\n## Lamp\n\n{denial}\n\n## Gate\n\nThe gate of the mill is painted by the carter each year.\n"
+    );
+    let found = picked(&document, "Why is the gate of the mill painted each year?");
+    assert!(found[0].text.starts_with("The gate"), "{found:#?}");
+}
+
+#[test]
+fn list_that_tells_when_to_use_each_of_several_things_comes_first() {
+    let other = "When you use oil at 6 in the morning, the wheel turns. Do not use grease or wax at 7, or at 8.";
+    let list = "These are the reasons to use oil, grease or wax:\n\n- Oil is thin.\n- Grease lasts.\n- Wax is dry.\n";
+    let document = format!("# Mill\n\n## Use\n\n{other}\n\n## Recap\n\n{list}\n");
+    let found = picked(&document, "When should I use oil, grease or wax?");
+    assert!(quotes(&found[0])[0].contains("Grease lasts"), "{found:#?}");
+    assert_eq!(AnswerKind::of("When is oil a better choice than wax?"), AnswerKind::Comparison);
+    assert_eq!(AnswerKind::of("When should I use oil?"), AnswerKind::Time);
+}
+
+#[test]
+fn checks_are_shown_with_the_steps_in_the_section_below() {
+    let checks = "If the wheel of the mill is stuck:\n\n1. See that the gate is open.\n2. See that the brake is off.\n";
+    let steps = "1. Lift the wheel of the mill.\n2. Put oil on it.\n3. Turn it.\n";
+    let document = format!(
+        "# Mill\n\n## Free a stuck wheel of the mill\n\n{checks}\nIf it still is, use a lever.\n\n### With a lever\n\n{steps}\n## \
+         Free a gate\n\n1. Lift the gate of the mill.\n2. Turn it.\n"
+    );
+    let found = picked(&document, "How do I free a stuck wheel of the mill?");
+    let shown = found.iter().flat_map(quotes).collect::<Vec<_>>().join("\n");
+    assert!(shown.contains("brake is off") && shown.contains("Put oil on it"), "{shown}");
+    assert!(!shown.contains("Lift the gate"), "{shown}");
+}
+
+#[test]
+fn caption_of_code_that_is_not_shown_is_cut_off_with_what_leads_to_it() {
+    let document = "# Lamp\n\nThe lamp of the mill is lit by a rope. It is one inch in size, and is called `lamp`. For \
+                    example:\n\n<span class=\"filename\">Filename: src/main.rs</span>\n\n```rust\n{{#include ../a.rs}}\n```\n";
+    let found = picked(document, "What lights the lamp of the mill?");
+    assert!(quotes(&found[0])[0].ends_with("called `lamp`."), "{found:#?}");
+}
