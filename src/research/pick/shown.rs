@@ -143,13 +143,13 @@ fn best_sentence(
         candidate.unit.kind != UnitKind::Table && (leads_there(sentence) || points(&sentence.plain))
     };
     // "When it expires, the owner has to:" says what happens then, with the items below it.
-    let leads_in = |sentence: &Sentence| {
+    let leads_in = |part: usize| {
         asks_what_happens_then(&sought.question.to_lowercase())
-            && sentence.plain.ends_with(':')
-            && sought.is_stated_by(&sentence.plain, &candidate.about, asked)
+            && candidate.unit.sentences[part - 1].plain.ends_with(':')
+            && sought.is_stated_by(&candidate.unit.sentences, part - 1, &candidate.about, asked)
     };
-    let is_mute = |sentence: &Sentence| {
-        (is_open(sentence) && !denies(sentence) && !leads_in(sentence))
+    let is_mute = |(part, sentence): (usize, &Sentence)| {
+        (is_open(sentence) && !denies(sentence) && !leads_in(part))
             || is_label(sentence)
             || is_code(&sentence.plain)
             || only_leads(sentence)
@@ -163,7 +163,7 @@ fn best_sentence(
         sought.code_words.iter().any(|word| word.is_in(&text, &words))
     };
     let fits = |own: &Sentence| (has_rows && is_row_of(own)) || denies(own);
-    let rank = |own: &(usize, &Sentence)| (!is_mute(own.1), fits(own.1), value(*own), score(*own));
+    let rank = |own: &(usize, &Sentence)| (!is_mute(*own), fits(own.1), value(*own), score(*own));
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // The first among equals.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {
