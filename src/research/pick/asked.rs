@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::definition::{OPENING, defines};
-use super::features::{Weights, lists_anchors, only_points, share};
+use super::features::{Weights, lists_anchors, lists_links, only_points, share};
 use super::subject::overview_of;
 use super::value::{ASKS_FOR_DAY, LIMITS, Wanted, asks_for_figure, asks_for_length, asks_for_version, names_length};
 use super::wording::{AUXILIARIES, CLAUSES, TELLS_APART, has_phrase, has_word, words};
@@ -453,7 +453,7 @@ impl AnswerKind {
                     () => UNANNOUNCED,
                 }
             }
-            // The table or lead-in that names all compared entities, or a sentence that contrasts them.
+            // The table or list that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {
                 let names_all = |text: &str| {
                     let words = splitter.stems(text);
@@ -462,8 +462,12 @@ impl AnswerKind {
                 let contrasts = |said: &Sentence| contrasts(&said.plain) && names_all(&said.plain);
                 let has_all = match unit.kind {
                     UnitKind::Table => names_all(&compared_by(own)),
-                    // "Reasons to choose oil, grease or wax:"
-                    UnitKind::List { .. } => names_all(&text[unit.head()]),
+                    // "Reasons to choose oil, grease or wax:", or an item for each.
+                    UnitKind::List { .. } => {
+                        let is_of_all = |item: &Range<usize>| names_all(&text[item.clone()]);
+                        let has_each = || names_all(own) && !unit.pieces.iter().any(is_of_all) && !lists_links(own);
+                        names_all(&text[unit.head()]) || has_each()
+                    }
                     UnitKind::Paragraph | UnitKind::Code | UnitKind::Callout => false,
                 };
                 flag(has_all || unit.sentences.iter().any(contrasts))

@@ -30,8 +30,8 @@ const EXAMPLES: [&str; 9] = [
 /// Score of a unit next to a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
 
-/// Number of hits of a document from which its sections without a hit are searched as well: the hits of a note on the
-/// subject crowd into a few of its sections.
+/// Minimum number of hits of a document that has most of all hits for its sections without a hit to be searched as well:
+/// the hits of a note on the subject crowd into a few of its sections.
 const HITS_OF_SUBJECT: usize = 3;
 
 /// Openings of the titles of notes that list changes. The subjects they mention are explained elsewhere.
@@ -246,8 +246,11 @@ pub(super) fn candidates<'a>(
     // Never zero, since scores are divided by it.
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
     let least = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(best, f32::min);
+    let all_hits: usize = readings.iter().map(|reading| reading.hits.len()).sum();
     for (rank, reading) in readings.iter().enumerate() {
         let text = &reading.document.text;
+        let is_on_subject = reading.hits.len() >= HITS_OF_SUBJECT && reading.hits.len() * 2 > all_hits;
+        let is_searched = is_on_subject && !matches!(asked, AnswerKind::Overview | AnswerKind::Definition);
         let found = units_in(&reading.document);
         let (mut opened, mut last_section) = (HashSet::new(), None);
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
@@ -274,8 +277,6 @@ pub(super) fn candidates<'a>(
             };
             let of_section = sections.get(&unit.section).copied().into_iter().chain(wanted).reduce(f32::max);
             let is_unhit = of_section.is_none();
-            let is_searched = !matches!(asked, AnswerKind::Overview | AnswerKind::Definition)
-                && reading.hits.len() >= HITS_OF_SUBJECT;
             let Some(of_section) = of_section.or(is_searched.then_some(least * NEIGHBOUR)) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;

@@ -1,7 +1,6 @@
 //! Chooses the units to show from those that match best.
 
 use super::candidate::{SAME_WORDS, UnitCandidate, common, lines_of, overlap};
-use super::extent::SCREEN;
 use super::features::{Weights, points};
 use super::sought::Sought;
 use super::{LONG_PARAGRAPH, MAX_LINES};
@@ -15,9 +14,6 @@ pub(super) const MAX_TEXTS: usize = 3;
 /// and 60 of the 155 whose best unit has all of it get another beside it. With 1.2 it is 192 and 79, with 0.6 it is 183
 /// and 46. Readers were misled by the others more often than helped.
 pub(super) const MARGIN: f32 = 0.8;
-
-/// Maximum score by which a unit is below the best and still about as good.
-const AS_GOOD: f32 = MARGIN / 4.0;
 
 /// Returns whether the best unit is usually enough: one of its sentences has every word of a question that one
 /// sentence may answer, or it has the requested number. A single word may occur in any sentence, and all words of a
@@ -39,9 +35,8 @@ pub(super) fn says_all(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, we
 /// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. If the best is usually
 /// enough, the others must be about as good.
 pub(super) fn best(candidates: Vec<UnitCandidate<'_>>, is_said: bool) -> Vec<UnitCandidate<'_>> {
-    let margin = if is_said { AS_GOOD } else { MARGIN };
-    let best = candidates.first().map_or(0.0, |best| best.features.score());
-    let least = best - margin;
+    let margin = if is_said { MARGIN / 4.0 } else { MARGIN };
+    let least = candidates.first().map_or(0.0, |best| best.features.score() - margin);
     let mut kept: Vec<UnitCandidate<'_>> = Vec::new();
     let (mut lines, mut texts) = (0, 0);
     for candidate in candidates {
@@ -67,11 +62,8 @@ pub(super) fn best(candidates: Vec<UnitCandidate<'_>>, is_said: bool) -> Vec<Uni
             is_one || (is_about_same && common(&better.words, &candidate.words) > SAME_WORDS)
         };
         let own = lines_of(&candidate, LONG_PARAGRAPH);
-        // One that is as good as the best may fill the rest of a screen.
-        let is_as_good = candidate.features.score() >= best - AS_GOOD;
-        let most = if is_as_good { SCREEN } else { MAX_LINES };
         // Skipped, not ended: a later unit may be short enough.
-        if kept.iter().any(is_same) || (!kept.is_empty() && lines + own > most) {
+        if kept.iter().any(is_same) || (!kept.is_empty() && lines + own > MAX_LINES) {
             continue;
         }
         lines += own;

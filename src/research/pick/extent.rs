@@ -13,7 +13,7 @@ use crate::base::html::without_html;
 use crate::base::line::is_field;
 use crate::base::word::count_words;
 use crate::research::lead_in::ends_open;
-use crate::research::sentence::{is_end, is_label, place_of};
+use crate::research::sentence::{Sentence, is_end, is_label, place_of};
 use crate::research::unit::{Unit, UnitKind};
 
 /// Maximum length, in lines, of a section that is shown whole if its steps are requested.
@@ -150,8 +150,14 @@ fn leads_on(text: &str) -> bool {
 /// Removes the last sentence of a text if it only announces text that is not shown: "You will get an error like
 /// this:"
 pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
+    let text = candidate.reading.document.text.as_str();
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let Unit { sentences, range, .. } = &mut candidate.unit;
+    // But for the end of a tag around it.
+    let ends_with = |last: &Sentence| {
+        let rest = text.get(last.range.end..range.end).map(str::trim_start);
+        rest.is_none_or(|rest| rest.is_empty() || rest.starts_with("</"))
+    };
     let mut said = sentences.as_slice();
     // The caption of code that is not shown.
     if let [.., lead_in, caption] = said
@@ -163,7 +169,7 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     if let [.., said, last] = said
         && is_prose
         && ends_open(&last.plain)
-        && sentences.last().is_some_and(|last| last.range.end >= range.end)
+        && sentences.last().is_some_and(|last| ends_with(last))
     {
         range.end = said.range.end;
     }
