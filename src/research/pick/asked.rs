@@ -464,8 +464,11 @@ impl AnswerKind {
                     UnitKind::Table => names_all(&compared_by(own)),
                     // "Reasons to choose oil, grease or wax:", or an item for each.
                     UnitKind::List { .. } => {
-                        let is_of_all = |item: &Range<usize>| names_all(&text[item.clone()]);
-                        let has_each = || names_all(own) && !unit.pieces.iter().any(is_of_all) && !lists_links(own);
+                        let is_of_one = |item: &Range<usize>| {
+                            let words = splitter.stems(&text[item.clone()]);
+                            weights.keys().any(|stem| words.contains(stem)) && !names_all(&text[item.clone()])
+                        };
+                        let has_each = || names_all(own) && unit.pieces.iter().all(is_of_one) && !lists_links(own);
                         names_all(&text[unit.head()]) || has_each()
                     }
                     UnitKind::Paragraph | UnitKind::Code | UnitKind::Callout => false,

@@ -180,10 +180,7 @@ fn best_sentence(
     let is_like = |rank: &Rank| (rank.0, rank.1, rank.2) == (ranks[best].0, ranks[best].1, ranks[best].2);
     let next = next.filter(is_like).map(|rank| rank.3).fold(f32::MIN, f32::max);
     let lead = ranks[best].3 - next;
-    let says_half = |words: &HashSet<String>| share(asked, words, &HashSet::new()) >= SAYS_HALF;
-    // Of several items with half of the question, the lead decides.
-    let is_one_of_several = has_items && words.iter().filter(|own| says_half(own)).count() > 1;
-    let says_half = says_half(&sought.words_in(&text)) && !is_one_of_several;
+    let says_half = share(asked, &sought.words_in(&text), &HashSet::new()) >= SAYS_HALF;
     let is_clear = says_half || lead >= if is_list { CLEAR_ITEM } else { CLEAR };
     // Of a list, one item rarely says why; a sentence may list everything, or contrast both sides.
     let says_it = sought.asks_for_one() || (is_prose && sought.says_whole(&text, asked));
