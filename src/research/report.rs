@@ -569,12 +569,14 @@ fn named_in(question: &str) -> HashSet<String> {
     named.map(|word| word.stem).filter(|stem| subject.contains(stem)).collect()
 }
 
-/// Returns whether the title or a heading of a place has one of these stems. A search engine has found a page of the web
-/// for the question, whatever its title.
+/// Returns whether the title and headings of a place have half of these stems. A search engine has found a page of the
+/// web for the question, whatever its title.
 fn is_headed_by(stems: &HashSet<String>, place: &Place) -> bool {
     let splitter = WordSplitter::default();
-    let mut headings = std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str));
-    !matches!(place, Place::Kb { .. }) || headings.any(|heading| !splitter.stems(heading).is_disjoint(stems))
+    let headings = place.heading_path().iter().map(String::as_str);
+    let said: HashSet<_> = std::iter::once(place.title()).chain(headings).flat_map(|own| splitter.stems(own)).collect();
+    let shared = stems.intersection(&said).count();
+    !matches!(place, Place::Kb { .. }) || shared > 0 && shared * 2 >= stems.len()
 }
 
 /// Returns the passages that nodes have found besides their quotes. Of an answer written by a model, only those that have

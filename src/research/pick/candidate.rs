@@ -314,43 +314,7 @@ pub(super) fn candidates<'a>(
     let section_share = |words: HashSet<String>| share(&weights, &words, &HashSet::new());
     let sections: HashMap<_, f32> = sections.into_iter().map(|(at, words)| (at, section_share(words))).collect();
     for candidate in &mut candidates {
-        let words = said(candidate, sought, &weights);
-        let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
-        let own = candidate.text();
-        let is_spelled_out = sought.spells_out(own);
-        let value = sought.wanted.map(|wanted| says_value(candidate, wanted, sought, &weights));
-        let suits = value.unwrap_or_else(|| asked.suits(unit, text, &weights, splitter)) || is_spelled_out;
-        let opposes = opposes(candidate, sought, &weights);
-        // Some item of a long list gives a reason for something, so it needs the words of the question itself.
-        let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
-        let says_most = |own: &Sentence| {
-            matches!(unit.kind, UnitKind::List { .. })
-                && share(&weights, &sought.words_in(&own.plain), &HashSet::new()) >= SAYS_MOST
-        };
-        let is_stated = || {
-            let said = &unit.sentences;
-            let is_stated = |at| sought.is_stated_by(said, at, &candidate.about, &weights);
-            (0..said.len()).any(|at| (is_told || says_most(&said[at])) && is_stated(at))
-        };
-        let suits = (suits || (sought.wanted.is_none() && !opposes && is_stated())) && !opens_example(own);
-        let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, &weights, splitter);
-        let is_defined = opens || candidate.defining.is_some();
-        let says_no =
-            (0..unit.sentences.len()).any(|at| sought.says_no(&unit.sentences, at, &candidate.about, &weights));
-        let is_limit = suits
-            && words >= LEAST_LIMITED
-            && sought.asks_for_limit()
-            && (names_limits(candidate.reading.document.place.title())
-                || unit.headings.last().is_some_and(|heading| names_limits(heading)));
-        let form = match () {
-            () if opposes || sought.is_of_other_task(unit, &weights) => 0.0,
-            () if is_spelled_out || is_defined || says_no || is_limit => 1.0,
-            () => asked.form(unit, text, &sought.listed, &weights, splitter),
-        };
-        candidate.features = Features::of(unit, own, words, (suits, form), candidate.hit);
-        candidate.has_value = value == Some(true);
-        candidate.features.named = named(candidate, &weights, splitter);
-        candidate.features.opposes = f32::from(u8::from(opposes));
+        measure(candidate, sought, &weights);
         candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
     }
     keep_named(&mut candidates, names, splitter);
@@ -361,6 +325,47 @@ pub(super) fn candidates<'a>(
     mark_lacking(&mut candidates, &sought.code_words, splitter);
     sort(&mut candidates);
     (candidates, weights)
+}
+
+/// Measures a unit by its words and its form.
+fn measure(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) {
+    let Sought { asked, splitter, .. } = sought;
+    let words = said(candidate, sought, weights);
+    let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+    let own = candidate.text();
+    let is_spelled_out = sought.spells_out(own);
+    let value = sought.wanted.map(|wanted| says_value(candidate, wanted, sought, weights));
+    let suits = value.unwrap_or_else(|| asked.suits(unit, text, weights, splitter)) || is_spelled_out;
+    let opposes = opposes(candidate, sought, weights);
+    // Some item of a long list gives a reason for something, so it needs the words of the question itself.
+    let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
+    let says_most = |own: &Sentence| {
+        matches!(unit.kind, UnitKind::List { .. })
+            && share(weights, &sought.words_in(&own.plain), &HashSet::new()) >= SAYS_MOST
+    };
+    let is_stated = || {
+        let said = &unit.sentences;
+        let is_stated = |at| sought.is_stated_by(said, at, &candidate.about, weights);
+        (0..said.len()).any(|at| (is_told || says_most(&said[at])) && is_stated(at))
+    };
+    let suits = (suits || (sought.wanted.is_none() && !opposes && is_stated())) && !opens_example(own);
+    let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, weights, splitter);
+    let is_defined = opens || candidate.defining.is_some();
+    let says_no = (0..unit.sentences.len()).any(|at| sought.says_no(&unit.sentences, at, &candidate.about, weights));
+    let is_limit = suits
+        && words >= LEAST_LIMITED
+        && sought.asks_for_limit()
+        && (names_limits(candidate.reading.document.place.title())
+            || unit.headings.last().is_some_and(|heading| names_limits(heading)));
+    let form = match () {
+        () if opposes || sought.is_of_other_task(unit, weights) => 0.0,
+        () if is_spelled_out || is_defined || says_no || is_limit => 1.0,
+        () => asked.form(unit, text, &sought.listed, weights, splitter),
+    };
+    candidate.features = Features::of(unit, own, words, (suits, form), candidate.hit);
+    candidate.has_value = value == Some(true);
+    candidate.features.named = named(candidate, weights, splitter);
+    candidate.features.opposes = f32::from(u8::from(opposes));
 }
 
 pub(super) fn units_in(document: &Passage) -> Vec<Unit> {

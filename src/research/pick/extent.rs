@@ -169,7 +169,7 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     if let [.., said, last] = said
         && is_prose
         && ends_open(&last.plain)
-        && sentences.last().is_some_and(|last| ends_with(last))
+        && sentences.last().is_some_and(ends_with)
     {
         range.end = said.range.end;
     }
