@@ -95,7 +95,9 @@ async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_ro
         assert!(bought.is_empty(), "{bought:#?}");
         let state = world.store.read(&World::run()).await.unwrap().1;
         let Phase::Ended(ended) = &state.phase else { panic!("{:#?}", state.phase) };
-        assert_eq!(ended.draft.answer, state.folded.draft.as_ref().unwrap().answer, "{ends:?}");
+        // With what its verdict found missing.
+        let drafted = &state.folded.draft.as_ref().unwrap().answer;
+        assert_eq!(ended.draft.answer, format!("{drafted}\n\nNot fully answered: how the topics work."), "{ends:?}");
         assert!(!ended.draft.is_makeshift && !ended.draft.findings.is_empty(), "{ends:?}");
     }
 }
@@ -104,7 +106,7 @@ async fn draft_that_stands_is_the_answer_of_a_run_that_ends_early_in_its_next_ro
 async fn round_that_no_worker_can_begin_is_not_planned() {
     const RESEARCHER: Researcher = Researcher { nodes: 4, more_nodes: 2 };
     let mut planned = Vec::new();
-    for limit in (14_000..=20_000).step_by(300) {
+    for limit in (14_000..=26_000).step_by(400) {
         let mut world = World::new(RESEARCHER);
         world.limits.tokens = Some(limit);
         world.ask().await.unwrap();
