@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn word_that_may_name_something_is_not_everyday() {
-        let names = "weather parliamentary election kubernetes container seed loss building meeting setting light server \
-                     news fairy family harvest led saw filling Big Go gp3";
+        let names = "weather parliamentary election kubernetes container seed loss building meeting setting light \
+                     server news fairy family harvest led saw filling Big Go gp3";
         for word in names.split(' ').chain([""]) {
             assert!(!is_everyday(word), "{word}");
         }

@@ -104,20 +104,20 @@ const PHRASING: &[(&str, &str)] = &[
     ),
     (
         "en",
-        "able actually afterwards allowed anybody anyone anything anyway best better care choose chooses choosing chose chosen \
-         compare compared comparison currently deal decide decided describe differ difference differences different \
-         differs distinguish distinguishes even ever exactly exist exists explain find good handle happen happened happening happens kind \
-         kinds know list look make makes matter mean meaning means meant name need needs new often one ones \
-         particular people person persons pick picked possible purpose rather really reason reasons recommended say says \
-         separate separates show simply somebody someone something sort steps still summarise summarize supposed take takes \
-         thing things understand versus vs want wants way ways work works",
+        "able actually afterwards allowed anybody anyone anything anyway best better care choose chooses choosing \
+         chose chosen compare compared comparison currently deal decide decided describe differ difference differences \
+         different differs distinguish distinguishes even ever exactly exist exists explain find good handle happen \
+         happened happening happens kind kinds know list look make makes matter mean meaning means meant name need \
+         needs new often one ones particular people person persons pick picked possible purpose rather really reason \
+         reasons recommended say says separate separates show simply somebody someone something sort steps still \
+         summarise summarize supposed take takes thing things understand versus vs want wants way ways work works",
     ),
     ("es", "diferencia diferencias diferenciar comparar compara elegir elegimos pasa ocurre significa funciona sirve"),
     ("fr", "différence différences comparer compare comparez choisir passe arrive signifie fonctionne sert"),
 ];
 
-/// Words that phrase an English question together, the second at most this many words after the first. In a folder they
-/// are rare, so each would weigh more than the subject.
+/// Words that phrase an English question together: the first, how many words after it the second may be at most, and
+/// the second. In a folder they are rare, so each would weigh more than the subject.
 const FRAMES: [(&str, usize, &str); 4] = [
     ("how", 1, "long big large high early late far fast soon old"),
     ("long", 6, "last lasts"),
@@ -289,14 +289,14 @@ impl Language {
         self.phrasing.get_or_init(|| listed(PHRASING, self.code).collect()).contains(word)
     }
 
-    /// Returns the places of the lower-case words of a question that phrase it together with another one: "how long".
+    /// Returns the positions of those lower-case words of a question that phrase it in pairs: "how long".
     pub(crate) fn framing(&self, words: &[&str]) -> HashSet<usize> {
         let is_in = |word: &str, list: &str| list.split(' ').any(|own| own == word);
         let pairs = |&(first, within, second): &(&'static str, usize, &'static str)| {
             let places = (0..words.len()).filter(move |at| is_in(words[*at], first));
             places.filter_map(move |at| {
-                let near = words[at + 1..].iter().take(within);
-                Some([at, at + 1 + near.into_iter().position(|word| is_in(word, second))?])
+                let apart = words[at + 1..].iter().take(within).position(|word| is_in(word, second))?;
+                Some([at, at + 1 + apart])
             })
         };
         let frames = FRAMES.iter().filter(|_| self.is_english());

@@ -226,7 +226,8 @@ const LIMITED_WITHIN: usize = 6;
 /// "organize".
 const ENDING: usize = 3;
 
-/// Endings that make another word of the same stem: a "terminal" terminates nothing, and an "executive" executes nothing.
+/// Endings that make a word of another meaning with the same stem: a "terminal" terminates nothing, and an "executive"
+/// executes nothing.
 const STRANGE: [&str; 8] = ["l", "ls", "ive", "ives", "ity", "ities", "ate", "ates"];
 
 /// The groups by the stem of each of their words, with that word.
@@ -286,10 +287,10 @@ impl Related {
         self.0.iter().flat_map(|(_, others)| others).map(|(stem, _)| stem.as_str()).collect()
     }
 
-    /// Adds the stems of the question that have a synonym in `found`, the stems of a text.
+    /// Adds the stems of the question that have a synonym in a text, whose stems are `found`.
     pub(crate) fn add_to(&self, found: &mut HashSet<String>, text: &str) {
         let splitter = WordSplitter::default();
-        // Few texts have a synonym.
+        // Split only if a stem matches: few texts have a synonym.
         let words = LazyCell::new(|| splitter.words(text));
         let is_written = |(stem, other): &Synonym| {
             let mut written = words.iter().filter(|word| word.stem == *stem);
@@ -342,7 +343,7 @@ fn is_same(written: &str, word: &str) -> bool {
     endings(written, word).iter().all(|ending| !STRANGE.contains(ending))
 }
 
-/// Returns what two words have behind the letters that they begin with in common.
+/// Returns what is left of two words without the letters that both begin with.
 fn endings<'a>(one: &'a str, other: &'a str) -> [&'a str; 2] {
     let common: usize =
         one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(letter, _)| letter.len_utf8()).sum();

@@ -352,7 +352,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row(
         "collections.NAME.about.PATH",
         Kind::Text,
-        "a sentence about a folder or file (`.` is the collection), shown with its hits and to workers that search it; that of `.` in refusals, too",
+        "a sentence about a folder or file (`.` is the collection), shown with its hits and to workers that search it; \
+         that of `.` in refusals, too",
     )
     .unset("none"),
 ];

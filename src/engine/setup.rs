@@ -307,11 +307,10 @@ impl Engine {
         }
     }
 
-    /// Describes what a run searches, for a refusal, with the user's sentence on the collection, if it is one.
+    /// Describes what a run searches, for a refusal, with the user's sentence on the collection if there is only one.
     fn searched(&self, setup: &Setup) -> String {
         let (about, scope) = (self.settings.about(), setup.sources.internal.scope());
-        let mut collections = setup.collections.iter();
-        let only = collections.next().filter(|_| collections.next().is_none());
+        let only = setup.collections.first().filter(|_| setup.collections.len() == 1);
         match only.and_then(|name| about.of(name, "")) {
             Some(sentence) => format!("{scope}; {}", sentence.trim_end_matches('.')),
             None => scope,

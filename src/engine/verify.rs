@@ -76,8 +76,8 @@ pub(crate) struct VerifiedReport {
     /// Why the index was not compared, if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) index_problem: Option<String>,
-    /// Addresses that were fetched and not recorded, because the run of the report is not stored here. Left out of the JSON,
-    /// which has every citation.
+    /// Addresses that were fetched and not recorded, because the run of the report is not stored here. Left out of the
+    /// JSON, which has every citation.
     #[serde(skip)]
     pub(crate) unrecorded: Vec<String>,
 }

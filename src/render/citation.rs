@@ -389,12 +389,12 @@ mod tests {
     fn short_quote_ends_with_a_word_and_full_one_stands_below_its_place() {
         let mut report = sample::run();
         report.evidence[0].quote =
-            "Lithium cells are **so** good, in the cold of a winter night or in the heat of a glass house in July, and in \
-            the rain of an autumn day at the edge of the bed, and they keep their charge in a drawer for many a summer, \
-            and last four years in a probe that is read by radio every ten minutes."
+            "Lithium cells are **so** good, in the cold of a winter night or in the heat of a glass house in July, and \
+            in the rain of an autumn day at the edge of the bed, and they keep their charge in a drawer for many a \
+            summer, and last four years in a probe that is read by radio every ten minutes."
                 .into();
-        let shortly = "Lithium cells are so good, in the cold of a winter night or in the heat of a glass house in July, \
-                       and in the rain of an autumn day at the edge of the bed, and they keep their…";
+        let shortly = "Lithium cells are so good, in the cold of a winter night or in the heat of a glass house in \
+                       July, and in the rain of an autumn day at the edge of the bed, and they keep their…";
         assert_eq!(shortly_quoted(&report.evidence[0], &[]), shortly);
         let claim = "A probe reads them by radio every ten minutes.".to_owned();
         let bearing = "…and they keep their charge in a drawer for many a summer, and last four years in a probe that is \
@@ -421,8 +421,8 @@ mod tests {
 
     #[test]
     fn excerpt_begins_where_no_condition_or_negation_of_its_own_is_cut_off() {
-        let filler = "in the cold of a winter night or in the heat of a glass house in July and in the rain of an autumn \
-                      day at the edge of the bed of a garden by the sea in May";
+        let filler = "in the cold of a winter night or in the heat of a glass house in July and in the rain of an \
+                      autumn day at the edge of the bed of a garden by the sea in May";
         let shown = |quote: &str, claim: &str| {
             let mut evidence = sample::run().evidence[0].clone();
             evidence.quote = quote.replace("FILLER", filler);

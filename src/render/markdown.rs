@@ -125,22 +125,18 @@ fn document(
         return;
     }
     let [(_, first), ..] = quotes else { return };
-    let mut said = Vec::new();
-    let mut part = |evidence: &Evidence| {
-        let letter = numbers.get(&evidence.id).map(citation::Mark::letter).unwrap_or_default();
-        let position = citation::position(evidence).map(|position| format!(" {}", code(&position)));
-        let note = citation::note(evidence).map(|note| format!(" ({note})"));
-        // Quotes from one list share its lead-in.
-        let lead_ins =
-            evidence.source.lead_ins().iter().filter(|own| !said.contains(*own)).cloned().collect::<Vec<_>>();
-        let shown = lead_ins.iter().map(|lead_in| format!(" {}", line(lead_in)));
-        let position = position.into_iter().chain(shown).collect::<String>();
-        said.extend(lead_ins);
-        format!("{letter}{position} {}{}", quoted(evidence), note.unwrap_or_default())
-    };
     let _ = writeln!(text, "{number}. {}", whole(&first.source));
+    let mut said: Vec<&String> = Vec::new();
     for (_, evidence) in quotes {
-        let _ = writeln!(text, "   - {}", part(evidence));
+        let letter = numbers.get(&evidence.id).map(citation::Mark::letter).unwrap_or_default();
+        let position = citation::position(evidence).map(|position| code(&position));
+        // Quotes from one list share its lead-in.
+        let lead_ins: Vec<_> = evidence.source.lead_ins().iter().filter(|own| !said.contains(own)).collect();
+        let place = position.into_iter().chain(lead_ins.iter().map(|lead_in| line(lead_in)));
+        let parts: Vec<_> = std::iter::once(letter).chain(place).chain([quoted(evidence)]).collect();
+        let note = citation::note(evidence).map(|note| format!(" ({note})"));
+        let _ = writeln!(text, "   - {}{}", parts.join(" "), note.unwrap_or_default());
+        said.extend(lead_ins);
     }
 }
 

@@ -49,9 +49,9 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let missing: Vec<_> = missing.collect();
     // The question of a part repeats its aspect: with the topic in parentheses, or as "What is a scan?".
-    let is_named = |question: &&String| missing.iter().any(|aspect| question.contains(aspect.as_str()));
+    let has_missing = |question: &&String| missing.iter().any(|aspect| question.contains(aspect.as_str()));
     let open = branches.values().flat_map(|branch| &branch.report.open_questions);
-    let open: Vec<_> = open.filter(|question| !is_named(question)).cloned().collect();
+    let open: Vec<_> = open.filter(|question| !has_missing(question)).cloned().collect();
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
     let is_comparison = tree.workers().any(|node| !node.depends_on.is_empty());
     let mut writer =
@@ -69,7 +69,8 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         closing.iter().map(|(_, findings)| findings.iter().filter(compares).cloned().collect()).collect();
     // What names all of them answers for each.
     let compared: Vec<_> = closing.iter().flatten().flat_map(|finding| writer.quotes(finding)).collect();
-    let missing = without_compared(missing, brief, &compared);
+    let said = stems_in(&compared);
+    let missing = without_compared(missing, brief, &said);
     // The picker has limited the units of one node already.
     let (answer, sections) = if is_one {
         (writer.text(&found[0].1, usize::MAX), Vec::new())
@@ -79,13 +80,10 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         // A unit that names all entities compares them; the best unit on each entity is then enough.
         let most = if answer.iter().all(String::is_empty) { UNITS_OF_PART } else { 1 };
         // If the best unit of each part is already shown, the rest is less relevant.
-        let is_shown = |finding: &Finding| writer.is_unit(finding) && writer.unseen(&writer.quotes(finding)).is_none();
-        let is_done = is_comparison && parts.iter().all(|(_, findings)| findings.first().is_some_and(is_shown));
-        let said: BTreeSet<_> = compared.iter().flat_map(|unit| WordSplitter::default().stems(&unit.quote)).collect();
-        let is_strong = |node: &Node| branches.get(&node.id).is_some_and(|own| own.support == Support::Strong);
-        let is_supported = found.iter().any(|(node, _)| is_strong(node));
-        let is_said = |own: &BTreeSet<String>| is_supported && !own.is_empty() && own.is_subset(&said);
-        let is_said: Vec<_> = names_of_parts.iter().map(is_said).collect();
+        let is_shown = |findings: &[Finding]| findings.first().is_some_and(|first| writer.is_shown(first));
+        let is_done = is_comparison && parts.iter().all(|(_, findings)| is_shown(findings));
+        let is_supported = found.iter().any(|(node, _)| writer.is_strong(node));
+        let is_said: Vec<_> = names_of_parts.iter().map(|own| is_supported && is_named(own, &said)).collect();
         let sections = if is_done { Vec::new() } else { sections(&parts, &is_said, brief, most, &mut writer) };
         (answer.join("\n\n"), sections)
     };
@@ -103,14 +101,20 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     }
 }
 
-/// Returns the aspects that no comparison unit answers. A unit answers an aspect if it contains all of the aspect's own
-/// words.
-fn without_compared(mut aspects: Vec<String>, brief: &Brief, units: &[&Evidence]) -> Vec<String> {
+fn stems_in(units: &[&Evidence]) -> BTreeSet<String> {
     let splitter = WordSplitter::default();
-    let said: BTreeSet<_> = units.iter().flat_map(|unit| splitter.stems(&unit.quote)).collect();
+    units.iter().flat_map(|unit| splitter.stems(&unit.quote)).collect()
+}
+
+/// Returns whether units with the stems `said` contain all words of an aspect's [own](own_words).
+fn is_named(own: &BTreeSet<String>, said: &BTreeSet<String>) -> bool {
+    !own.is_empty() && own.is_subset(said)
+}
+
+/// Returns the aspects that the comparison units, whose stems are `said`, do not [name](is_named).
+fn without_compared(mut aspects: Vec<String>, brief: &Brief, said: &BTreeSet<String>) -> Vec<String> {
     let texts = || brief.aspects.iter().map(|aspect| aspect.text.as_str());
-    let own = texts().zip(own_words(texts()));
-    let compared = own.filter(|(_, own)| !own.is_empty() && own.is_subset(&said));
+    let compared = texts().zip(own_words(texts())).filter(|(_, own)| is_named(own, said));
     let compared: BTreeSet<_> = compared.map(|(text, _)| text).collect();
     aspects.retain(|aspect| !compared.contains(aspect.as_str()));
     aspects
@@ -252,9 +256,17 @@ impl<'a> FindingsWriter<'a> {
 
     /// Returns whether a finding, or its answering sentence, was shown for another part of the question.
     fn has_said(&self, finding: &Finding) -> bool {
-        let quotes = self.quotes(finding);
-        let is_shown = || !self.is_comparison && self.is_unit(finding) && self.unseen(&quotes).is_none();
-        self.said_again(finding, &quotes).is_some() || is_shown()
+        self.said_again(finding, &self.quotes(finding)).is_some() || !self.is_comparison && self.is_shown(finding)
+    }
+
+    /// Returns whether a finding is a unit that has been shown.
+    fn is_shown(&self, finding: &Finding) -> bool {
+        self.is_unit(finding) && self.unseen(&self.quotes(finding)).is_none()
+    }
+
+    /// Returns whether the search of a node had strong support.
+    fn is_strong(&self, node: &Node) -> bool {
+        self.branches.get(&node.id).is_some_and(|branch| branch.support == Support::Strong)
     }
 
     /// Returns whether a finding was picked by rules, and is not a claim of a model.
@@ -306,7 +318,7 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks.into_iter().map(str::trim_end).collect()
 }
 
-/// Returns the lead-in at the beginning of a text with the short list below it.
+/// Returns the lead-in at the beginning of a text with the list below it; `None` if they are long.
 fn with_items(text: &str) -> Option<String> {
     let blocks = blocks(text);
     let count = if blocks.first()?.ends_with(':') { 2 } else { 1 };
@@ -335,11 +347,11 @@ fn heading(place: &Place) -> Option<String> {
             .filter(|heading| !heading.is_empty())
             .collect(),
     };
-    let asks = |heading: &String| heading.ends_with('?');
-    let is_nested = headings.len() > 1 && headings[headings.len() - HEADINGS..].iter().all(asks);
+    let mut nearest = &headings[headings.len().saturating_sub(HEADINGS)..];
     // Of two questions, the lower one is not about the upper one.
-    let most = if is_nested { 1 } else { HEADINGS };
-    let nearest = headings[headings.len().saturating_sub(most)..].iter();
+    if nearest.iter().all(|heading| heading.ends_with('?')) {
+        nearest = &nearest[nearest.len().saturating_sub(1)..];
+    }
     let path: Vec<_> = std::iter::once(&title).filter(|title| !title.is_empty()).chain(nearest).cloned().collect();
     (!path.is_empty()).then(|| escaped(&path.join(" › ")))
 }
@@ -525,8 +537,8 @@ fn bold(sentence: &str) -> Option<String> {
     pairs.then(|| format!("**{sentence}**"))
 }
 
-/// Returns a section for each part of the question with findings. A part that the comparison above names (`is_said`) and the
-/// search does not support has none.
+/// Returns a section for each part of the question with findings, except for a part that the comparison above names
+/// (`is_said`) and whose search has no strong support.
 fn sections(
     parts: &[&(&Node, Vec<Finding>)],
     is_said: &[bool],
@@ -536,14 +548,11 @@ fn sections(
 ) -> Vec<Section> {
     let of_aspects = parts.iter().map(|(node, _)| aspect_of(node, brief));
     let titles = titles(parts).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title));
-    let is_strong = |node: &Node, writer: &FindingsWriter<'_>| {
-        writer.branches.get(&node.id).is_some_and(|branch| branch.support == Support::Strong)
-    };
     // If no part is supported, the whole answer is preceded by a line that says so.
-    let is_supported = parts.iter().any(|(node, _)| is_strong(node, writer));
+    let is_supported = parts.iter().any(|(node, _)| writer.is_strong(node));
     let mut sections: Vec<Section> = Vec::new();
     for (((node, findings), title), is_said) in parts.iter().zip(titles).zip(is_said) {
-        let is_weak = !is_strong(node, writer) && findings.iter().all(|own| writer.is_unit(own));
+        let is_weak = !writer.is_strong(node) && findings.iter().all(|own| writer.is_unit(own));
         // A node of a later round may serve the same aspect.
         let known = sections.iter_mut().find(|section| section.title == title);
         if is_weak && (known.is_some() || *is_said) {
@@ -853,7 +862,8 @@ mod tests {
             quote: text.into(),
             ..branch(&NodeId::numbered(1), &["x"], Label::Internal).evidence.remove(0)
         };
-        let left = |text: &str| without_compared(vec!["loudness of the bell".to_owned()], &brief, &[&unit(text)]);
+        let left =
+            |text: &str| without_compared(vec!["loudness of the bell".to_owned()], &brief, &stems_in(&[&unit(text)]));
         assert_eq!(left("A horn is heard further than a bell."), [""; 0]);
         assert_eq!(left("A horn is heard in the mill.").len(), 1);
     }

@@ -52,8 +52,8 @@ pub(super) enum Uncited<'a> {
 /// Marks unsupported claims in a text.
 ///
 /// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end
-/// of its own sentence, which may begin with an aside (`Leaks [n1e1], the oldest fault, are not ruled out.`). Text after
-/// that, or on a line without one, is unsupported.
+/// of its own sentence, which may begin with an aside: `Leaks [n1e1], the oldest fault, are not ruled out.` Text after
+/// that, or on a line without a citation, is unsupported.
 /// Headings, table rows, questions and lead-ins are not claims. A first line without citations may summarise the text
 /// below it, and the end of a sentence may be supported by the citations in it: `is_borne_out` decides.
 pub(super) fn mark_unsupported(text: &str, is_borne_out: &dyn Fn(Uncited<'_>) -> bool) -> Marked {
@@ -156,9 +156,9 @@ fn end_of_sentence(rest: &str) -> usize {
     if goes_on && words.count() < MOST_END_WORDS { end } else { 0 }
 }
 
-/// Returns the length of an aside at the start of the text after a citation, which says of the cited claim what it is
-/// about; 0 if there is none: `On-demand [n1e1], the default mode, costs …`. One that ends with its sentence may be a
-/// claim: "… [n1e1], the coffee there takes four hours".
+/// Returns the length of an aside right after a citation, 0 if there is none: `On-demand [n1e1], the default mode,
+/// costs …`. It only describes what the cited claim is about. One that ends its sentence may be a claim of its own: "…
+/// [n1e1], the coffee there takes four hours".
 fn aside(rest: &str) -> usize {
     let aside = |(open, close): &(&str, &str)| {
         let (inner, _) = rest.strip_prefix(open)?.split_once(close)?;

@@ -135,20 +135,23 @@ impl Evidence {
         }
     }
 
+    /// Sets the heading path of a checked quote, see [`Self::check`].
     fn name_headings(&mut self, text: &str) {
         let Place::Kb { path, line_start, line_end, heading_path, .. } = &mut self.source else { return };
         let Ok(document) = Document::parse(path, text.as_bytes().to_vec()) else { return };
-        let lines = line_range(text, *line_start, *line_end);
-        // Without the indentation of a nested item, which belongs to the item around it.
-        let start = text[lines.clone()].find(&self.quote).map(|at| lines.start + at + indent(&self.quote));
         *heading_path = headings_above(&document, *line_start);
         // A name that ends with a colon is a lead-in.
         for heading in &mut *heading_path {
             heading.truncate(heading.trim_end_matches([':', '：']).len());
         }
         // The last heading of a PDF is its page.
-        if page_of(path, heading_path).is_none() {
-            heading_path.extend(start.into_iter().flat_map(|start| lead_ins(text, start)));
+        if page_of(path, heading_path).is_some() {
+            return;
+        }
+        let lines = line_range(text, *line_start, *line_end);
+        if let Some(at) = text[lines.clone()].find(&self.quote) {
+            // Without the indentation of a nested item, which belongs to the item around it.
+            heading_path.extend(lead_ins(text, lines.start + at + indent(&self.quote)));
         }
     }
 }

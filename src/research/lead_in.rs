@@ -1,5 +1,5 @@
-//! Finds the lead-ins of lists: the sentences before them that end with a colon, and the items that have a list of their
-//! own. An item may say the opposite of what it means without its own: "On-demand mode is a poor choice if:".
+//! Finds the lead-ins of lists: the sentences before them that end with a colon, and the items that have a list of
+//! their own. Without its lead-in an item may say the opposite of what it means: "On-demand mode is a poor choice if:".
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
@@ -27,11 +27,12 @@ pub(super) fn lead_ins(document: &str, at: usize) -> Vec<String> {
     for (event, range) in Parser::new_ext(document, options).into_offset_iter().take_while(|(_, own)| own.start <= at) {
         match event {
             Event::Start(Tag::List(_)) => {
-                let text = before.take().map(|from| &document[from..range.start]).filter(|_| range.contains(&at));
-                let own =
-                    text.and_then(|text| last_if_open(text).or_else(|| is_nested.then(|| parent(text)).flatten()));
-                lead_ins.extend(own);
-                is_nested |= range.contains(&at);
+                let text = before.take().map(|from| &document[from..range.start]);
+                if range.contains(&at) {
+                    let of_item = |text| if is_nested { parent(text) } else { None };
+                    lead_ins.extend(text.and_then(|text| last_if_open(text).or_else(|| of_item(text))));
+                    is_nested = true;
+                }
             }
             Event::Start(Tag::Paragraph | Tag::Item) => before = Some(range.start),
             Event::Start(Tag::Heading { .. } | Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::Table(_))
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn item_of_a_nested_list_has_the_item_that_it_belongs_to() {
-        let long = "have one of the people named below close the valve, whoever they are, before noon.";
+        let long = "have one of the people named below close the valve, the guard or the smith, before noon.";
         let document = format!("Steps:\n\n1. Open it.\n2. If it leaks, {long}\n   - the guard\n3. Go.\n   - home\n");
         let parent = "If it leaks, have one of the people named below close the …:";
         assert_eq!(of(&document, "the guard"), ["Steps:", parent]);

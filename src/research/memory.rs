@@ -26,7 +26,7 @@ use crate::source::Label;
 /// Tokens of a fold prompt besides the summary and the branch.
 const OVERHEAD_TOKENS: u64 = 1_000;
 
-/// Words without which a claim says the same. "Is" and "or" are none of them: it may differ from another by these.
+/// Words that do not change what a claim says. "Is" and "or" are not among them: two claims may differ by them alone.
 const FILLERS: [&str; 8] = ["a", "also", "an", "that", "the", "these", "this", "those"];
 
 /// Signs of figures, units and names, which stay with their words.
@@ -300,12 +300,7 @@ fn distinct<'a>(claims: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 /// Returns a claim without the ids it cites.
 fn without_marks(claim: &str) -> String {
-    let mut text = claim.to_owned();
-    for (range, _) in marks(claim).into_iter().rev() {
-        // Ids in the same brackets have the same range, which is then blanked twice, to the same length.
-        text.replace_range(range.clone(), &" ".repeat(range.len()));
-    }
-    text
+    strike(claim, &|_| false, " ").0
 }
 
 /// Returns the stems of a claim, without the ids it cites.
@@ -313,8 +308,8 @@ fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
     splitter.stems(&without_marks(claim))
 }
 
-/// Returns the words that make the sense of a claim, in order, without the ids it cites. Figures keep their signs: 1.5 is
-/// neither 15 nor 1 and 5, and >5 is not <5.
+/// Returns the words that carry the sense of a claim, in order, without the ids it cites. Figures keep their signs: 1.5
+/// is neither 15 nor 1 and 5, and >5 is not <5.
 fn telling_words(claim: &str, splitter: &WordSplitter) -> Vec<String> {
     let is_mark = |letter: char| !letter.is_alphanumeric() && !SIGNS.contains(letter);
     let text = without_marks(claim);
@@ -325,8 +320,8 @@ fn telling_words(claim: &str, splitter: &WordSplitter) -> Vec<String> {
     words.map(|word| if is_form(&word) { splitter.stem(&word) } else { word }).collect()
 }
 
-/// Returns whether a known claim begins with all words of another one, and has none besides that turns or limits them.
-/// Two facts may differ in one word only: "per second", "per minute". What stands before may limit them: "In version 1".
+/// Returns whether a known claim begins with all words of another one and does not negate or limit them afterwards. Two
+/// facts may differ in a single word: "per second", "per minute". Words before them may limit them: "In version 1".
 fn says(known: &[String], words: &[String]) -> bool {
     let rest = known.strip_prefix(words);
     rest.is_some_and(|rest| !rest.iter().any(|word| is_negation(word) || is_condition(word)))
@@ -518,8 +513,8 @@ fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
     sentences
 }
 
-/// Returns the sentences that bear on a question and its aspects most, in their original order, in at most `tokens`: the
-/// best one on each aspect before any other, so that an aspect with one fact is not crowded out by one with many.
+/// Returns the sentences that bear most on a question and its aspects, in their original order, in at most `tokens`.
+/// The best one on each aspect is taken first, so that an aspect with one fact is not crowded out by one with many.
 ///
 /// The fewer sentences have a word, the more it counts. The name of a run's subject is in most of them: a sentence that
 /// shares no other word is left out, unless no sentence does.
@@ -793,7 +788,9 @@ mod tests {
     proptest! {
         #[test]
         fn claim_with_another_word_is_never_dropped(
-            words in prop::collection::vec("[b-p][a-z0-9.%]{0,5}[a-z0-9]", 1..12), other in "q[0-9]{3}", at in 0usize..12
+            words in prop::collection::vec("[b-p][a-z0-9.%]{0,5}[a-z0-9]", 1..12),
+            other in "q[0-9]{3}",
+            at in 0usize..12,
         ) {
             let mut changed = words.clone();
             let at = at % words.len();

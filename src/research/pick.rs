@@ -286,7 +286,7 @@ fn next_best(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &We
     let mut sections = HashSet::new();
     let least = candidates.first().map_or(0.0, |first| first.features.score() - NEAR_BEST);
     let near = candidates.iter().take_while(|own| own.features.score() >= least);
-    let firsts = near.filter(|own| sections.insert((own.rank, own.unit.section)));
+    let firsts = near.filter(|own| sections.insert(own.section()));
     let passage = |(own, number): (&UnitCandidate<'_>, u8)| {
         let document = &own.reading.document;
         let said = Deciding::of(own, std::slice::from_ref(&own.unit.range), sought, weights).text;
@@ -354,7 +354,7 @@ fn answering<'a>(
     if best.first().is_some_and(|own| own.is_definition(sought)) {
         best.retain(|own| own.is_definition(sought));
     }
-    // Among units with similar scores, one that names a length comes first, before all one in figures.
+    // Among units with similar scores, one with a measured length comes first, then one with "a few hours".
     if sought.asked == AnswerKind::Length {
         best.sort_by_key(|own| (!measures_length(own.text()), !names_length(own.text())));
     }
@@ -403,26 +403,24 @@ fn answering<'a>(
 /// If the best unit lacks the requested value, moves the first one to the front that has it and matches almost as well.
 fn put_value_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
     let Some(best) = candidates.first().filter(|best| !best.has_wanted(sought)) else { return };
-    let (score, says) = (best.features.score() - MARGIN, best.features.says() * SAYS_MOST);
-    let is_near = |own: &&UnitCandidate<'_>| own.features.score() >= score;
+    let says = best.features.says() * SAYS_MOST;
     let is_other = |own: &UnitCandidate<'_>| own.has_wanted(sought) && own.features.says() >= says;
-    if let Some(at) = candidates.iter().take_while(is_near).position(is_other) {
+    if let Some(at) = candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(is_other) {
         candidates[..=at].rotate_right(1);
     }
 }
 
-/// If the best unit lacks the exact value, moves the unit of its section that has it to the front, or a near one with the
-/// requested day. If it has one, moves a near unit to the front that has one of the things the question is about.
+/// If the best unit lacks the exact value, moves one that has it to the front: a unit of its section or, for a day that
+/// recurs, any that matches almost as well. If its sentence with the value lacks words of the question, moves a unit to
+/// the front that matches almost as well and has more of them in such a sentence.
 fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
     let Some(best) = candidates.first() else { return };
-    let (rank, section, least) = (best.rank, best.unit.section, best.features.score() - MARGIN);
-    let is_near = |own: &UnitCandidate<'_>| own.features.score() >= least;
     let says = best.exact_share(sought, weights);
     let is_better = |own: &UnitCandidate<'_>| {
-        let is_here = own.rank == rank && own.unit.section == section;
+        let is_near = || own.is_near(best, MARGIN);
         match says {
-            Some(says) => is_near(own) && says < SAYS_MOST && own.exact_share(sought, weights) > Some(says),
-            None => (is_here || (sought.recurs && is_near(own))) && own.has_exact(sought),
+            Some(says) => says < SAYS_MOST && is_near() && own.exact_share(sought, weights) > Some(says),
+            None => (own.section() == best.section() || (sought.recurs && is_near())) && own.has_exact(sought),
         }
     };
     if let Some(at) = candidates.iter().position(is_better) {
@@ -430,29 +428,26 @@ fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, we
     }
 }
 
-/// If the best unit names some of the things compared alone, moves the first one to the front that names all and matches
+/// If the best unit names only some of the things compared, moves the first one to the front that names all and matches
 /// almost as well.
 fn put_comparing_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
     let names_all = |own: &UnitCandidate<'_>| weights.keys().all(|stem| own.words.contains(stem));
-    let is_one = |best: &&UnitCandidate<'_>| sought.asked == AnswerKind::Comparison && !names_all(best);
-    let Some(best) = candidates.first().filter(is_one) else { return };
-    let least = best.features.score() - MARGIN;
-    let is_near = |own: &&UnitCandidate<'_>| own.features.score() >= least;
-    if let Some(at) = candidates.iter().take_while(is_near).position(names_all) {
+    let is_partial = |best: &&UnitCandidate<'_>| sought.asked == AnswerKind::Comparison && !names_all(best);
+    let Some(best) = candidates.first().filter(is_partial) else { return };
+    if let Some(at) = candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(names_all) {
         candidates[..=at].rotate_right(1);
     }
 }
 
 /// If the best unit only says whom to ask in doubt, moves the next one of its section to the front, which has the rule.
 fn put_rule_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
-    let is_for_doubts = |best: &&UnitCandidate<'_>| {
+    let lacks_rule = |best: &&UnitCandidate<'_>| {
         sought.asks_whether && best.unit.sentences.first().is_some_and(|first| is_for_doubts(&first.plain))
     };
-    let Some(best) = candidates.first().filter(is_for_doubts) else { return };
-    let section = (best.rank, best.unit.section);
-    let is_beside = |own: &UnitCandidate<'_>| (own.rank, own.unit.section) == section;
-    if let Some(at) = candidates.iter().skip(1).position(is_beside) {
-        candidates[..=at + 1].rotate_right(1);
+    let Some(best) = candidates.first().filter(lacks_rule) else { return };
+    let is_beside = |at: &usize| candidates[*at].section() == best.section();
+    if let Some(at) = (1..candidates.len()).find(is_beside) {
+        candidates[..=at].rotate_right(1);
     }
 }
 
@@ -473,7 +468,7 @@ fn within(range: &Range<usize>, part: &Range<usize>) -> Range<usize> {
 
 /// Puts the units of each section in its order, in which steps are followed. The best section stays first.
 fn in_order_of_steps(kept: &mut [Kept<'_>]) {
-    let section = |own: &Kept<'_>| (own.candidate.rank, own.candidate.unit.section);
+    let section = |own: &Kept<'_>| own.candidate.section();
     let sections: Vec<_> = kept.iter().map(section).collect();
     kept.sort_by_key(|own| (sections.iter().position(|other| *other == section(own)), own.candidate.unit.range.start));
 }
@@ -490,8 +485,7 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
         is_numbered && !sought.is_undone_by(&text[own.unit.head()])
     };
     let is_here = |own: &UnitCandidate<'_>| own.unit.section == section;
-    let least = best.features.score() - 2.0 * MARGIN;
-    let is_near = |own: &UnitCandidate<'_>| own.features.has_form() && own.features.score() >= least;
+    let is_near = |own: &UnitCandidate<'_>| own.features.has_form() && own.is_near(best, 2.0 * MARGIN);
     let is_below = |own: &UnitCandidate<'_>| is_here(own) && own.unit.range.start >= best.unit.range.end;
     let below = candidates.iter().position(|own| is_procedure(own) && is_below(own));
     let here = below.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_here(own)));
@@ -499,20 +493,17 @@ fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'
     Some(candidates.remove(at))
 }
 
-/// Removes and returns the numbered list that opens the section right below that of the best unit, if that is one itself
-/// and both match: the first steps may be checks before those of the task.
+/// Removes and returns the first numbered list of the section right below that of the best unit, if the best unit is a
+/// numbered list too and the other matches almost as well: the first steps may be checks before those of the task.
 fn take_steps_below<'a>(candidates: &mut Vec<UnitCandidate<'a>>) -> Option<UnitCandidate<'a>> {
     let is_ordered = |own: &&UnitCandidate<'_>| own.unit.kind == UnitKind::List { is_ordered: true };
     let best = candidates.first().filter(is_ordered)?;
-    let least = best.features.score() - 2.0 * MARGIN;
-    let is_below = |own: &UnitCandidate<'_>| {
-        own.rank == best.rank && own.unit.section == best.unit.section + 1 && own.unit.is_below(&best.unit)
+    let is_next = |own: &UnitCandidate<'_>| {
+        let is_below = own.rank == best.rank && own.unit.is_right_below(&best.unit);
+        is_ordered(&own) && is_below && own.features.has_form() && own.is_near(best, 2.0 * MARGIN)
     };
-    let is_next = |own: &&UnitCandidate<'_>| {
-        is_ordered(own) && is_below(own) && own.features.has_form() && own.features.score() >= least
-    };
-    let start = candidates.iter().filter(is_next).map(|own| own.unit.range.start).min()?;
-    let at = candidates.iter().position(|own| is_next(&own) && own.unit.range.start == start)?;
+    let next = candidates.iter().enumerate().filter(|(_, own)| is_next(own));
+    let (at, _) = next.min_by_key(|(_, own)| own.unit.range.start)?;
     Some(candidates.remove(at))
 }
 

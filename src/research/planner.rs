@@ -154,12 +154,10 @@ pub(super) fn in_words(verdict: &Verdict) -> String {
     )];
     let missing = verdict.missing_aspects.iter().map(|id| format!("missing: {id}"));
     let weak = verdict.weak_evidence_areas.iter().map(|area| format!("weak: {area}"));
-    // Its complaint says of a missing aspect that it has no finding.
-    let is_named = |complaint: &&String| {
-        let uncovered = |id: &AspectId| Complaint::Uncovered { aspect: id.clone() }.to_string();
-        verdict.missing_aspects.iter().any(|id| uncovered(id) == **complaint)
-    };
-    let wrong = verdict.complaints.iter().filter(|complaint| !is_named(complaint));
+    // A missing aspect is named above, and its complaint adds only that it has no finding.
+    let uncovered = |id: &AspectId| Complaint::Uncovered { aspect: id.clone() }.to_string();
+    let uncovered: Vec<_> = verdict.missing_aspects.iter().map(uncovered).collect();
+    let wrong = verdict.complaints.iter().filter(|complaint| !uncovered.contains(complaint));
     let wrong = wrong.map(|complaint| format!("wrong: {complaint}"));
     lines.extend(missing.chain(weak).chain(wrong));
     lines.join("\n")

@@ -1,7 +1,6 @@
 //! The report: an answer whose findings are tied to checked quotes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt::Write;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,8 +32,8 @@ const MAX_OF_DOCUMENT: usize = 2;
 /// else.
 const LEAST_SCORE: f32 = 0.5;
 
-/// Number of words of the question that a passage listed below a written answer must share, if the question has as many.
-/// A single word, such as the name of a product, is in most documents about it.
+/// Number of words of the question that a passage listed below a written answer must share, if the question has that
+/// many. A single word, such as the name of a product, is in most documents about it.
 const LEAST_SHARED_WORDS: usize = 2;
 
 /// Why a run ended.
@@ -193,33 +192,39 @@ pub struct Draft {
     pub(crate) output: Option<serde_json::Value>,
 }
 
-/// Escapes the characters of a text that are markup in an answer.
-fn without_markup(text: &str) -> String {
-    let escaped = |letter: char| ['\\'].into_iter().filter(move |_| "\\`*_[]<>#|~".contains(letter)).chain([letter]);
-    text.chars().flat_map(escaped).collect()
+/// Returns a text with the characters escaped that are markup in an answer.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if "\\`*_[]<>#|~".contains(letter) {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
 }
 
 impl Draft {
-    /// Says of aspects that they are not fully answered: in the last sentence of the answer, by the open questions that
-    /// bear on them. An aspect without any becomes one.
+    /// Adds a last sentence to the answer that names what it does not fully answer: for each missing aspect the open
+    /// questions that bear on it, or the aspect itself, which becomes an open question.
     pub(crate) fn admit(&mut self, question: &Question, missing: &[String]) {
         // The subject of the whole question is that of every aspect.
         let of_all = claim::subject_of(question.as_str());
-        let mut named: Vec<&str> = Vec::new();
+        let mut named: Vec<String> = Vec::new();
         for aspect in missing {
             let subject = &claim::subject_of(aspect) - &of_all;
             let bears_on = |open: &&String| !claim::subject_of(open).is_disjoint(&subject);
-            let open: Vec<_> = self.open_questions.iter().filter(bears_on).map(String::as_str).collect();
-            named.extend(if open.is_empty() { vec![aspect.as_str()] } else { open });
+            let open: Vec<_> = self.open_questions.iter().filter(bears_on).cloned().collect();
+            named.extend(if open.is_empty() { vec![aspect.clone()] } else { open });
         }
         let mut seen = HashSet::new();
-        named.retain(|open| seen.insert(*open));
-        let said: Vec<_> = named.iter().map(|open| without_markup(open.trim_end_matches(['.', '?', ' ']))).collect();
+        named.retain(|open| seen.insert(open.clone()));
+        let said: Vec<_> = named.iter().map(|open| escaped(open.trim_end_matches(['.', '?', ' ']))).collect();
         if !self.answer.is_empty() && !said.is_empty() {
-            let _ = write!(self.answer, "\n\nNot fully answered: {}.", said.join("; "));
+            self.answer.push_str(&format!("\n\nNot fully answered: {}.", said.join("; ")));
         }
-        for open in named.into_iter().map(str::to_owned).collect::<Vec<_>>() {
-            add_open(&mut self.open_questions, &open);
+        for open in &named {
+            add_open(&mut self.open_questions, open);
         }
     }
 
@@ -322,7 +327,7 @@ impl Report {
         let evidence: Vec<_> = quotes_of(draft, branches).into_iter().cloned().collect();
         let is_refusal = evidence.is_empty();
         let failed_nodes = failed(tree, branches, stop_reason);
-        // A search ranks something first for a foreign question, too.
+        // Even for a question that is foreign to the sources, a search ranks something first.
         let is_foreign = is_refusal && branches.values().all(|branch| branch.support == Support::None);
         let subject = named_in(question.as_str());
         let is_written = usage.total.calls > 0 && !is_refusal;
@@ -487,11 +492,11 @@ fn refusal_of_failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> &'stat
     }
 }
 
-/// Returns the open questions of a draft, and those that nodes searched in vain.
+/// Returns the open questions of a draft, and the questions of nodes that searched in vain.
 fn open_questions(draft: &Draft, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
     let mut open = draft.open_questions.clone();
     let findings = || branches.values().flat_map(|branch| &branch.report.findings);
-    // A later node cannot reopen this one, and serves its aspects.
+    // A settled node is not opened again: a later one serves its aspects, and may have answered it.
     let is_answered = |node: &Node| {
         let has_finding = |aspect| findings().any(|finding| finding.aspect.as_ref() == Some(aspect));
         !node.aspects.is_empty() && node.aspects.iter().all(has_finding)
@@ -504,7 +509,8 @@ fn open_questions(draft: &Draft, tree: &Tree, branches: &BTreeMap<NodeId, Branch
     open
 }
 
-/// Adds a question unless one of the others has all of its words: a question about another cluster differs in one.
+/// Adds a question unless a known one has all of its words. A looser comparison would drop one that differs in a single
+/// word: the same question about another cluster.
 fn add_open(open: &mut Vec<String>, question: &str) {
     let asked = claim::subject_of(question);
     let is_named =
@@ -532,8 +538,8 @@ fn limitations(
 ) -> Vec<String> {
     let mut limitations = draft.limitations.clone();
     let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
-    // A root with a worker is the question itself, and the headline says already that it has no answer. What was searched
-    // in vain is an open question.
+    // A root with a worker is the question itself, and the headline says already that it has no answer. A question that
+    // was searched in vain is listed as open.
     let is_part =
         |node: &&Node| (node.id != tree.root || failed_nodes.contains(&node.id)) && !is_in_vain(node, branches);
     // Questions grouped by reason: several often fail for the same one.
@@ -569,18 +575,24 @@ fn named_in(question: &str) -> HashSet<String> {
     named.map(|word| word.stem).filter(|stem| subject.contains(stem)).collect()
 }
 
-/// Returns whether the title and headings of a place have half of these stems. A search engine has found a page of the
-/// web for the question, whatever its title.
+/// Returns whether the title and headings of a file have at least half of these stems. Pages and results of tools pass:
+/// they were found for the question, whatever their titles.
 fn is_headed_by(stems: &HashSet<String>, place: &Place) -> bool {
+    if !matches!(place, Place::Kb { .. }) {
+        return true;
+    }
     let splitter = WordSplitter::default();
-    let headings = place.heading_path().iter().map(String::as_str);
-    let said: HashSet<_> = std::iter::once(place.title()).chain(headings).flat_map(|own| splitter.stems(own)).collect();
+    let said: HashSet<_> = title_and_headings(place).flat_map(|own| splitter.stems(own)).collect();
     let shared = stems.intersection(&said).count();
-    !matches!(place, Place::Kb { .. }) || shared > 0 && shared * 2 >= stems.len()
+    shared > 0 && shared * 2 >= stems.len()
 }
 
-/// Returns the passages that nodes have found besides their quotes. Of an answer written by a model, only those that have
-/// to do with its question or that of their node: a worker tries many searches, and some of their hits are beside the
+fn title_and_headings(place: &Place) -> impl Iterator<Item = &str> {
+    std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str))
+}
+
+/// Returns the passages that nodes found besides their quotes. Below an answer written by a model, only those that
+/// share words with its question or that of their node: a worker tries many searches, and some hits are beside the
 /// point.
 fn further<'a>(
     question: &Question,
@@ -588,14 +600,18 @@ fn further<'a>(
     branches: &'a BTreeMap<NodeId, Branch>,
     is_written: bool,
 ) -> Vec<&'a Passage> {
+    if !is_written {
+        return branches.values().flat_map(|branch| &branch.further).collect();
+    }
     let splitter = WordSplitter::default();
+    let stems_of = |question: &Question| splitter.subject_stems(question.as_str());
+    let (of_run, language) = (stems_of(question), language_of(question.as_str()));
     let mut further = Vec::new();
     for (id, branch) in branches {
-        let questions = [Some(question), tree.get(id).map(|node| &node.question)].into_iter().flatten();
-        let asked: Vec<_> = questions.map(|question| splitter.subject_stems(question.as_str())).collect();
-        let language = language_of(question.as_str());
+        let of_node = tree.get(id).map(|node| stems_of(&node.question));
         let bears_on = |passage: &&Passage| {
-            let text = named(passage);
+            let names = title_and_headings(&passage.place);
+            let text = names.chain([passage.snippet.as_str()]).collect::<Vec<_>>().join("\n");
             // Words of two languages have nothing in common.
             if language_of(&text).zip(language).is_some_and(|(own, asked)| own.code != asked.code) {
                 return true;
@@ -605,17 +621,11 @@ fn further<'a>(
                 let shared = wanted.iter().filter(|stem| words.contains(*stem)).count();
                 shared >= LEAST_SHARED_WORDS.min(wanted.len())
             };
-            asked.iter().any(has_words)
+            has_words(&of_run) || of_node.as_ref().is_some_and(has_words)
         };
-        further.extend(branch.further.iter().filter(|passage| !is_written || bears_on(passage)));
+        further.extend(branch.further.iter().filter(bears_on));
     }
     further
-}
-
-/// Returns the title, the headings and the snippet of a passage.
-fn named(Passage { place, snippet, .. }: &Passage) -> String {
-    let headings = place.heading_path().iter().map(String::as_str);
-    std::iter::once(place.title()).chain(headings).chain([snippet.as_str()]).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the best passages that the report does not quote from. Documents that a model cites are left out entirely,

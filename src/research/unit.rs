@@ -78,9 +78,16 @@ impl Unit {
         self.range.start..self.pieces.first().map_or(self.range.end, |piece| piece.start)
     }
 
-    /// Returns whether its heading is below that of another unit of its document.
-    pub(crate) fn is_below(&self, other: &Self) -> bool {
-        self.headings.len() > other.headings.len() && self.headings.starts_with(&other.headings)
+    /// Returns the last sentence before its pieces, which introduces them; without pieces, its last sentence.
+    pub(crate) fn lead_in(&self) -> Option<&Sentence> {
+        let end = self.head().end;
+        self.sentences.iter().take_while(|own| own.range.start < end).last()
+    }
+
+    /// Returns whether its section is the next one after that of another unit of its document, below its heading.
+    pub(crate) fn is_right_below(&self, other: &Self) -> bool {
+        let is_below = self.headings.len() > other.headings.len() && self.headings.starts_with(&other.headings);
+        self.section == other.section + 1 && is_below
     }
 }
 

@@ -255,8 +255,8 @@ fn node_line(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> V
     })
 }
 
-/// Returns what a node has left open, and what it has searched for in vain. A worker that stopped early has not looked
-/// for everything, and a node that only concludes for nothing.
+/// Returns what a node left open, and what it searched for in vain. A worker that stopped early did not look for
+/// everything, and a node that only concludes looked for nothing.
 fn gaps(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> (String, String) {
     let Some(Branch { report, .. }) = branches.get(&node.id) else { return (String::new(), String::new()) };
     let has_looked = match report.stop_reason {
@@ -284,7 +284,7 @@ pub(super) fn left_open(node: &Node, tree: &Tree, branches: &BTreeMap<NodeId, Br
     open.map(|open| shortened(open)).collect()
 }
 
-/// Returns the quotes that the judge is shown: the first ones, as many as [`MAX_QUOTES_TOKENS`] have room for.
+/// Returns the quotes that the judge is shown: the first ones, as many as fit into [`MAX_QUOTES_TOKENS`].
 fn with_room<'a>(quotes: &[&'a Evidence], count: Count<'_>) -> Vec<&'a Evidence> {
     let tokens = |number: &usize| shown(&quotes[..*number], count).iter().map(|quote| count(&quote.text)).sum::<u64>();
     let numbers: Vec<_> = (1..=quotes.len()).collect();

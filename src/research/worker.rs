@@ -99,8 +99,8 @@ struct PassageText {
 }
 
 impl PromptPassage {
-    /// Returns the text to show below the passages with the ids `above`, and adds its own; or the ids to name in its
-    /// place.
+    /// Returns the text to show below the passages with the ids `above`, and adds its own id to them. Returns the ids
+    /// to name in its place as an error.
     fn shown_below<'a>(&'a self, above: &mut HashSet<&'a str>) -> Result<&'a PassageText, &'a [String]> {
         if let Some(ids) = self.stand_ins(above) {
             return Err(ids);
@@ -476,7 +476,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         }
         let mut view = self.view();
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
-        // Its own tokens are known only now. A smaller number makes it no longer.
+        // The prompt's own tokens are known only now. A smaller number does not make it longer.
         view.tokens_left = view.tokens_left.saturating_sub(size(self.caller, &prompt));
         let prompt = self.render(step, &view);
         // A passage without room is shown again when a search finds it again.
@@ -582,7 +582,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     /// prompts name them in its place, for as long as they are shown.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, known, .. } = outcome;
-        // A passage that is found again may have been left out of this step before, as others have its text.
+        // An earlier action of this step may have found it, too, and left it out because others have its text.
         let (named, known): (Vec<_>, Vec<_>) = known.into_iter().partition(|at| self.notebook.shown[*at].is_left_out);
         let mut shown = Vec::new();
         for at in named.into_iter().chain(passages) {

@@ -820,7 +820,7 @@ impl<'a> Writer<'a> {
             add_question(&mut open_questions, question);
         }
         let mut limitations = lines(&draft.limitations);
-        // A gap is an open question, and is told there.
+        // A gap that is listed as an open question is not a limitation as well.
         limitations.retain(|own| !(is_about_findings(own) && is_repeated(own, &open_questions)));
         struck += findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
         let findings = findings
@@ -1020,9 +1020,9 @@ fn written_sections(draft: &WholeDraft) -> impl Iterator<Item = &TitledDraft> {
     draft.sections.iter().filter(|section| !section.title.trim().is_empty() && !section.text.trim().is_empty())
 }
 
-/// Returns the sections of a report in one reply. Each is written from the findings whose quotes it is the first to cite,
-/// and those that none cites are assigned by [`place`], or to the last section: the writer saw them and left them out, so the
-/// next round must not take them for new.
+/// Returns the sections of a report in one reply. Each is written from the findings whose quotes it is the first to
+/// cite. Those that none cites are assigned by [`place`], or to the last section: the writer saw them and left them
+/// out, so the next round must not take them for new.
 fn sections_of(draft: &WholeDraft, all: &[NodeFinding<'_>]) -> Vec<Section> {
     let mut left: BTreeSet<usize> = (0..all.len()).collect();
     let mut headings = Vec::new();

@@ -342,8 +342,8 @@ impl Balance {
         self.fits(committed, Charge::of(hold.worst), self.reserve.firm(), purpose)?;
         match purpose {
             Purpose::Research => self.check_likely(hold),
-            // A draft leaves the cost of its verdict: both are paid from the reserve. Its likely cost is compared: if it
-            // runs long, the round loses its verdict, but refusing it would lose both.
+            // A draft leaves the cost of its verdict: both are paid from the reserve. Its likely cost is compared: if
+            // it runs long, the round loses its verdict, but refusing it would lose both.
             Purpose::Writing => self.fits(committed, Charge::of(hold.likely + hold.leaving), self.reserve, purpose),
         }
     }

@@ -42,8 +42,8 @@ pub(crate) struct Desk {
     /// Cancelled to abandon calls in flight.
     closed: CancellationToken,
     writing: AtomicBool,
-    /// By call, whether the budget was tight, which its prompt mentions. A resumed run must say the same, or it would not
-    /// find the reply on record.
+    /// By call, whether the budget was tight, which its prompt mentions. A resumed run must say the same, or it would
+    /// not find the reply on record.
     tight: Mutex<HashMap<CallKey, bool>>,
     /// Keys whose last reply was on record.
     replayed: Mutex<HashSet<CallKey>>,
@@ -261,8 +261,8 @@ impl Desk {
     }
 }
 
-/// Returns whether the prompt with this key tells a worker that the run nears a limit, if the run does. First prompts and
-/// repairs never do.
+/// Returns whether the prompt with this key tells a worker that the run nears a limit, if the run does. First prompts
+/// and repairs never do.
 fn tells_of_limits(key: &CallKey) -> bool {
     let parts: Vec<_> = key.parts().skip_while(|part| *part != KeyPart::Step(Step::Work)).collect();
     matches!(parts.as_slice(), [_, KeyPart::Id(step)] if *step != "1")

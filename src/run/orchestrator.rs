@@ -656,8 +656,8 @@ impl Orchestrator {
     }
 
     /// Adds what the judge finds not fully answered or thin, unless the draft says so, and lowers the confidence of the
-    /// writer to that of the judge. `coverage` is the verdict by rules if the last round was not judged: aspects that it
-    /// finds covered are no longer missing.
+    /// writer to that of the judge. `coverage` is the verdict by rules if the last round was not judged: aspects that
+    /// it finds covered are no longer missing.
     fn hold_to_verdict(&self, draft: &mut Draft, coverage: Option<&Verdict>) {
         let verdicts = self.state.phase.stage().verdicts();
         let verdict = verdicts.last().copied().or(coverage).filter(|_| self.steps.desk.is_some());

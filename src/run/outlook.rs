@@ -160,7 +160,7 @@ impl Outlook {
     }
 
     /// Returns the worst case of a verdict on a draft of the findings so far, estimated from what the judge will be
-    /// shown. Earlier verdicts do not tell: they vary by round, and most runs have only one.
+    /// shown. Earlier verdicts are no guide: they vary by round, and most runs have only one.
     fn verdict_on(&self, state: &RunState, found: &Found) -> CallCost {
         let brief = state.brief();
         if brief.is_some_and(|brief| brief.mode == Mode::Quick) {

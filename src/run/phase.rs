@@ -105,7 +105,7 @@ pub(crate) struct Ended {
 pub(super) const NOT_JUDGED: &str = "the report was not judged";
 
 impl Ended {
-    /// Returns the draft of a run that ended `complete` before its round was judged, as it was before its end said so.
+    /// Returns the draft of a run that ended `complete` before its round was judged, without what its end added.
     pub(super) fn unjudged(&self) -> Option<Draft> {
         let is_unjudged = self.stop_reason == StopReason::Complete && matches!(self.before, Stage::Planned(_));
         is_unjudged.then(|| {

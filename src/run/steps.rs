@@ -80,7 +80,7 @@ pub(crate) struct Steps {
 pub(crate) enum RoundEnd {
     /// Its summaries, its draft and the verdict on it.
     Judged(Box<(Memory, Draft, Verdict)>),
-    /// A limit was reached before the verdict; without a draft, before that, too.
+    /// A limit was reached before the verdict. If there is no draft, it was reached before that.
     Unjudged(Limit, Option<Box<Draft>>),
 }
 

@@ -153,12 +153,12 @@ impl RunFields {
         })
     }
 
-    /// Returns the draft that need not be written again: the one that has no verdict yet, or that of the round before, if
-    /// nothing new was found since. A draft by rules is written again: the model may be back.
+    /// Returns the draft that need not be written again: the one that has no verdict yet, or that of the round before,
+    /// if nothing new was found since. A draft by rules is written again: the model may be back.
     pub(crate) fn draft_that_stands(&self) -> Option<&Draft> {
         // Under a higher limit, a draft that was short for lack of money would be written anew at length.
-        if self.unjudged.is_some() {
-            return self.unjudged.as_ref();
+        if let Some(unjudged) = &self.unjudged {
+            return Some(unjudged);
         }
         let draft = self.folded.draft.as_ref().filter(|draft| !draft.is_makeshift && !self.has_news())?;
         // A node that is tried again loses its branch, and with it quotes that the draft may cite.

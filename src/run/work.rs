@@ -40,7 +40,7 @@ use crate::traces::attach;
 /// The input of work on a node.
 pub(crate) struct Work {
     node: Node,
-    /// The question with its context, which a worker inside is asked in place of that of the node; `None` if that stands on
+    /// The question with its context, which a worker inside is asked instead of the node's; `None` if that stands on
     /// its own.
     in_full: Option<String>,
     pub(crate) way: Way,

@@ -478,8 +478,8 @@ impl Place {
         matches!(self, Self::Kb { path, heading_path, .. } if page_of(path, heading_path).is_some())
     }
 
-    /// Returns the lead-ins at the end of [`Self::heading_path`], outermost first. A heading that ends with a colon is one,
-    /// too.
+    /// Returns the lead-ins at the end of [`Self::heading_path`], outermost first. A heading that ends with a colon
+    /// there counts as one.
     pub(crate) fn lead_ins(&self) -> &[String] {
         let names = self.heading_path();
         let others = names.iter().rposition(|name| !name.ends_with([':', '：'])).map_or(0, |last| last + 1);

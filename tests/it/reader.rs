@@ -9,8 +9,7 @@ use std::collections::HashSet;
 
 use dr::base::word::WordSplitter;
 use dr::research::digest::{SUMMARY, VERBATIM};
-use dr::research::evidence::EvidenceId;
-use dr::research::evidence::marks;
+use dr::research::evidence::{EvidenceId, marks};
 use dr::research::node::{NodeId, SourceHint};
 use dr::research::plan::{NodeDraft, PlanDraft};
 use dr::research::question::{Aspect, AspectId, Brief, Mode, Question};

@@ -91,6 +91,17 @@ pub(super) fn normalised(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     Some(vector)
 }
 
+/// Returns the mean of vectors, scaled to length one; `None` as for [`normalised`], and without vectors.
+pub(super) fn direction<'a>(vectors: impl Iterator<Item = &'a [f32]>) -> Option<Vec<f32>> {
+    // The sum has the direction of the mean, and the length is normalised anyway.
+    let add = |mut sum: Vec<f32>, own: &[f32]| {
+        sum.resize(own.len(), 0.0);
+        sum.iter_mut().zip(own).for_each(|(total, x)| *total += x);
+        sum
+    };
+    normalised(vectors.fold(Vec::new(), add))
+}
+
 /// Returns the vectors of planned batches in the order of the texts.
 pub(super) fn in_input_order(plan: &[Vec<usize>], vectors: impl IntoIterator<Item = Vec<f32>>) -> Vec<Vec<f32>> {
     let count = plan.iter().map(Vec::len).sum();

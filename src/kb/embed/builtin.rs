@@ -296,7 +296,8 @@ impl MiniLm {
 
     /// Returns the vector of one text, given its tokens.
     fn vector(&self, tokens: &[u32], options: &RunOptions) -> Result<Vec<f32>, EmbedError> {
-        mean_direction(&self.states(tokens, options)?)
+        let states = self.states(tokens, options)?;
+        batch::direction(states.chunks_exact(DIMENSION)).ok_or_else(unusable)
     }
 
     /// Returns the token vectors of one text, given the tokens of its parts.
@@ -335,18 +336,6 @@ impl MiniLm {
         }
         Ok(states.into_data())
     }
-}
-
-/// Returns the mean of the token vectors, scaled to length one.
-fn mean_direction(states: &[f32]) -> Result<Vec<f32>, EmbedError> {
-    // The sum has the direction of the mean, and the length is normalised anyway.
-    let mut sum = vec![0.0; DIMENSION];
-    for state in states.chunks_exact(DIMENSION) {
-        for (total, x) in sum.iter_mut().zip(state) {
-            *total += x;
-        }
-    }
-    batch::normalised(sum).ok_or_else(unusable)
 }
 
 fn unusable() -> EmbedError {

@@ -33,8 +33,9 @@ impl TokenVectors {
         self.values[start * self.dimension..self.ends[part] * self.dimension].chunks_exact(self.dimension.max(1))
     }
 
+    /// Returns the mean of all vectors as a unit vector; empty without vectors.
     fn direction(&self) -> Vec<f32> {
-        direction(self.values.chunks_exact(self.dimension.max(1)))
+        batch::direction(self.values.chunks_exact(self.dimension.max(1))).unwrap_or_default()
     }
 }
 
@@ -61,7 +62,8 @@ impl Matches {
     pub(super) fn of_texts(words: usize, question: &[f32], parts: &[Vec<f32>]) -> Self {
         // An opposed vector counts as absent, like a part without tokens.
         let found: Vec<f32> = parts.iter().map(|part| cosine(question, part).max(0.0)).collect();
-        let similarity = cosine(question, &direction(parts.iter().map(Vec::as_slice)));
+        let whole = batch::direction(parts.iter().map(Vec::as_slice)).unwrap_or_default();
+        let similarity = cosine(question, &whole);
         Self { words: vec![vec![found]; words], similarity }
     }
 
@@ -97,16 +99,6 @@ impl Matches {
 /// Returns every `size` consecutive parts; all of them if there are fewer.
 pub(crate) fn windows(parts: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..(parts + 1).saturating_sub(size).max(1)).map(move |start| start..(start + size).min(parts))
-}
-
-/// Returns the direction of the mean of vectors as a unit vector; empty without vectors.
-fn direction<'a>(vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
-    let add = |mut sum: Vec<f32>, own: &[f32]| {
-        sum.resize(own.len(), 0.0);
-        sum.iter_mut().zip(own).for_each(|(a, b)| *a += b);
-        sum
-    };
-    batch::normalised(vectors.fold(Vec::new(), add)).unwrap_or_default()
 }
 
 fn best(token: &[f32], parts: &[usize]) -> f32 {

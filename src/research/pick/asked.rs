@@ -88,21 +88,19 @@ fn is_asked_above(asked: AnswerKind, unit: &Unit, weights: &Weights, splitter: &
 /// Returns whether a sentence is the requested list: "There are two states of a lamp: lit and dark." `listed` are the
 /// stems of the noun that is asked for, with the word before it.
 fn lists(sentence: &str, listed: &[String], weights: &Weights, splitter: &WordSplitter) -> bool {
-    let Some((lead_in, items)) = sentence.split_once(": ").or_else(|| sentence.split_once(" are ")) else {
-        return false;
+    let parts = sentence.split_once(": ").or_else(|| sentence.split_once(" are "));
+    let Some((lead_in, items)) = parts.filter(|_| !listed.is_empty()) else { return false };
+    let is_announced = || {
+        let named = splitter.stems(lead_in);
+        listed.iter().all(|word| named.contains(word))
     };
-    let named = splitter.stems(lead_in);
     let is_said = || share(weights, &splitter.stems(sentence), &HashSet::new()) >= LEAST_LISTED;
-    !listed.is_empty()
-        && listed.iter().all(|word| named.contains(word))
-        && items.contains(", ")
-        && has_word(items, "and|or")
-        && is_said()
+    items.contains(", ") && has_word(items, "and|or") && is_announced() && is_said()
 }
 
 /// Words of a sentence that gives a reason.
-const REASONS: &str = "because|therefore|thus|hence|reason|reasons|cause|causes|caused|due|avoid|avoids|prevent|prevents|otherwise|implication|\
-    implications";
+const REASONS: &str = "because|therefore|thus|hence|reason|reasons|cause|causes|caused|due|avoid|avoids|prevent|\
+    prevents|otherwise|implication|implications";
 
 /// Returns whether a sentence gives a reason.
 pub(super) fn gives_reason(sentence: &str) -> bool {
@@ -228,8 +226,8 @@ pub(super) fn states_condition(sentence: &str) -> bool {
 /// Words before "using" after which it names no means.
 const NO_MEANS: &str = "about|are|avoid|before|for|from|is|not|of|recommend|start|started|stop|without";
 
-/// Returns whether a sentence says how to reach an aim: "To roll it back, set the value", "The guard starts it by pulling
-/// the brake".
+/// Returns whether a sentence says how to reach an aim: "To roll it back, set the value", "The guard starts it by
+/// pulling the brake".
 pub(super) fn states_task(sentence: &str) -> bool {
     let Some((_, rest)) = aim(sentence) else { return names_means(sentence) };
     let next = rest.split(' ').next().unwrap_or_default();
@@ -242,8 +240,8 @@ pub(super) fn aim(sentence: &str) -> Option<(&str, &str)> {
     sentence.strip_prefix("To ")?.split_once(", ")
 }
 
-/// Returns whether a sentence says by what means something is done: "by pulling the brake", "using the brake". "When using
-/// it" and "the cost of using it" do not.
+/// Returns whether a sentence says by what means something is done: "by pulling the brake", "using the brake". Not
+/// "when using it" and "the cost of using it".
 fn names_means(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let words: Vec<_> = words(&lower).collect();
@@ -256,7 +254,7 @@ fn names_means(sentence: &str) -> bool {
     })
 }
 
-/// Returns whether the lead-in of a numbered list announces what happens, and not what to do.
+/// Returns whether the lead-in of a list announces what happens, and not what to do.
 pub(super) fn announces_events(lead_in: &str) -> bool {
     lead_in.ends_with(':') && has_word(&lead_in.to_lowercase(), "occur|occurs|happen|happens")
 }
@@ -455,25 +453,23 @@ impl AnswerKind {
             }
             // The table or list that names all compared entities, or a sentence that contrasts them.
             Self::Comparison => {
-                let names_all = |text: &str| {
-                    let words = splitter.stems(text);
-                    weights.keys().all(|stem| words.contains(stem))
-                };
+                let has_all = |words: &HashSet<String>| weights.keys().all(|stem| words.contains(stem));
+                let names_all = |text: &str| has_all(&splitter.stems(text));
                 let contrasts = |said: &Sentence| contrasts(&said.plain) && names_all(&said.plain);
-                let has_all = match unit.kind {
+                let is_compared = match unit.kind {
                     UnitKind::Table => names_all(&compared_by(own)),
                     // "Reasons to choose oil, grease or wax:", or an item for each.
                     UnitKind::List { .. } => {
                         let is_of_one = |item: &Range<usize>| {
                             let words = splitter.stems(&text[item.clone()]);
-                            weights.keys().any(|stem| words.contains(stem)) && !names_all(&text[item.clone()])
+                            weights.keys().any(|stem| words.contains(stem)) && !has_all(&words)
                         };
                         let has_each = || names_all(own) && unit.pieces.iter().all(is_of_one) && !lists_links(own);
                         names_all(&text[unit.head()]) || has_each()
                     }
                     UnitKind::Paragraph | UnitKind::Code | UnitKind::Callout => false,
                 };
-                flag(has_all || unit.sentences.iter().any(contrasts))
+                flag(is_compared || unit.sentences.iter().any(contrasts))
             }
             Self::Definition => flag(unit.kind == UnitKind::Paragraph && defines(own, weights, splitter)),
             // "Only owners can open it."

@@ -30,8 +30,8 @@ const EXAMPLES: [&str; 9] = [
 /// Score of a unit next to a hit, relative to that of the hit.
 pub(super) const NEIGHBOUR: f32 = 0.85;
 
-/// Minimum number of hits of a document that has most of all hits for its sections without a hit to be searched as well:
-/// the hits of a note on the subject crowd into a few of its sections.
+/// Number of hits from which a document with more than half of all hits is searched in its other sections as well: the
+/// hits of a note on the subject crowd into a few of its sections.
 const HITS_OF_SUBJECT: usize = 3;
 
 /// Openings of the titles of notes that list changes. The subjects they mention are explained elsewhere.
@@ -39,20 +39,21 @@ const HISTORIES: [&str; 7] = [
     "document history", "revision history", "release history", "changelog", "change log", "release notes", "what's new",
 ];
 
-/// Names that a document or a part of it has for itself, and verbs with which it announces what it is about.
+/// Names that a document or a part of it has for itself, verbs with which it announces what it is about, and words for
+/// its readers.
 const DOCUMENTS: [&str; 9] =
     ["article", "chapter", "document", "guide", "page", "section", "topic", "tutorial", "walkthrough"];
 const ANNOUNCING: [&str; 12] = [
     "covers", "describes", "discusses", "explains", "highlights", "introduces", "outlines", "presents", "provides",
     "shows", "summarizes", "walks",
 ];
+const READERS: [&str; 6] = ["you", "you'll", "you’ll", "we", "we'll", "we’ll"];
 
-/// Verbs with which a document announces a list of its topics. A paragraph may say with them what it is about.
+/// Further verbs with which a document announces a list of its topics. In a paragraph they may state a fact.
 const LISTING: [&str; 2] = ["contains", "includes"];
 
 /// Maximum number of words of a topic in a list of what a document covers.
 const MOST_OF_TOPIC: usize = 12;
-const READERS: [&str; 6] = ["you", "you'll", "you’ll", "we", "we'll", "we’ll"];
 
 /// Two units that share more than this fraction of the smaller one's words count as duplicates.
 pub(super) const SAME_WORDS: f32 = 0.7;
@@ -63,7 +64,7 @@ const LEAST_LIMITED: f32 = 0.5;
 /// Number of items or rows from which a unit is measured by the best of them if one thing is asked for.
 const MANY_PIECES: usize = 4;
 
-/// Number of words at the beginning of an item among which the name of the thing it is about is looked for.
+/// Number of words at the beginning of an item that may name what it is about.
 const NAME_WORDS: usize = 3;
 
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
@@ -126,6 +127,16 @@ impl UnitCandidate<'_> {
         &self.reading.document.text[self.unit.range.clone()]
     }
 
+    /// Returns what identifies its section: the rank of its document, and its number there.
+    pub(super) fn section(&self) -> (usize, usize) {
+        (self.rank, self.unit.section)
+    }
+
+    /// Returns whether its score is at most `margin` below that of the best unit.
+    pub(super) fn is_near(&self, best: &Self, margin: f32) -> bool {
+        self.features.score() >= best.features.score() - margin
+    }
+
     /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is as much
     /// about the title as the paragraph directly below the title.
     pub(super) fn headings(&self) -> String {
@@ -162,12 +173,22 @@ impl UnitCandidate<'_> {
         sought.wanted.is_none() || self.has_value
     }
 
-    /// Returns the share of the question's words in the sentence with exactly the requested value that has most; `None` if
-    /// no sentence has that value.
-    pub(super) fn exact_share(&self, sought: &Sought<'_>, weights: &Weights) -> Option<f32> {
+    /// Returns the sentences with exactly the requested value.
+    fn exact<'s>(&'s self, sought: &'s Sought<'_>) -> impl Iterator<Item = &'s Sentence> {
         let sentences = self.unit.sentences.iter().enumerate();
-        let exact = sentences.filter(|(at, _)| self.value_in(*at, sought) == Value::Exact);
-        exact.map(|(_, own)| share(weights, &sought.words_in(&own.plain), &self.about)).reduce(f32::max)
+        sentences.filter(move |(at, _)| self.value_in(*at, sought) == Value::Exact).map(|(_, own)| own)
+    }
+
+    /// Returns whether a sentence has exactly the requested value.
+    pub(super) fn has_exact(&self, sought: &Sought<'_>) -> bool {
+        self.exact(sought).next().is_some()
+    }
+
+    /// Returns the largest share of the question's words in a sentence with exactly the requested value; `None` if no
+    /// sentence has that value.
+    pub(super) fn exact_share(&self, sought: &Sought<'_>, weights: &Weights) -> Option<f32> {
+        let says = |own: &Sentence| share(weights, &sought.words_in(&own.plain), &self.about);
+        self.exact(sought).map(says).reduce(f32::max)
     }
 
     /// Returns whether a sentence has the requested value. One of an example is one of many.
@@ -195,9 +216,12 @@ impl UnitCandidate<'_> {
         self.features.has_form() && weights.len() > 1 && own.len() <= weights.len() + 1 && has_all()
     }
 
-    /// Returns whether it is a list with an item for each of the things compared, which begins with its name. Words of the
-    /// headings belong to all of them.
+    /// Returns whether it is a list with an item for each of the things compared, which begins with the name of that
+    /// thing. Words of the headings belong to all items.
     pub(super) fn has_item_of_each(&self, sought: &Sought<'_>, weights: &Weights) -> bool {
+        if sought.asked != AnswerKind::Comparison || !matches!(self.unit.kind, UnitKind::List { .. }) {
+            return false;
+        }
         let text = &self.reading.document.text;
         let label = |piece: &Range<usize>| {
             let first = self.unit.sentences.iter().find(|own| overlap(piece, &own.range));
@@ -206,16 +230,10 @@ impl UnitCandidate<'_> {
             label.retain(|stem| weights.contains_key(stem) && !self.about.contains(stem));
             label
         };
-        let is_list = matches!(self.unit.kind, UnitKind::List { .. });
         let labels: Vec<_> = self.unit.pieces.iter().map(label).filter(|label| !label.is_empty()).collect();
         let has_all =
             || weights.keys().all(|stem| self.about.contains(stem) || labels.iter().any(|own| own.contains(stem)));
-        sought.asked == AnswerKind::Comparison && is_list && labels.len() > 1 && has_all()
-    }
-
-    /// Returns whether a sentence has exactly the requested value.
-    pub(super) fn has_exact(&self, sought: &Sought<'_>) -> bool {
-        (0..self.unit.sentences.len()).any(|at| self.value_in(at, sought) == Value::Exact)
+        labels.len() > 1 && has_all()
     }
 
     /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph or list.
@@ -308,14 +326,14 @@ pub(super) fn candidates<'a>(
     for candidate in &mut candidates {
         candidate.about = sought.words_in(&candidate.headings());
         candidate.about.retain(|stem| weights.contains_key(stem));
-        let section = sections.entry((candidate.rank, candidate.unit.section)).or_default();
+        let section = sections.entry(candidate.section()).or_default();
         section.extend(candidate.words.union(&candidate.about).cloned());
     }
     let section_share = |words: HashSet<String>| share(&weights, &words, &HashSet::new());
     let sections: HashMap<_, f32> = sections.into_iter().map(|(at, words)| (at, section_share(words))).collect();
     for candidate in &mut candidates {
         measure(candidate, sought, &weights);
-        candidate.features.section = sections[&(candidate.rank, candidate.unit.section)];
+        candidate.features.section = sections[&candidate.section()];
     }
     keep_named(&mut candidates, names, splitter);
     leave_out_histories(&mut candidates, sought);
@@ -337,7 +355,7 @@ fn measure(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Wei
     let value = sought.wanted.map(|wanted| says_value(candidate, wanted, sought, weights));
     let suits = value.unwrap_or_else(|| asked.suits(unit, text, weights, splitter)) || is_spelled_out;
     let opposes = opposes(candidate, sought, weights);
-    // Some item of a long list gives a reason for something, so it needs the words of the question itself.
+    // Some item of a long list always gives a reason for something, so an item must have most words of the question.
     let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
     let says_most = |own: &Sentence| {
         matches!(unit.kind, UnitKind::List { .. })
@@ -346,7 +364,7 @@ fn measure(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Wei
     let is_stated = || {
         let said = &unit.sentences;
         let is_stated = |at| sought.is_stated_by(said, at, &candidate.about, weights);
-        (0..said.len()).any(|at| (is_told || says_most(&said[at])) && is_stated(at))
+        (0..said.len()).any(|at| is_stated(at) && (is_told || says_most(&said[at])))
     };
     let suits = (suits || (sought.wanted.is_none() && !opposes && is_stated())) && !opens_example(own);
     let opens = candidate.is_opening && *asked == AnswerKind::Definition && opens_with(own, weights, splitter);
@@ -439,10 +457,11 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
         // Code is announced as well: "This section shows an example."
         let is_told =
             *kind == UnitKind::Code && matches!(sought.asked, AnswerKind::Comparison | AnswerKind::Definition);
-        (*kind == UnitKind::Paragraph || is_told)
-            && !sentences.is_empty()
-            && sentences.iter().all(|own| announces(&own.plain, &[]) || only_points(&own.plain))
-            && sentences.iter().any(|own| announces(&own.plain, &[]))
+        let announces = |own: &Sentence| announces(&own.plain, &[]);
+        let is_text = *kind == UnitKind::Paragraph || is_told;
+        (is_text
+            && sentences.iter().any(announces)
+            && sentences.iter().all(|own| announces(own) || only_points(&own.plain)))
             || lists_topics(&own.unit, sought)
     };
     if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {
@@ -450,8 +469,8 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
     }
 }
 
-/// Drops numbered lists if a question asks for a definition, unless a heading names the term, as that of a process does:
-/// how a thing is used does not say what it is.
+/// Drops numbered lists if a question asks for a definition, since how a thing is used does not say what it is. A list
+/// below a heading that names the term stays: it may be the steps of a process.
 fn leave_out_steps(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_about_use = |own: &UnitCandidate<'_>| {
         let mut headings = own.unit.headings.iter().map(String::as_str).chain([own.reading.document.place.title()]);
@@ -514,17 +533,18 @@ fn opens_with_link(piece: &str) -> bool {
 /// Returns whether a unit is a list of the topics of a document: "This article also covers:" above a few words each.
 /// "This section describes the following modes:" announces the modes that a question asks for.
 fn lists_topics(unit: &Unit, sought: &Sought<'_>) -> bool {
-    let head = unit.head();
-    let (head, topics): (Vec<_>, Vec<_>) = unit.sentences.iter().partition(|own| overlap(&head, &own.range));
     let is_asked = |said: &str| sought.listed.last().is_some_and(|noun| sought.splitter.stems(said).contains(noun));
-    let is_announced = head
-        .last()
-        .is_some_and(|last| last.plain.ends_with(':') && announces(&last.plain, &LISTING) && !is_asked(&last.plain));
-    let is_short = |own: &&Sentence| own.plain.split_whitespace().count() <= MOST_OF_TOPIC;
-    matches!(unit.kind, UnitKind::List { .. }) && is_announced && topics.iter().all(is_short)
+    let is_announced = |said: &str| said.ends_with(':') && announces(said, &LISTING) && !is_asked(said);
+    let is_short = |own: &Sentence| own.plain.split_whitespace().count() <= MOST_OF_TOPIC;
+    let head = unit.head();
+    let mut topics = unit.sentences.iter().filter(|own| own.range.start >= head.end);
+    matches!(unit.kind, UnitKind::List { .. })
+        && unit.lead_in().is_some_and(|lead_in| is_announced(&lead_in.plain))
+        && topics.all(is_short)
 }
 
-/// Returns whether a sentence says what a document is about: "This topic describes how to …". `verbs` are further verbs.
+/// Returns whether a sentence says what a document is about: "This topic describes how to …". `verbs` count in addition
+/// to [`ANNOUNCING`].
 fn announces(sentence: &str, verbs: &[&str]) -> bool {
     let sentence = sentence.to_lowercase();
     let words = sentence.split_whitespace().map(|word| word.trim_matches([',', ':'])).filter(|word| *word != "also");
@@ -650,9 +670,7 @@ pub(super) fn lead(at: usize, candidates: &[UnitCandidate<'_>]) -> f32 {
     let repeated = |other: &UnitCandidate<'_>| {
         own.words.intersection(&other.words).count() as f32 / other.words.len().max(1) as f32
     };
-    let competes = |other: &&UnitCandidate<'_>| {
-        (own.rank, own.unit.section) != (other.rank, other.unit.section) && repeated(other) <= SAME_WORDS
-    };
+    let competes = |other: &&UnitCandidate<'_>| own.section() != other.section() && repeated(other) <= SAME_WORDS;
     let lead = |other: &UnitCandidate<'_>| (own.features.score() - other.features.score()) / FULL_LEAD;
     candidates.iter().find(competes).map_or(1.0, |other| lead(other).clamp(0.0, 1.0))
 }
@@ -723,16 +741,20 @@ fn said(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -
     pieces.iter().map(of).fold(0.0, f32::max)
 }
 
-/// Returns whether a unit has a value of the requested kind: of a list that is measured piece by piece, its lead-in or a piece
-/// with at least half as many words of the question as the best.
+/// Returns whether a unit has a value of the requested kind. In a list that is measured piece by piece, it must be in
+/// the lead-in, or in a piece with at least half as many words of the question as the best one.
 fn says_value(candidate: &UnitCandidate<'_>, wanted: Wanted, sought: &Sought<'_>, weights: &Weights) -> bool {
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
     let Some(pieces) = candidate.one_by_one.as_ref().filter(|_| is_list) else { return wanted.is_in(candidate.text()) };
     let text = &candidate.reading.document.text;
+    if wanted.is_in(&text[candidate.unit.head()]) {
+        return true;
+    }
     let said = |piece: &Range<usize>| share(weights, &sought.words_in(&text[piece.clone()]), &HashSet::new());
-    let most = pieces.iter().map(said).fold(0.0, f32::max);
-    let mut near = pieces.iter().filter(|piece| said(piece) * 2.0 >= most);
-    wanted.is_in(&text[candidate.unit.head()]) || near.any(|piece| wanted.is_in(&text[piece.clone()]))
+    let shares: Vec<_> = pieces.iter().map(said).collect();
+    let most = shares.iter().copied().fold(0.0, f32::max);
+    let mut near = pieces.iter().zip(&shares).filter(|(_, share)| **share * 2.0 >= most);
+    near.any(|(piece, _)| wanted.is_in(&text[piece.clone()]))
 }
 
 /// Returns the sentences of a unit to compare token by token.

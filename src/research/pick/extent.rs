@@ -8,6 +8,7 @@ use super::candidate::{UnitCandidate, common, lines_in, lines_of, overlap, scree
 use super::features::{lists_links, points};
 use super::remedy::{names_cause, names_remedy};
 use super::sought::Sought;
+use super::wording::has_phrase;
 use super::{Kept, LONG_PARAGRAPH, MAX_LINES, MAX_PIECES, SAYS_MOST};
 use crate::base::html::without_html;
 use crate::base::line::is_field;
@@ -153,8 +154,8 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     let text = candidate.reading.document.text.as_str();
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let Unit { sentences, range, .. } = &mut candidate.unit;
-    // But for the end of a tag around it.
-    let ends_with = |last: &Sentence| {
+    // Only the closing tag of HTML around it may follow.
+    let is_at_end = |last: &Sentence| {
         let rest = text.get(last.range.end..range.end).map(str::trim_start);
         rest.is_none_or(|rest| rest.is_empty() || rest.starts_with("</"))
     };
@@ -169,7 +170,7 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
     if let [.., said, last] = said
         && is_prose
         && ends_open(&last.plain)
-        && sentences.last().is_some_and(ends_with)
+        && sentences.last().is_some_and(is_at_end)
     {
         range.end = said.range.end;
     }
@@ -183,8 +184,8 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
     let best = kept.first().map(|own| (own.candidate.rank, own.candidate.unit.clone()));
     // Its steps may go on in the section below.
     let goes_on = |own: &UnitCandidate<'_>| {
-        let is_next = |best: &Unit| own.unit.section == best.section + 1 && own.unit.is_below(best);
-        best.as_ref().is_some_and(|(rank, best)| own.rank == *rank && own.features.has_form() && is_next(best))
+        let is_next = |(rank, best): &(usize, Unit)| own.rank == *rank && own.unit.is_right_below(best);
+        own.features.has_form() && best.as_ref().is_some_and(is_next)
     };
     kept.retain_mut(|Kept { candidate, .. }| {
         let text = &candidate.reading.document.text;
@@ -387,8 +388,7 @@ fn leads_away(unit: &Unit, text: &str, sought: &Sought<'_>) -> bool {
 
 /// Returns whether a text limits the liability of its author.
 fn is_disclaimer(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    DISCLAIMERS.iter().any(|phrase| lower.contains(phrase))
+    has_phrase(text, &DISCLAIMERS)
 }
 
 /// Returns whether two units are entries of a glossary: a term on a line of its own, and its meaning after a hard break.

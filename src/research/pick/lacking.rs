@@ -104,8 +104,9 @@ impl<'a> PickedUnits<'a> {
         }
     }
 
-    /// Returns whether there is no length. Any number in the best unit may be one, in a unit of measure that is not listed;
-    /// in further units it usually counts something else. "A few hours" is one only in a sentence on the whole question.
+    /// Returns whether there is no length. Any number in the best unit may be one, in a unit of measure that is not
+    /// listed; in further units it usually counts something else. "A few hours" is one only in a sentence with most
+    /// words of the question.
     fn lacks_length(&self) -> bool {
         let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
         asks_for_length(self.sought.question)

@@ -26,12 +26,11 @@ const OPENING_TEXTS: usize = 2;
 /// Keeps the best unit of each section, and more of a section that opens with the subject. Takes the units best
 /// first, and puts openings first.
 pub(super) fn keep_best(candidates: &mut Vec<UnitCandidate<'_>>) {
-    let section = |own: &UnitCandidate<'_>| (own.rank, own.unit.section);
-    let opened: HashSet<_> = candidates.iter().filter(|own| own.is_opening).map(section).collect();
+    let opened: HashSet<_> = candidates.iter().filter(|own| own.is_opening).map(UnitCandidate::section).collect();
     let mut kept: HashMap<_, usize> = HashMap::new();
     candidates.retain(|own| {
-        let count = kept.entry(section(own)).or_default();
-        let most = if opened.contains(&section(own)) { OPENING_TEXTS } else { 1 };
+        let count = kept.entry(own.section()).or_default();
+        let most = if opened.contains(&own.section()) { OPENING_TEXTS } else { 1 };
         let is_kept = own.is_opening || *count < most;
         *count += usize::from(is_kept && !own.is_opening);
         is_kept

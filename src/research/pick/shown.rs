@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::asked::{AnswerKind, asks_what_happens_then};
+use super::asked::AnswerKind;
 use super::candidate::{UnitCandidate, lines_in, opens_example, overlap, unescaped};
 use super::features::{Weights, points, share};
 use super::sought::{Sought, Value};
@@ -113,7 +113,7 @@ fn best_sentence(
     let words: Vec<_> = candidate.unit.sentences.iter().map(|own| sought.words_in(&own.plain)).collect();
     let (asked, weights) = (weights, &rarer(&sought.without_rejected(&sought.without_events(weights)), &words));
     let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
-    // An item that names one of the things in the title is about that one, and the others are not.
+    // If an item repeats a word of the title, the other items are about something else.
     let items = candidate.text().lines().filter(|line| bulleted_item(line.trim_start()).is_some());
     let has_items = is_list || items.count() > 1;
     let is_shared = |stem: &&String| !has_items || !words.iter().any(|own| own.contains(*stem));
@@ -144,7 +144,7 @@ fn best_sentence(
     };
     // "When it expires, the owner has to:" says what happens then, with the items below it.
     let leads_in = |part: usize| {
-        asks_what_happens_then(&sought.question.to_lowercase())
+        sought.asks_what_happens
             && candidate.unit.sentences[part - 1].plain.ends_with(':')
             && sought.is_stated_by(&candidate.unit.sentences, part - 1, &candidate.about, asked)
     };
@@ -336,8 +336,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     let near = best.iter().filter(|(score, _)| *score >= least);
     let mut kept: Vec<usize> = near.take(MAX_PIECES).map(|(_, at)| *at).collect();
     let ranked: Vec<usize> = best.into_iter().map(|(_, at)| at).collect();
-    // With the requested value, if another item has it.
-    // That of an item with none of the words is another value.
+    // With the requested value, if another item has it. In one with few words of the question, it is another value.
     let says = |at: &usize| share(weights, &words[*at], &none);
     let most = (0..pieces.len()).map(|at| says(&at)).fold(0.0, f32::max);
     let has_value = |at: &usize| sought.has_value(&text[pieces[*at].1.clone()]) && says(at) * 2.0 >= most;

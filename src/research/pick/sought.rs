@@ -31,7 +31,7 @@ const LEAST_DENIED: f32 = 0.5;
 const LEAST_SAID: f32 = 0.6;
 const LEAST_OWN: f32 = 0.25;
 
-/// Phrases of a question for a default. "Leave the number out" is one as well, with up to this many words between.
+/// Phrases of a question for a default, and the number of words up to which "leave … out" is one as well.
 const UNSET: [&str; 9] = [
     "don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "without setting",
     "without specifying", "omit",
@@ -39,8 +39,8 @@ const UNSET: [&str; 9] = [
 const LEFT_WITHIN: usize = 3;
 
 /// Words in the header of a table that tells what things are.
-const MEANINGS: &str = "definition|definitions|describes|description|descriptions|details|does|explanation|function|meaning|\
-    meanings|notes|purpose|remarks|role|summary|term|terms|use|what";
+const MEANINGS: &str = "definition|definitions|describes|description|descriptions|details|does|explanation|function|\
+    meaning|meanings|notes|purpose|remarks|role|summary|term|terms|use|what";
 
 /// Openings of a sentence that continues the one before.
 const GOING_ON: [&str; 5] = ["However, ", "But ", "It ", "They ", "This "];
@@ -109,6 +109,8 @@ pub(super) struct Sought<'a> {
     pub(super) asks_why: bool,
     /// Whether the reason for a denial is requested: "why can't I".
     asks_why_not: bool,
+    /// Whether it asks what follows from a condition: "what happens if".
+    pub(super) asks_what_happens: bool,
     asks_for_permission: bool,
     /// Whether a measure or a limit is requested, usually a number: "how long", "the maximum".
     is_measured: bool,
@@ -167,6 +169,7 @@ impl<'a> Sought<'a> {
             rejected: splitter.stems(rejected(&question.to_lowercase()).unwrap_or_default()),
             asks_why: Remedy::of(question).is_some() || question.trim_start().to_lowercase().starts_with("why"),
             asks_why_not: asks_why_not(question),
+            asks_what_happens: asks_what_happens_then(&question.to_lowercase()),
             asks_for_permission: asks_for_permission(question),
             is_measured,
             counted,
@@ -267,22 +270,20 @@ impl<'a> Sought<'a> {
     /// Returns the weights without those of event words such as "released", if the question asks when something
     /// happened: each row of a history describes an event in its own words.
     pub(super) fn without_events(&self, weights: &Weights) -> Weights {
-        let asks_when = self.wanted == Some(Wanted::Day) || self.asked == AnswerKind::Time;
+        if self.wanted != Some(Wanted::Day) && self.asked != AnswerKind::Time {
+            return weights.clone();
+        }
         // "Patch releases" is a noun.
         let lower = self.question.to_lowercase();
         let nouns: HashSet<_> =
             words(&lower).filter(|word| word.ends_with('s')).map(|word| self.splitter.stem(word)).collect();
-        let is_event =
-            |stem: &String| !nouns.contains(stem) && EVENTS.split('|').any(|event| self.splitter.stem(event) == *stem);
-        let is_left = |stem: &String| !asks_when || !is_event(stem) || weights.keys().all(is_event);
-        weights.iter().filter(|(stem, _)| is_left(stem)).map(|(stem, weight)| (stem.clone(), *weight)).collect()
+        let events: HashSet<_> = EVENTS.split('|').map(|event| self.splitter.stem(event)).collect();
+        without(weights, |stem| events.contains(stem) && !nouns.contains(stem))
     }
 
     /// Returns the weights without those of the alternative that something is compared with.
     pub(super) fn without_rejected(&self, weights: &Weights) -> Weights {
-        let is_left =
-            |stem: &String| !self.rejected.contains(stem) || weights.keys().all(|own| self.rejected.contains(own));
-        weights.iter().filter(|(stem, _)| is_left(stem)).map(|(stem, weight)| (stem.clone(), *weight)).collect()
+        without(weights, |stem| self.rejected.contains(stem))
     }
 
     /// Returns whether the question names alternatives: "in Berlin or Paris".
@@ -323,26 +324,27 @@ impl<'a> Sought<'a> {
         self.is_negated && is_negative(text) && share() >= LEAST_DENIED
     }
 
-    /// Returns whether a sentence denies what a yes-or-no question asks about, or says why not. Most such questions are about
-    /// a limit: of 36 on twelve folders, 26 are answered by a sentence with a negation. `about` are the words of the question
-    /// in its headings.
+    /// Returns whether a sentence denies what a yes-or-no question asks about, or says why not. Most yes-or-no
+    /// questions are about a limit: of 36 on twelve folders, 26 are answered by a sentence with a negation. `about` are
+    /// the words of the question in its headings.
     pub(super) fn says_no(&self, said: &[Sentence], at: usize, about: &HashSet<String>, weights: &Weights) -> bool {
         let sentence = said[at].plain.as_str();
-        let says_why_not = || {
-            self.asks_why_not
-                && gives_reason(sentence)
-                && share(weights, &self.words_in(sentence), about) >= LEAST_MEANT
-        };
-        negates(sentence) && (says_why_not() || (self.asks_whether && self.is_on_subject(said, at, about, weights)))
+        match () {
+            () if self.asks_whether => negates(sentence) && self.is_on_subject(said, at, about, weights),
+            () if self.asks_why_not => {
+                let share = || share(weights, &self.words_in(sentence), about);
+                negates(sentence) && gives_reason(sentence) && share() >= LEAST_MEANT
+            }
+            () => false,
+        }
     }
 
-    /// Returns whether a list is of another task than the question's, which its lead-in names ("To oil the wheel, follow
-    /// these steps:") or which is none ("When the pump stops, the following happens:").
+    /// Returns whether the lead-in of a list names another task than the question ("To oil the wheel, follow these
+    /// steps:") or announces what happens ("When the pump stops, the following happens:").
     pub(super) fn is_of_other_task(&self, unit: &Unit, weights: &Weights) -> bool {
-        let head = unit.head();
-        let lead_in = unit.sentences.iter().take_while(|own| own.range.start < head.end).last();
         let is_list = matches!(unit.kind, UnitKind::List { .. }) && !unit.pieces.is_empty();
-        let Some(lead_in) = lead_in.filter(|_| is_list && self.asked == AnswerKind::Steps) else { return false };
+        let is_asked = is_list && self.asked == AnswerKind::Steps;
+        let Some(lead_in) = unit.lead_in().filter(|_| is_asked) else { return false };
         let has_none = |aim: &str| self.words_in(aim).iter().all(|word| !weights.contains_key(word));
         // "To do this" and "To get started" name no task of their own.
         let names_task = |aim: &str| self.splitter.key_stems(aim).len() > 1 && !has_word(aim, "this|these|it|them");
@@ -391,7 +393,7 @@ impl<'a> Sought<'a> {
             AnswerKind::Length => measures_length(&sentence.plain),
             AnswerKind::Person => names_person(&sentence.plain),
             _ if self.asks_for_default => names_default(&sentence.plain),
-            // Of "why", the reason must be on its subject.
+            // For "why", `is_stated_by` also checks that the reason is on the subject.
             _ if self.asks_why && self.statement != Some(Statement::Reason) => gives_reason(&sentence.plain),
             _ => self.is_measured && has_measure(&sentence.plain),
         }
@@ -425,6 +427,15 @@ impl<'a> Sought<'a> {
             .iter()
             .any(|short| text.contains(&format!("({short})")) || text.contains(&format!("({short}s)")))
     }
+}
+
+/// Returns the weights without those of some stems, unless all are among them.
+fn without(weights: &Weights, is_out: impl Fn(&String) -> bool) -> Weights {
+    let is_left = |stem: &String| !is_out(stem);
+    if !weights.keys().any(is_left) {
+        return weights.clone();
+    }
+    weights.iter().filter(|(stem, _)| is_left(stem)).map(|(stem, weight)| (stem.clone(), *weight)).collect()
 }
 
 /// Returns whether a question asks for a default in other words.

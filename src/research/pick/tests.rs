@@ -934,8 +934,8 @@ fn paragraph_that_only_announces_its_topic_gives_way_to_one_that_says_something(
     let answer = |said: &str| picked(&topic(said), "How do I fill the pump?").swap_remove(0).text;
     assert_eq!(answer("Open the valve and pour until it overflows.\n"), "Open the valve and pour until it overflows.");
     assert_eq!(answer(""), "This topic describes how to fill the pump.", "there is nothing else");
-    let topic = "# Filling a pump\n\nThis page describes how to fill the pump. See Valves and Taps for more on pumps.\n\n\
-        Open the valve and pour until it overflows.\n";
+    let topic = "# Filling a pump\n\nThis page describes how to fill the pump. See Valves and Taps for more on \
+        pumps.\n\nOpen the valve and pour until it overflows.\n";
     let found = picked(topic, "How do I fill the pump?").swap_remove(0).text;
     assert!(found.starts_with("Open the valve"), "a pointer beside it says nothing either: {found}");
     let both = "In this article, you'll learn about pumps. Fill the pump before you run it.";
@@ -946,7 +946,8 @@ fn paragraph_that_only_announces_its_topic_gives_way_to_one_that_says_something(
 fn list_of_what_a_document_covers_gives_way_unless_it_names_what_is_requested() {
     let topics = |head: &str| {
         format!(
-            "# Pump valves\n\n{head}\n\n- Reading the valves of the pump\n- Closing them\n\n## Valves\n\nBoth valves of the pump are read at noon.\n"
+            "# Pump valves\n\n{head}\n\n- Reading the valves of the pump\n- Closing them\n\n## Valves\n\nBoth valves \
+             of the pump are read at noon.\n"
         )
     };
     let answer = |head: &str| picked(&topics(head), "Which valves of the pump can I read?").swap_remove(0).text;
@@ -959,7 +960,8 @@ fn list_of_what_a_document_covers_gives_way_unless_it_names_what_is_requested() 
 fn steps_of_a_task_define_nothing() {
     let answer = |title: &str, said: &str| {
         let document = format!(
-            "# {title}\n\n{said}\n\n## Instructions\n\n1. Ask whether the pump takes chained valves.\n2. Send the chained valves.\n"
+            "# {title}\n\n{said}\n\n## Instructions\n\n1. Ask whether the pump takes chained valves.\n2. Send the \
+             chained valves.\n"
         );
         picks(&[(title, &document)], "What are chained valves?", &[]).units.swap_remove(0).text
     };
@@ -1239,7 +1241,8 @@ fn entry_of_a_glossary_behind_an_anchor_is_shown_without_its_neighbours() {
 
 #[test]
 fn disclaimer_is_no_context() {
-    let text = "# Pump\n\n> The smith makes no warranties for this table.\n\n| pump | days |\n|---|---|\n| old | 10 |\n| new | 300 |\n";
+    let text = "# Pump\n\n> The smith makes no warranties for this table.\n\n| pump | days |\n|---|---|\n| old | 10 |\n\
+        | new | 300 |\n";
     let found = picked(text, "How many days does the new pump last?");
     assert!(found.iter().flat_map(quotes).all(|quote| !quote.contains("warranties")), "{found:#?}");
 }
@@ -1255,18 +1258,20 @@ fn line_in_bold_ends_the_text_that_is_read_on() {
 #[test]
 fn list_with_an_item_for_each_thing_compared_decides() {
     let list = |second: &str| {
-        format!("# Faults\n\nWe know two:\n\n1. Critical - The mill stands still.\n2. {second} - The mill is slow.\n")
+        format!(
+            "# Faults\n\nWe know two:\n\n1. Critical - The mill stands still.\n2. {second} - The mill is slow.\n\n\
+             Others are left to the smith.\n"
+        )
     };
     let question = "What's the difference between a critical and a major fault?";
-    let list = |second: &str| format!("{}\nOthers are left to the smith.\n", list(second));
     let decides = |second: &str| picked(&list(second), question)[0].is_decisive;
     assert!(decides("Major") && !decides("Minor"));
 }
 
 #[test]
 fn text_that_names_all_things_compared_comes_before_one_that_names_some() {
-    let text = "# Mill\n\n## Bells\n\nA bell is different: the bell of the mill is heard and the bell is rung at noon.\n\n\
-        ## Sounds\n\nThe bell of the mill is heard at noon and the horn is heard at night.\n";
+    let text = "# Mill\n\n## Bells\n\nA bell is different: the bell of the mill is heard and the bell is rung at \
+        noon.\n\n## Sounds\n\nThe bell of the mill is heard at noon and the horn is heard at night.\n";
     let found = picked(text, "What is the difference between the bell and the horn?");
     assert!(found[0].quotes[0].quote.contains("horn"), "{found:#?}");
 }
@@ -1288,8 +1293,8 @@ fn sentence_for_those_in_doubt_does_not_decide() {
     let text = "# Second jobs\n\nIf you’re uncertain whether a second job is allowed, ask the miller. \
         A second job is fine up to ten hours.\n";
     assert!(picked(text, "Is a second job allowed?")[0].text.starts_with("A second job is fine"));
-    let text = "# Work\n\nA job outside of the mill is fine up to ten hours of the week.\n\nIf you're unsure whether you are \
-        allowed to have a second job on the side, including but not limited to the carter's, ask the miller.\n";
+    let text = "# Work\n\nA job outside of the mill is fine up to ten hours of the week.\n\nIf you're unsure whether \
+        you are allowed to have a second job on the side, including but not limited to the carter's, ask the miller.\n";
     let found = picked(text, "Am I allowed to have a second job on the side?");
     assert!(found[0].quotes[0].quote.contains("ten hours") && found[0].text.contains("ten hours"), "{found:#?}");
     assert!(!super::negation::negates("Any work, including but not limited to yours, is work."));
@@ -1297,16 +1302,17 @@ fn sentence_for_those_in_doubt_does_not_decide() {
 
 #[test]
 fn lead_in_that_says_what_happens_decides() {
-    let text = "# Trial\n\nThe trial of the pump lasts a month. When the trial of a pump expires, the miller has to:\n\n\
-        - buy the pump\n- send it back\n";
+    let text = "# Trial\n\nThe trial of the pump lasts a month. When the trial of a pump expires, the miller has \
+        to:\n\n- buy the pump\n- send it back\n";
     let found = picked(text, "What happens when the trial of a pump expires?");
     assert!(found[0].text.starts_with("When the trial"), "{found:#?}");
 }
 
 #[test]
 fn amount_of_data_is_answered_by_a_number_of_bytes_and_only_the_counted_noun_counts() {
-    let note = "# Pump\n\n## Reports\n\nThe pump stores the report data for the miller when the wheel is reset, and the guard of the \
-        mill may read the report data of the pump in three days.\n\nThe size of report data is 1 MB.\n";
+    let note = "# Pump\n\n## Reports\n\nThe pump stores the report data for the miller when the wheel is reset, and \
+        the guard of the mill may read the report data of the pump in three days.\n\nThe size of report data is 1 \
+        MB.\n";
     let found = picked(note, "How much report data can the pump store when the wheel is reset?");
     assert!(found[0].text.contains("1 MB"), "{found:#?}");
     let question = "What is the maximum number of oil queues a pump can use?";
@@ -1329,8 +1335,8 @@ fn length_in_figures_comes_before_a_few_minutes() {
 
 #[test]
 fn value_of_an_item_with_none_of_the_words_is_another_value() {
-    let list = "# Bills\n\nA bill has these lines:\n\n- The name of the miller.\n- What it is for: a lamp, a desk for the home \
-        of the guard.\n- The day.\n- A cart is paid by the mill if it costs more than $1,500.\n";
+    let list = "# Bills\n\nA bill has these lines:\n\n- The name of the miller.\n- What it is for: a lamp, a desk for \
+        the home of the guard.\n- The day.\n- A cart is paid by the mill if it costs more than $1,500.\n";
     let limit = "# Money\n\nA guard may spend up to $200 for a desk at home.\n";
     let found = picks(&[("Bills", list), ("Money", limit)], "How much may a guard spend on a desk at home?", &[]).units;
     assert!(found[0].text.contains("$200") && found.len() == 1, "{found:#?}");
@@ -1340,7 +1346,8 @@ fn value_of_an_item_with_none_of_the_words_is_another_value() {
 fn exact_number_of_the_thing_comes_before_that_of_another() {
     let other =
         "# Words\n\nThat is 18 bytes. A bell in bytes is stored by the miller as bytes and bytes, says the bell.\n";
-    let own = "# Kinds\n\nA bell takes 4 bytes in the books of the village, and it rings when the guard of the gate comes home.\n";
+    let own = "# Kinds\n\nA bell takes 4 bytes in the books of the village, and it rings when the guard of the gate \
+        comes home.\n";
     let question = "How many bytes is a bell?";
     let found = picks(&[("Words", other), ("Kinds", own)], question, &[]).units;
     assert!(found[0].text.contains("4 bytes"), "{found:#?}");
@@ -1348,8 +1355,8 @@ fn exact_number_of_the_thing_comes_before_that_of_another() {
 
 #[test]
 fn item_is_about_the_thing_that_it_names_and_not_about_the_others_of_the_title() {
-    let list = "# Lamps and candles\n\nConsider which is the better choice:\n\n- If the room is wet, candles are a better choice.\n- If \
-        the room is large, lamps are a better choice.\n";
+    let list = "# Lamps and candles\n\nConsider which is the better choice:\n\n- If the room is wet, candles are a \
+        better choice.\n- If the room is large, lamps are a better choice.\n";
     for text in [list, &format!("{list}\nAnd if the room is both, you need not choose between lamps and candles.\n")] {
         let found = picked(text, "When are lamps a better choice than candles?");
         assert!(found[0].text.contains("large"), "{found:#?}");
@@ -1358,8 +1365,8 @@ fn item_is_about_the_thing_that_it_names_and_not_about_the_others_of_the_title()
 
 #[test]
 fn sentence_with_implications_says_why() {
-    let note = "# Pumps\n\nIn the future, the pumps will have a gate, and they move less often when wheels are added. A wheel has two \
-        implications: they stand in one yard, and the pumps move when it comes.\n";
+    let note = "# Pumps\n\nIn the future, the pumps will have a gate, and they move less often when wheels are added. \
+        A wheel has two implications: they stand in one yard, and the pumps move when it comes.\n";
     assert!(picked(note, "Why do the pumps have to move when wheels are added?")[0].text.contains("implications"));
 }
 
@@ -1368,8 +1375,8 @@ fn what_recurs_is_answered_by_its_day_rather_than_by_dates() {
     let rows: String =
         (1..5).map(|month| format!("| Wheel {month} | wash of 2024-0{month}-09 | Monthly |\n")).collect();
     let note = format!(
-        "# Mill\n\n## List of washes\n\n| wheel | wash | month |\n|---|---|---|\n{rows}\n## Washes\n\nThey usually are on the 20th of \
-         each month, in the yard.\n"
+        "# Mill\n\n## List of washes\n\n| wheel | wash | month |\n|---|---|---|\n{rows}\n## Washes\n\nThey usually are \
+         on the 20th of each month, in the yard.\n"
     );
     let found = picked(&note, "When do washes take place each month?");
     assert!(found[0].text.contains("20th"), "{found:#?}");
@@ -1377,8 +1384,9 @@ fn what_recurs_is_answered_by_its_day_rather_than_by_dates() {
 
 #[test]
 fn default_is_told_by_what_holds_if_the_value_is_missing() {
-    let note = "# Pump\n\n## List\n\nThe list of the pump has a speed, and the speed in the list of the pump is used for the list.\n\n## \
-        Rules\n\nThe speed in the list says which speed is used. If the entry for the speed doesn’t exist, the pump runs at 3.\n";
+    let note = "# Pump\n\n## List\n\nThe list of the pump has a speed, and the speed in the list of the pump is used \
+        for the list.\n\n## Rules\n\nThe speed in the list says which speed is used. If the entry for the speed \
+        doesn’t exist, the pump runs at 3.\n";
     let found = picked(note, "Which speed is used if I leave the speed out of the list?");
     assert!(quotes(&found[0])[0].contains("runs at 3"), "{found:#?}");
 }
@@ -1403,8 +1411,9 @@ fn section_without_a_hit_answers_if_its_note_has_most_hits() {
 
 #[test]
 fn reason_below_the_symptoms_that_a_question_repeats_is_shown() {
-    let document = "# Mute bell\n\n## Symptoms\n\nThe bell of the mill has no sound after the smith has changed its rope.\n\n## \
-                    Cause\n\nThe rope is too long for the wheel.\n\n## Resolution\n\nUse one of the following ways.\n\n### A\n\nCut it.\n";
+    let document = "# Mute bell\n\n## Symptoms\n\nThe bell of the mill has no sound after the smith has changed its \
+                    rope.\n\n## Cause\n\nThe rope is too long for the wheel.\n\n## Resolution\n\nUse one of the \
+                    following ways.\n\n### A\n\nCut it.\n";
     let found = picked(document, "Why does the bell of the mill have no sound after the smith has changed its rope?");
     assert!(quotes(&found[0])[0].ends_with("too long for the wheel."), "{found:#?}");
 }
@@ -1487,8 +1496,8 @@ fn checks_are_shown_with_the_steps_in_the_section_below() {
     let checks = "If the wheel of the mill is stuck:\n\n1. See that the gate is open.\n2. See that the brake is off.\n";
     let steps = "1. Lift the wheel of the mill.\n2. Put oil on it.\n3. Turn it.\n";
     let document = format!(
-        "# Mill\n\n## Free a stuck wheel of the mill\n\n{checks}\nIf it still is, use a lever.\n\n### With a lever\n\n{steps}\n## \
-         Free a gate\n\n1. Lift the gate of the mill.\n2. Turn it.\n"
+        "# Mill\n\n## Free a stuck wheel of the mill\n\n{checks}\nIf it still is, use a lever.\n\n### With a lever\n\n\
+         {steps}\n## Free a gate\n\n1. Lift the gate of the mill.\n2. Turn it.\n"
     );
     let found = picked(&document, "How do I free a stuck wheel of the mill?");
     let shown = found.iter().flat_map(quotes).collect::<Vec<_>>().join("\n");
@@ -1499,7 +1508,8 @@ fn checks_are_shown_with_the_steps_in_the_section_below() {
 #[test]
 fn caption_of_code_that_is_not_shown_is_cut_off_with_what_leads_to_it() {
     let document = "# Lamp\n\nThe lamp of the mill is lit by a rope. It is one inch in size, and is called `lamp`. For \
-                    example:\n\n<span class=\"filename\">Filename: src/main.rs</span>\n\n```rust\n{{#include ../a.rs}}\n```\n";
+                    example:\n\n<span class=\"filename\">Filename: src/main.rs</span>\n\n```rust\n{{#include \
+                    ../a.rs}}\n```\n";
     let found = picked(document, "What lights the lamp of the mill?");
     assert!(quotes(&found[0])[0].ends_with("called `lamp`."), "{found:#?}");
 }

@@ -101,7 +101,7 @@ const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mon
 /// Words that make a number after them a release, which is a time as well: "since version 1.70".
 const RELEASES: &str = "version|versions|release|releases|since";
 
-/// Words that make a period recur, periods, and words that count days in one.
+/// Words that make a period recur, periods, and words that number a day within one.
 const EACH: &str = "each|every|per";
 const PERIODS: &str = "week|month|quarter|year";
 const PLACES: &str = "first|second|third|fourth|last";
@@ -201,17 +201,20 @@ pub(super) fn names_recurring_day(text: &str) -> bool {
         || all.windows(2).any(|pair| has_word(pair[0], EACH) && has_word(pair[1], DAYS))
 }
 
-/// Returns whether a text tells a default.
+/// Returns whether a text says what the default is.
 pub(super) fn names_default(text: &str) -> bool {
     has_word(&text.to_lowercase(), DEFAULTS) || has_phrase(&text.replace('’', "'"), &UNSET)
 }
 
 /// Returns whether a question in lower case asks for an amount of data.
 fn asks_for_data(question: &str) -> bool {
-    let after = question.split_once("how much ").map(|(_, after)| after);
-    let mut phrase =
-        words(after.unwrap_or_default()).take(NUMBERED_WITHIN).take_while(|word| !has_word(word, AUXILIARIES));
-    phrase.any(|word| has_word(word, OF_DATA))
+    question.split_once("how much ").is_some_and(|(_, after)| opens_with_noun(words(after), OF_DATA))
+}
+
+/// Returns whether one of some nouns, which are divided by `|`, is among the first words, before a verb.
+fn opens_with_noun<'a>(words: impl Iterator<Item = &'a str>, nouns: &str) -> bool {
+    let mut phrase = words.take(NUMBERED_WITHIN).take_while(|word| !has_word(word, AUXILIARIES));
+    phrase.any(|word| has_word(word, nouns))
 }
 
 /// Returns whether a question in lower case asks for something that is written as a number: "which port", "what is the score of".
@@ -239,7 +242,8 @@ pub(super) fn asks_for_length(question: &str) -> bool {
     has_phrase(question, &ASKS_FOR_LENGTH)
 }
 
-/// Returns whether a title announces limits, which authors often list in a note of their own. "Quota-carrying" people sell.
+/// Returns whether a title announces limits, which authors often list in a note of their own. A "quota-carrying"
+/// employee is in sales.
 pub(super) fn names_limits(title: &str) -> bool {
     let lower = title.to_lowercase();
     let all: Vec<_> = words(&lower).collect();
@@ -343,19 +347,13 @@ pub(super) fn has_only_years(text: &str) -> bool {
 fn asks_for(question: &str, nouns: &str) -> bool {
     let words: Vec<_> = words(question).collect();
     let asks_otherwise = ASKS_OTHERWISE.iter().any(|opening| question.trim_start().starts_with(opening));
-    let asks = |at: usize| {
-        matches!(words[at], "what" | "which")
-            && words[at + 1..]
-                .iter()
-                .take(NUMBERED_WITHIN)
-                .take_while(|word| !has_word(word, AUXILIARIES))
-                .any(|word| has_word(word, nouns))
-    };
+    let asks =
+        |at: usize| matches!(words[at], "what" | "which") && opens_with_noun(words[at + 1..].iter().copied(), nouns);
     !asks_otherwise && (0..words.len()).any(asks)
 }
 
-/// Returns the noun counted by "how many" or "the number of": "sets" of "how many parameter sets can …", otherwise the word
-/// after it; "bytes" of "how much memory".
+/// Returns the noun counted by "how many" or "the number of": "sets" of "how many parameter sets can …", otherwise the
+/// word after it; "bytes" of "how much memory".
 pub(super) fn counted(question: &str) -> Option<String> {
     let lower = question.to_lowercase();
     if asks_for_data(&lower) {
@@ -379,7 +377,7 @@ fn numbered(question: &str) -> Option<Vec<&str>> {
     Some(phrase(after).take_while(|word| !has_word(word, SUBJECTS)).collect())
 }
 
-/// Returns the words of a text that begins with a noun phrase, up to the end of that.
+/// Returns the words of the noun phrase that a text begins with.
 fn phrase(text: &str) -> impl Iterator<Item = &str> {
     words(text).take_while(|word| !has_word(word, AUXILIARIES) && !has_word(word, LINKS))
 }
@@ -413,11 +411,11 @@ pub(super) fn has_number(text: &str, number: &str) -> bool {
 
 /// Returns whether a question asks how many days, hours or other units of length, which only a length answers.
 pub(super) fn counts_length(question: &str) -> bool {
-    // A row may have the unit of its memory in the header, or none.
+    // A table may have the unit of an amount of data in its header, or nowhere.
     !asks_for_data(&question.to_lowercase()) && counted(question).is_some_and(|noun| has_word(&noun, LENGTHS))
 }
 
-/// Returns whether a text has a unit of length, or of data, which bytes are counted in as well.
+/// Returns whether a text has a unit of length, or one of data, such as "KB" for a number of bytes.
 pub(super) fn has_length_unit(text: &str) -> bool {
     let lower = text.to_lowercase();
     let is_data = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), DATA);
