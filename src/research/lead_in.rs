@@ -112,7 +112,7 @@ mod tests {
         let long = "have one of the people named below close the valve, the guard or the smith, before noon.";
         let document = format!("Steps:\n\n1. Open it.\n2. If it leaks, {long}\n   - the guard\n3. Go.\n   - home\n");
         let parent = "If it leaks, have one of the people named below close the …:";
-        assert_eq!(of(&document, "the guard"), ["Steps:", parent]);
+        assert_eq!(of(&document, "- the guard"), ["Steps:", parent]);
         assert_eq!(of(&document, "home"), ["Steps:", "Go:"]);
     }
 
