@@ -9,7 +9,7 @@ use super::branch::{Branch, Finding};
 use super::evidence::{Evidence, EvidenceId};
 use super::memory::cited;
 use super::node::{Node, NodeId, Tree};
-use super::question::Brief;
+use super::question::{AspectId, Brief};
 use super::report::{Draft, Section};
 use super::sentence::{every_sentence, is_end, place_of};
 use super::unit::{MAX_LABEL_WORDS, compared_by, sentences_of};
@@ -46,7 +46,11 @@ const HEADINGS: usize = 2;
 pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     let found = found(tree, branches);
     let verdict = by_coverage(brief, tree, branches);
-    let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
+    // If none is answered, that is said above the closest passages.
+    let is_none_answered = verdict.missing_aspects.len() == brief.aspects.len();
+    let is_shown = |id: &AspectId| is_none_answered && found.iter().any(|(node, _)| node.aspects.contains(id));
+    let missing = verdict.missing_aspects.iter().filter(|id| !is_shown(id));
+    let missing = missing.filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let missing: Vec<_> = missing.collect();
     // The question of a part repeats its aspect: with the topic in parentheses, or as "What is a scan?".
     let has_missing = |question: &&String| missing.iter().any(|aspect| question.contains(aspect.as_str()));
@@ -83,7 +87,18 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         let is_shown = |findings: &[Finding]| findings.first().is_some_and(|first| writer.is_shown(first));
         let is_done = is_comparison && parts.iter().all(|(_, findings)| is_shown(findings));
         let is_supported = found.iter().any(|(node, _)| writer.is_strong(node));
-        let is_said: Vec<_> = names_of_parts.iter().map(|own| is_supported && is_named(own, &said)).collect();
+        // A unit below a heading with the name of the thing says more of it.
+        let is_own = |findings: &[Finding], own: &BTreeSet<String>| {
+            let quotes = findings.first().map(|first| writer.quotes(first)).unwrap_or_default();
+            let splitter = WordSplitter::default();
+            quotes
+                .first()
+                .is_some_and(|quote| own.is_subset(&splitter.stems(&quote.source.names()).into_iter().collect()))
+        };
+        let is_said = |(own, (_, findings)): (&BTreeSet<String>, &&(&Node, Vec<Finding>))| {
+            is_supported && is_named(own, &said) && !is_own(findings, own)
+        };
+        let is_said: Vec<_> = names_of_parts.iter().zip(&parts).map(is_said).collect();
         let sections = if is_done { Vec::new() } else { sections(&parts, &is_said, brief, most, &mut writer) };
         (answer.join("\n\n"), sections)
     };

@@ -11,6 +11,7 @@ use super::features::{Features, Weights, only_points, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
 use super::value::{Wanted, names_limits};
+use super::wording::has_word;
 use super::{DocumentHits, MAX_LINES, MAX_PIECES, SAYS_MOST, is_of};
 use crate::base::line::CodeFence;
 use crate::base::word::WordSplitter;
@@ -434,12 +435,18 @@ pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[Prope
     }
 }
 
-/// Drops the units of notes that list changes, if another has as many words of the question, unless that asks for
-/// changes.
+/// Drops the units of notes that list changes, and tables of changes, if another unit has as many words of the question,
+/// unless that asks for changes.
 fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_history = |own: &UnitCandidate<'_>| {
         let title = own.reading.document.place.title().to_lowercase().replace('’', "'");
+        let text = &own.reading.document.text;
+        let is_of_changes = || {
+            let header = text[own.unit.head()].to_lowercase();
+            has_word(&header, "version|release|date") && has_word(&header, "change|changes")
+        };
         HISTORIES.iter().any(|opening| title.starts_with(opening))
+            || (own.unit.kind == UnitKind::Table && is_of_changes())
     };
     let others = candidates.iter().filter(|own| !is_history(own)).map(|own| own.features.says());
     let most = others.fold(0.0, f32::max);
@@ -450,7 +457,7 @@ fn leave_out_histories(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<
 
 /// Drops the paragraphs that only announce what their document is about, if there are others, with the list of its
 /// topics, and for comparisons and definitions the code that is announced that way. They repeat the words of the title,
-/// and with them those of the question, but answer nothing.
+/// and with them those of the question, but answer nothing. Nor does a question that only points to its answer.
 fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'_>) {
     let is_announcement = |own: &UnitCandidate<'_>| {
         let Unit { kind, sentences, .. } = &own.unit;
@@ -459,9 +466,12 @@ fn leave_out_announcements(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sou
             *kind == UnitKind::Code && matches!(sought.asked, AnswerKind::Comparison | AnswerKind::Definition);
         let announces = |own: &Sentence| announces(&own.plain, &[]);
         let is_text = *kind == UnitKind::Paragraph || is_told;
+        let asks = |own: &Sentence| own.plain.ends_with('?');
+        let points = |own: &Sentence| only_points(&own.plain);
+        let is_asked = || sentences.iter().any(asks) && sentences.iter().any(points);
         (is_text
-            && sentences.iter().any(announces)
-            && sentences.iter().all(|own| announces(own) || only_points(&own.plain)))
+            && (sentences.iter().any(announces) || is_asked())
+            && sentences.iter().all(|own| announces(own) || asks(own) || points(own)))
             || lists_topics(&own.unit, sought)
     };
     if sought.asked != AnswerKind::Overview && !candidates.iter().all(is_announcement) {

@@ -938,6 +938,9 @@ fn paragraph_that_only_announces_its_topic_gives_way_to_one_that_says_something(
         pumps.\n\nOpen the valve and pour until it overflows.\n";
     let found = picked(topic, "How do I fill the pump?").swap_remove(0).text;
     assert!(found.starts_with("Open the valve"), "a pointer beside it says nothing either: {found}");
+    let referring =
+        "## Questions\n\nHow do I fill the pump? See Filling.\n\n## Valves\n\nOpen the valve of the pump to fill it.\n";
+    assert!(answer(referring).starts_with("Open the valve"), "{}", answer(referring));
     let both = "In this article, you'll learn about pumps. Fill the pump before you run it.";
     assert!(answer(both).contains("before you run it"), "{}", answer(both));
 }
@@ -979,6 +982,9 @@ fn history_of_a_product_gives_way_to_the_note_that_explains_it() {
     assert!(units[0].text.contains("ninety days"), "{}", units[0].text);
     let units = picks(&[history, note], "When was keeping the logs of the pump added?", &[]).units;
     assert!(units[0].text.contains("added"), "{}", units[0].text);
+    let table = "| Version | Changes |\n|---|---|\n| 1.2 | Logs that the pump keeps for long are compressed. |\n";
+    let units = picks(&[("Setup", table), note], "How long does the pump keep its logs?", &[]).units;
+    assert!(units.len() == 1 && units[0].text.contains("ninety days"), "{units:?}");
 }
 
 #[test]
@@ -1319,6 +1325,9 @@ fn amount_of_data_is_answered_by_a_number_of_bytes_and_only_the_counted_noun_cou
     assert!(lacks("# Pump\n\nA pump can use oil. It has four oil callbacks.\n", question));
     assert!(!lacks("# Pump\n\nA pump can use at most four oil queues.\n", question));
     assert!(lacks("# Pump\n\nA pump can use four oil callbacks.\n", "How many oil queues can a pump use?"));
+    let question = "How many kilobytes may a picture of the pump have at most?";
+    assert!(lacks("# Pump\n\nA picture of the pump may have at most 1200 x 600 dots.\n", question));
+    assert!(!lacks("# Pump\n\nA picture of the pump may have at most 40 KB.\n", question));
 }
 
 #[test]

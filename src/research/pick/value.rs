@@ -409,10 +409,11 @@ pub(super) fn has_number(text: &str, number: &str) -> bool {
         .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + number.len()..].chars().next()))
 }
 
-/// Returns whether a question asks how many days, hours or other units of length, which only a length answers.
+/// Returns whether a question asks how many days, kilobytes or other units, which only a text with a unit answers.
 pub(super) fn counts_length(question: &str) -> bool {
     // A table may have the unit of an amount of data in its header, or nowhere.
-    !asks_for_data(&question.to_lowercase()) && counted(question).is_some_and(|noun| has_word(&noun, LENGTHS))
+    !asks_for_data(&question.to_lowercase())
+        && counted(question).is_some_and(|noun| has_word(&noun, LENGTHS) || has_word(&noun, DATA))
 }
 
 /// Returns whether a text has a unit of length, or one of data, such as "KB" for a number of bytes.

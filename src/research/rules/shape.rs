@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use crate::base::everyday::is_everyday;
 use crate::base::word::{WordSplitter, has_key_word};
 
 /// Maximum number of parts of a question; one with more is plain, since a brief takes no more aspects.
@@ -28,6 +29,9 @@ const SUBJECTS: &str = "i we you he she it they there";
 const ARTICLES: &str = "a an the this that these those my our your his her its their any";
 
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
+
+/// Verbs at the end of a clause that asks for advice on the clause before it.
+const SUGGESTING: &str = "advise advised recommend recommended recommends say says suggest suggested suggests think";
 
 /// Words that ask for a value and name no topic.
 const UNITS: &str = "day days week weeks month months year years hour hours minute minutes date dates time times number \
@@ -215,8 +219,9 @@ fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
     let asks = |part: MaskedText<'_>, joint: &str| part.asks() || (joint == ", and " && part.asks_yes_or_no(joint));
     let halves = |(at, joint): (usize, &'static str)| {
         let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));
-        // After a comma alone, “which” and “where” mostly start a relative clause.
-        let is_new = joint != ", " || right.starts_with("how what why");
+        // After a comma alone, “which” and “where” mostly start a relative clause, and “what do you suggest” adds nothing.
+        let suggests = right.words().last().is_some_and(|word| is_in(word, SUGGESTING));
+        let is_new = joint != ", " || (right.starts_with("how what why") && !suggests);
         // In "how do I check whether X is on and is it red", both clauses are checked.
         let is_open = joint != ", " && !left.words().any(|word| word == "whether");
         let is_question = right.asks() || (is_open && right.asks_yes_or_no(joint));
@@ -297,12 +302,16 @@ fn refers_back(part: MaskedText<'_>, known: &HashSet<String>, splitter: &WordSpl
     let one = words.windows(2).position(|pair| *pair == ["which", "one"]);
     let pronoun = pronoun.or(demonstrative).or(one);
     let own = splitter.without_stop_words(part.text);
-    let own: Vec<_> = own.split(' ').filter(|word| !word.is_empty() && !is_in(&word.to_lowercase(), UNITS)).collect();
+    let names = |word: &&str| {
+        let lower = word.to_lowercase();
+        !word.is_empty() && !is_in(&lower, UNITS) && !is_everyday(&lower)
+    };
+    let own: Vec<_> = own.split(' ').filter(names).collect();
     let count = own.len();
     let is_known = matches!(own.as_slice(), [word] if known.contains(&splitter.stem(word)));
     let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
     // "Do I need a licence?"
-    let is_bare = part.asks_yes_or_no(",") && splitter.subject_stems(part.text).len() <= 1;
+    let is_bare = part.asks_yes_or_no(",") && (count <= 1 || splitter.subject_stems(part.text).len() <= 1);
     let is_general =
         words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal || is_known || is_bare;
     // "How many when I use the other one" omits the counted noun.

@@ -115,6 +115,15 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "Why do we refuse to guess|How do others handle missing evidence",
         ),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
+        (
+            "How long does the firing take and where do the pots go?",
+            "How long does the firing take|Where do the pots go (long firing take)",
+        ),
+        (
+            "How many parts is a text cut into, and is the rest lost?",
+            "How many parts is a text cut into|Is the rest lost (parts text cut)",
+        ),
+        ("How many letters may a sack hold, what does the guild suggest?", ""),
     ] {
         assert_eq!(parts(question, false).join("|"), aspects, "{question}");
     }
