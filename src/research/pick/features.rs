@@ -17,6 +17,9 @@ const ABOUT: f32 = 0.7;
 /// Number of words above which a longer unit no longer scores higher.
 const FULL_WORDS: f32 = 60.0;
 
+/// Fullness below which the vector of a unit is mostly that of its headings.
+const LEAST_FULL: f32 = 0.2;
+
 /// Phrases of a sentence that points to a text instead of stating its content.
 const POINTING: [&str; 24] = [
     "following topics", "following articles", "you can find", "can be found", "more information",
@@ -112,7 +115,7 @@ pub(super) struct Features {
     pub(super) named: f32,
     /// Whether it is about the opposite of the question.
     pub(super) opposes: f32,
-    /// Cosine similarity of the question to the whole unit with its headings.
+    /// Cosine similarity of the question to the whole unit with its headings; less for a unit of a few words.
     similar: f32,
 }
 
@@ -157,7 +160,7 @@ impl Features {
         self.meaning = matches.best_window(WINDOW);
         self.whole = read.iter().map(|parts| matches.max_sim(parts.iter().copied())).fold(0.0, f32::max);
         self.about = matches.max_sim(0..1);
-        self.similar = matches.similarity();
+        self.similar = matches.similarity() * (self.fullness / LEAST_FULL).min(1.0);
         self.least = read.iter().map(least).fold(0.0, f32::max);
     }
 
