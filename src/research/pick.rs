@@ -40,7 +40,7 @@ use remedy::{Remedy, names_symptoms};
 use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
-use value::{Wanted, measures_length, names_length};
+use value::{Wanted, asks_for_measure, measures_length, names_length};
 
 pub(super) use features::only_points;
 pub(super) use lacking::lacks_value;
@@ -547,6 +547,11 @@ pub(super) fn on_term<'a>(question: &Question, passages: &[&'a Passage]) -> Vec<
 /// Returns whether a question asks for an overview.
 pub(super) fn is_overview(question: &Question) -> bool {
     overview_of(question.as_str()).is_some()
+}
+
+/// Returns whether only a value answers a question, such as a number, a length or a limit.
+pub(super) fn asks_for_value(question: &Question) -> bool {
+    Wanted::of(question.as_str()).is_some() || asks_for_measure(question.as_str())
 }
 
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.
