@@ -32,8 +32,8 @@ const DOUBTFUL_ABOVE: &str = "*These notes may not answer this part. The closest
 /// Printed for a part of the question whose best unit was shown for another part.
 const ABOVE: &str = "*See the passage above.*";
 
-/// Maximum number of lines of a paragraph or list that is repeated for another part of the question.
-const AGAIN_LINES: usize = 6;
+/// Maximum length of a paragraph or list that is repeated for another part of the question, in bytes.
+const MAX_AGAIN: usize = 500;
 
 /// Number of headings printed above a unit after its title: the nearest ones.
 const HEADINGS: usize = 2;
@@ -52,10 +52,13 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let missing = verdict.missing_aspects.iter().filter(|id| !is_shown(id));
     let missing = missing.filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let missing: Vec<_> = missing.collect();
-    // The question of a part repeats its aspect: with the topic in parentheses, or as "What is a scan?".
-    let has_missing = |question: &&String| missing.iter().any(|aspect| question.contains(aspect.as_str()));
-    let open = branches.values().flat_map(|branch| &branch.report.open_questions);
-    let open: Vec<_> = open.filter(|question| !has_missing(question)).cloned().collect();
+    // A node without an answer leaves its own question open, of which the aspect is told.
+    let open = tree.workers().filter_map(|node| Some((node, branches.get(&node.id)?)));
+    let open = open.flat_map(|(node, branch)| {
+        let is_told = |question: &&String| !node.aspects.is_empty() && **question == node.question.to_string();
+        branch.report.open_questions.iter().filter(move |question| !is_told(question))
+    });
+    let open: Vec<_> = open.cloned().collect();
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
     let is_comparison = tree.workers().any(|node| !node.depends_on.is_empty());
     let mut writer =
@@ -259,7 +262,7 @@ impl<'a> FindingsWriter<'a> {
         let sentence = own.quote[sentences[first].range.start..sentences[last].range.end].trim_end();
         // Its neighbours may answer instead.
         let block = blocks(&own.quote).into_iter().find(|block| block.contains(sentence));
-        if let Some(block) = block.filter(|block| !finding.is_emphasised && block.lines().count() <= AGAIN_LINES) {
+        if let Some(block) = block.filter(|block| !finding.is_emphasised && block.len() <= MAX_AGAIN) {
             return Some(with_marks(&readable(block), finding));
         }
         // In bold, so that no mark at its beginning starts a block.
@@ -338,7 +341,7 @@ fn with_items(text: &str) -> Option<String> {
     let blocks = blocks(text);
     let count = if blocks.first()?.ends_with(':') { 2 } else { 1 };
     let items = blocks[..blocks.len().min(count)].join("\n\n");
-    (items.lines().count() <= AGAIN_LINES).then_some(items)
+    (items.len() <= MAX_AGAIN).then_some(items)
 }
 
 /// Returns the heading to print above a unit: `None` if it has its own, or is below the same heading as the previous
@@ -1023,6 +1026,72 @@ mod tests {
     fn table_in_html_is_one_block() {
         let table = "<table>\n<tr><td>Bell</td></tr>\n\n<tr><td>Horn</td></tr>\n</table>";
         assert_eq!(blocks(&format!("It is.\n\n{table}\n\nSo.")), ["It is.", table, "So."]);
+    }
+
+    #[test]
+    fn part_without_an_answer_is_told_unless_its_closest_passages_are_shown_as_such() {
+        let mut tree = Tree::of("How old is it, and by when must it go?".parse().unwrap());
+        let ids = ["How old is it?", "By when must it go?"].map(|part| add_node(&mut tree, part, &[]));
+        let brief = brief("How old is it, and by when must it go?", &["the age", "the deadline"]);
+        for (id, aspect) in ids.iter().zip(&brief.aspects) {
+            tree.nodes.iter_mut().find(|node| node.id == *id).unwrap().aspects = vec![aspect.id.clone()];
+        }
+        let open = |texts: [&[&str]; 2]| {
+            let said = |(id, texts): (&NodeId, &[&str])| {
+                let mut own = branch(id, texts, Label::Internal);
+                own.support = Support::Weak;
+                if texts.is_empty() {
+                    own.report.open_questions = vec![tree.get(id).unwrap().question.to_string()];
+                }
+                (id.clone(), own)
+            };
+            draft_by_rules(&brief, &tree, &ids.iter().zip(texts).map(said).collect()).open_questions
+        };
+        assert_eq!(open([&["It is old."], &["It must go."]]), [""; 0], "it is said above them");
+        assert_eq!(open([&["It is old."], &[]]), ["the deadline"], "and not in the words that were searched");
+    }
+
+    #[test]
+    fn thing_that_a_comparison_names_keeps_a_section_only_if_its_unit_is_headed_by_it() {
+        let mut tree = Tree::of("Compare bells and horns".parse().unwrap());
+        let ids = ["bells", "horns"].map(|name| add_node(&mut tree, name, &[]));
+        let both = add_node(&mut tree, "Compare bells and horns", &[&ids[0], &ids[1]]);
+        let shown = |title: &str| {
+            let said = ["Bells ring.", "They blow.", "Bells weigh nine, horns two."];
+            let own = |(id, (said, support)): (&NodeId, (&str, Support))| {
+                let mut own = branch(id, &[said], Label::Internal);
+                own.support = support;
+                if let Place::Kb { title: own, .. } = &mut own.evidence[0].source {
+                    title.clone_into(own);
+                }
+                (id.clone(), own)
+            };
+            let supports = [Support::Strong, Support::Weak, Support::Strong];
+            let branches = [&ids[0], &ids[1], &both].into_iter().zip(said.into_iter().zip(supports)).map(own).collect();
+            let draft = draft_by_rules(&brief("Compare bells and horns", &["bells", "horns"]), &tree, &branches);
+            draft.sections.iter().map(|section| section.title.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("Horns"), ["bells", "horns"]);
+        assert_eq!(shown("Prices"), ["bells"], "it may be about anything");
+    }
+
+    #[test]
+    fn long_paragraph_is_repeated_only_by_its_sentence() {
+        let mut tree = Tree::of("How often and how long?".parse().unwrap());
+        let ids = ["How often does it ring?", "How long does it wait?"].map(|part| add_node(&mut tree, part, &[]));
+        let again = |rest: &str| {
+            let unit = format!("It rings twice. It waits a minute. {rest}");
+            let own = |(id, answer): (&NodeId, &str)| {
+                let mut own = branch(id, &[answer], Label::Internal);
+                own.evidence[0].quote.clone_from(&unit);
+                (id.clone(), own)
+            };
+            let answers = ["It rings twice.", "It waits a minute."];
+            let branches = ids.iter().zip(answers).map(own).collect();
+            draft_by_rules(&brief("How often?", &["a"]), &tree, &branches).sections.pop().unwrap().text
+        };
+        assert_eq!(again("It is old."), "It rings twice. It waits a minute. It is old. [n3e1]");
+        assert_eq!(again(&"It is old. ".repeat(50)), "**It waits a minute.** [n3e1]");
     }
 
     #[test]

@@ -327,10 +327,7 @@ fn answering<'a>(
     sought: &Sought<'_>,
     weights: &Weights,
 ) -> Vec<Kept<'a>> {
-    put_value_first(&mut candidates, sought);
-    put_exact_first(&mut candidates, sought, weights);
-    put_comparing_first(&mut candidates, sought, weights);
-    put_rule_first(&mut candidates, sought);
+    put_better_first(&mut candidates, sought, weights);
     let is_said = says_all(&candidates, sought, weights);
     let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
     let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
@@ -400,55 +397,58 @@ fn answering<'a>(
     kept
 }
 
-/// If the best unit lacks the requested value, moves the first one to the front that has it and matches almost as well.
-fn put_value_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
-    let Some(best) = candidates.first().filter(|best| !best.has_wanted(sought)) else { return };
-    let says = best.features.says() * SAYS_MOST;
-    let is_other = |own: &UnitCandidate<'_>| own.has_wanted(sought) && own.features.says() >= says;
-    if let Some(at) = candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(is_other) {
-        candidates[..=at].rotate_right(1);
+/// Finds a unit that answers better than the first, which has the best score.
+type FindBetter = fn(&[UnitCandidate<'_>], &Sought<'_>, &Weights) -> Option<usize>;
+
+/// Moves the units to the front that answer better than those with the best score.
+fn put_better_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
+    let all: [FindBetter; 4] = [with_value, with_exact_value, comparing, with_rule];
+    for find in all {
+        if let Some(at) = find(candidates, sought, weights) {
+            candidates[..=at].rotate_right(1);
+        }
     }
 }
 
-/// If the best unit lacks the exact value, moves one that has it to the front: a unit of its section or, for a day that
-/// recurs, any that matches almost as well. If its sentence with the value lacks words of the question, moves a unit to
-/// the front that matches almost as well and has more of them in such a sentence.
-fn put_exact_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
-    let Some(best) = candidates.first() else { return };
+/// If the best unit lacks the requested value, finds the first one that has it and matches almost as well.
+fn with_value(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, _: &Weights) -> Option<usize> {
+    let best = candidates.first().filter(|best| !best.has_wanted(sought))?;
+    let says = best.features.says() * SAYS_MOST;
+    let is_other = |own: &UnitCandidate<'_>| own.has_wanted(sought) && own.features.says() >= says;
+    candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(is_other)
+}
+
+/// If the best unit lacks the exact value, finds one that has it: a unit of its section or, for a day that recurs, any
+/// that matches almost as well. If its sentence with the value lacks words of the question, finds a unit that matches
+/// almost as well and has more of them in such a sentence.
+fn with_exact_value(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> Option<usize> {
+    let best = candidates.first()?;
     let says = best.exact_share(sought, weights);
-    let is_better = |own: &UnitCandidate<'_>| {
+    candidates.iter().position(|own| {
         let is_near = || own.is_near(best, MARGIN);
         match says {
             Some(says) => says < SAYS_MOST && is_near() && own.exact_share(sought, weights) > Some(says),
             None => (own.section() == best.section() || (sought.recurs && is_near())) && own.has_exact(sought),
         }
-    };
-    if let Some(at) = candidates.iter().position(is_better) {
-        candidates[..=at].rotate_right(1);
-    }
+    })
 }
 
-/// If the best unit names only some of the things compared, moves the first one to the front that names all and matches
-/// almost as well.
-fn put_comparing_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
+/// If the best unit names only some of the things compared, finds the first one that names all and matches almost as
+/// well.
+fn comparing(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> Option<usize> {
     let names_all = |own: &UnitCandidate<'_>| weights.keys().all(|stem| own.words.contains(stem));
     let is_partial = |best: &&UnitCandidate<'_>| sought.asked == AnswerKind::Comparison && !names_all(best);
-    let Some(best) = candidates.first().filter(is_partial) else { return };
-    if let Some(at) = candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(names_all) {
-        candidates[..=at].rotate_right(1);
-    }
+    let best = candidates.first().filter(is_partial)?;
+    candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(names_all)
 }
 
-/// If the best unit only says whom to ask in doubt, moves the next one of its section to the front, which has the rule.
-fn put_rule_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>) {
+/// If the best unit only says whom to ask in doubt, finds the next one of its section, which has the rule.
+fn with_rule(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, _: &Weights) -> Option<usize> {
     let lacks_rule = |best: &&UnitCandidate<'_>| {
         sought.asks_whether && best.unit.sentences.first().is_some_and(|first| is_for_doubts(&first.plain))
     };
-    let Some(best) = candidates.first().filter(lacks_rule) else { return };
-    let is_beside = |at: &usize| candidates[*at].section() == best.section();
-    if let Some(at) = (1..candidates.len()).find(is_beside) {
-        candidates[..=at].rotate_right(1);
-    }
+    let best = candidates.first().filter(lacks_rule)?;
+    (1..candidates.len()).find(|at| candidates[*at].section() == best.section())
 }
 
 /// Returns whether the best unit needs no text around it: it has the exact value, a sentence that answers yes or no, or
