@@ -27,18 +27,19 @@ const ADJECTIVES: &str = "angry bad beautiful big bright broad busy certain chea
     strange strict strong stupid successful sudden suitable sure tall thick thin tight tiny tired typical ugly unusual \
     useful usual vast warm weak wet wide wild wise wonderful wrong young";
 
-/// Irregular forms, other adverbs, and words whose other forms are nouns.
-const OTHERS: &str = "across actually ago almost alone along already alright always among annually anyway anywhere \
-    apart around ate available away basically became began begun behind beside besides beyond bought broke broken \
-    brought built called came caught currently despite drew drawn drove driven eaten else enough especially ever \
-    everywhere except fallen fell finally flew flown forever forgot forgotten forward fought found gave generally \
-    given gone grew grown heard held helped hence hidden however increased indeed instead kept knew known laid \
-    left less lost made maybe met mostly nearby never nevertheless nowadays nowhere offered paid per perhaps permitted \
-    played possibly probably quite risen rose said sang sat seen sent several shown simply since single sold \
-    somehow sometimes somewhere soon spent specifically spoke spoken stole stolen stood stopped sung taken talked \
-    taught terrible terribly therefore thought threw thrown today together told tomorrow took toward towards truly \
-    twice understood unless unlike until various walked went whatever whenever wherever whether whole wholly won \
-    wore worn worse worst worth wrote written yesterday yet";
+/// Words for anything, irregular forms, other adverbs, and words whose other forms are nouns.
+const OTHERS: &str = "anybody anyone everybody everyone nobody somebody someone stuff thing things across actually \
+    ago almost alone along already alright always among annually anyway anywhere apart around ate available away \
+    basically became began begun behind beside besides beyond bought broke broken brought built called came caught \
+    currently despite drew drawn drove driven eaten else enough especially ever everywhere except fallen fell finally \
+    flew flown forever forgot forgotten forward fought found gave generally given gone grew grown heard held helped \
+    hence hidden however increased indeed instead kept knew known laid left less lost made maybe met mostly nearby \
+    never nevertheless nowadays nowhere offered paid per perhaps permitted played possibly probably quite risen rose \
+    said sang sat seen sent several shown simply since single sold somehow sometimes somewhere soon spent \
+    specifically spoke spoken stole stolen stood stopped sung taken talked taught terrible terribly therefore thought \
+    threw thrown today together told tomorrow took toward towards truly twice understood unless unlike until various \
+    walked went whatever whenever wherever whether whole wholly won wore worn worse worst worth wrote written \
+    yesterday yet";
 
 static WORDS: LazyLock<[HashSet<&str>; 3]> =
     LazyLock::new(|| [VERBS, ADJECTIVES, OTHERS].map(|words| words.split(' ').collect()));

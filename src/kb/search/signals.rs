@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::query::Query;
 use super::{Hit, SearchError, Searcher};
+use crate::base::everyday::is_everyday;
 use crate::base::word::count_words;
-use crate::kb::embed::{EmbedError, Embedder, windows};
+use crate::kb::embed::{EmbedError, Embedder, is_english, windows};
 use crate::kb::index::Filter;
 
 /// Number of hits whose texts are compared with the question.
@@ -224,12 +225,32 @@ impl Searcher {
         let mut keys: Vec<_> = futures::future::try_join_all(counted).await?;
         // "Why did we choose …?" is answered by a note that never says "choose".
         let subject = self.splitter.subject_stems(&query.text);
-        keys.retain(|key| key.is_known || subject.contains(&key.stem));
+        let is_subject = |key: &KeyWord| subject.contains(&key.stem);
+        let is_about = |key: &KeyWord| is_subject(key) && !is_wording(&key.text, &query.text);
+        let has_subject = keys.iter().any(is_about);
+        keys.retain(|key| key.is_known || is_about(key) || !has_subject && is_subject(key));
         for key in &mut keys {
-            key.is_subject = subject.contains(&key.stem);
+            key.is_subject = is_subject(key);
         }
         Ok(keys)
     }
+}
+
+/// Auxiliaries of a question, and subjects between them and its verb.
+const AUXILIARIES: [&str; 9] = ["can", "could", "do", "does", "did", "may", "must", "should", "would"];
+const SUBJECTS: [&str; 7] = ["i", "we", "you", "they", "it", "he", "she"];
+
+/// Returns whether an English word only words a question, so that a folder without it may answer: an everyday word, or
+/// the verb of "Can I bake it into …?".
+fn is_wording(word: &str, question: &str) -> bool {
+    let is_verb = || {
+        let (lower, word) = (question.to_lowercase(), word.to_lowercase());
+        let words: Vec<_> = lower.split_whitespace().collect();
+        let is_own =
+            |three: &[&str]| AUXILIARIES.contains(&three[0]) && SUBJECTS.contains(&three[1]) && three[2] == word;
+        words.windows(3).any(is_own)
+    };
+    is_everyday(word) || is_english(word) && is_verb()
 }
 
 fn rarest<'a>(keys: impl Iterator<Item = &'a KeyWord>) -> f32 {
@@ -282,6 +303,14 @@ fn parts(text: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everyday_words_and_the_verb_of_a_question_only_word_it() {
+        let question = "Can I bake big stuff into a container?";
+        assert!(["bake", "big", "stuff"].iter().all(|word| is_wording(word, question)));
+        assert!(!is_wording("container", question) && !is_wording("bake", "Where is the bake?"));
+        assert!(!is_wording("instal", "How do I instal it?"), "it is misspelt");
+    }
 
     #[test]
     fn text_is_cut_into_parts_of_some_words_and_no_letter_is_lost() {
