@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lead_in::lead_ins;
 use super::node::NodeId;
+use super::unit::bold_question_above;
 use crate::base::id::as_text;
 use crate::kb::chunk::headings_above;
 use crate::kb::document::Document;
@@ -151,7 +152,9 @@ impl Evidence {
         let lines = line_range(text, *line_start, *line_end);
         if let Some(at) = text[lines.clone()].find(&self.quote) {
             // Without the indentation of a nested item, which belongs to the item around it.
-            heading_path.extend(lead_ins(text, lines.start + at + indent(&self.quote)));
+            let at = lines.start + at + indent(&self.quote);
+            heading_path.extend(bold_question_above(text, at));
+            heading_path.extend(lead_ins(text, at));
         }
     }
 }
@@ -304,9 +307,9 @@ mod tests {
     }
 
     #[test]
-    fn quote_from_a_list_names_its_lead_in_after_the_headings_even_if_its_passage_has_none() {
-        let text =
-            "# Keys\n\n## Modes\n\nOn-demand mode is a good option if:\n\n- loads are new\n- you have:\n  - peaks\n";
+    fn quote_from_a_list_names_its_lead_in_or_its_question_after_the_headings_even_if_its_passage_has_none() {
+        let text = "# Keys\n\n## Modes\n\nOn-demand mode is a good option if:\n\n- loads are new\n- you have:\n  - \
+            peaks\n\n**What is not sold?**\n\n- brass\n";
         let from = text.find("- loads").unwrap();
         let place = Place::Kb {
             collection: "kb".into(),
@@ -330,5 +333,6 @@ mod tests {
         assert_eq!(source("loads are new").names(), "Keys › Modes › On-demand mode is a good option if:");
         let nested = ["On-demand mode is a good option if:", "you have:"];
         assert_eq!(source("  - peaks").lead_ins(), nested);
+        assert_eq!(source("brass").names(), "Keys › Modes › What is not sold?");
     }
 }

@@ -381,6 +381,13 @@ fn below_bold_questions(document: &str, units: Vec<Unit>) -> Vec<Unit> {
     answers
 }
 
+/// Returns the question in bold that a position of a Markdown document is below.
+pub(crate) fn bold_question_above(document: &str, at: usize) -> Option<String> {
+    let unit = units(document).into_iter().find(|unit| unit.range.contains(&at))?;
+    let is_bold = |heading: &String| heading.ends_with('?') && document.contains(&format!("{heading}**"));
+    unit.headings.into_iter().next_back().filter(is_bold)
+}
+
 /// Returns the question that a text in bold consists of.
 fn bold_question(text: &str) -> Option<&str> {
     let question = text.trim().strip_prefix("**")?.strip_suffix("**")?.trim();
@@ -513,6 +520,7 @@ fn lead_in(document: &str, paragraph: &Unit, unit: &Unit) -> Option<(usize, bool
         sentences.pop()
     };
     let announces = || last().is_some_and(|last| announces(&last.plain));
+    let asks = || last().is_some_and(|last| last.plain.ends_with('?'));
     let leads = match unit.kind {
         // A message above its explanation: not a bare name, nor a message above another one. Or the text that a sentence
         // with a colon announces.
@@ -524,7 +532,8 @@ fn lead_in(document: &str, paragraph: &Unit, unit: &Unit) -> Option<(usize, bool
         }
         UnitKind::Code => true,
         UnitKind::Callout => is_label || ends_open(text),
-        UnitKind::List { .. } | UnitKind::Table => is_label || ends_open(text) || announces(),
+        // "Which valves are not sold?" above those.
+        UnitKind::List { .. } | UnitKind::Table => is_label || ends_open(text) || announces() || asks(),
     };
     match () {
         () if !leads => None,

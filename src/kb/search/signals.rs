@@ -236,19 +236,20 @@ impl Searcher {
     }
 }
 
-/// Auxiliaries of a question, and subjects between them and its verb.
-const AUXILIARIES: [&str; 9] = ["can", "could", "do", "does", "did", "may", "must", "should", "would"];
+/// Pronouns before the verb of a clause, and after it.
 const SUBJECTS: [&str; 7] = ["i", "we", "you", "they", "it", "he", "she"];
+const OBJECTS: [&str; 6] = ["it", "them", "me", "us", "him", "her"];
 
 /// Returns whether an English word only words a question, so that a folder without it may answer: an everyday word, or
-/// the verb of "Can I bake it into …?".
+/// the verb beside a pronoun, as in "Can I load …?" and "before a guest burns it".
 fn is_wording(word: &str, question: &str) -> bool {
     let is_verb = || {
         let (lower, word) = (question.to_lowercase(), word.to_lowercase());
-        let words: Vec<_> = lower.split_whitespace().collect();
-        let is_own =
-            |three: &[&str]| AUXILIARIES.contains(&three[0]) && SUBJECTS.contains(&three[1]) && three[2] == word;
-        words.windows(3).any(is_own)
+        let words: Vec<_> =
+            lower.split(|letter: char| !letter.is_alphanumeric()).filter(|own| !own.is_empty()).collect();
+        words
+            .windows(2)
+            .any(|pair| SUBJECTS.contains(&pair[0]) && pair[1] == word || pair[0] == word && OBJECTS.contains(&pair[1]))
     };
     is_everyday(word) || is_english(word) && is_verb()
 }
@@ -306,9 +307,9 @@ mod tests {
 
     #[test]
     fn everyday_words_and_the_verb_of_a_question_only_word_it() {
-        let question = "Can I bake big stuff into a container?";
-        assert!(["bake", "big", "stuff"].iter().all(|word| is_wording(word, question)));
-        assert!(!is_wording("container", question) && !is_wording("bake", "Where is the bake?"));
+        let question = "Can I load big stuff before the container burns it?";
+        assert!(["load", "big", "stuff", "burns"].iter().all(|word| is_wording(word, question)));
+        assert!(!is_wording("container", question) && !is_wording("load", "Where is the load?"));
         assert!(!is_wording("instal", "How do I instal it?"), "it is misspelt");
     }
 

@@ -150,14 +150,17 @@ impl Searcher {
         let commonest = |spellings: BTreeMap<String, usize>| spellings.into_iter().max_by_key(|(_, count)| *count);
         let found: Vec<_> =
             best.filter_map(|(_, spellings)| commonest(spellings)).map(|(spelled, _)| spelled).collect();
-        // A letter that was doubled, or not, is the commonest error: `acount` is `account` rather than `amount`.
+        // A letter that was doubled, or not, is the commonest error: `acount` is `account` rather than `amount`. A word
+        // derived from an English one has no other: `uploading` is not `unloading`.
         let single = |word: &str| {
             let mut letters: Vec<_> = word.chars().collect();
             letters.dedup();
             letters
         };
-        match found.iter().filter(|spelled| single(spelled) == single(&wanted)).collect::<Vec<_>>().as_slice() {
+        let of_doubled: Vec<_> = found.iter().filter(|spelled| single(spelled) == single(&wanted)).collect();
+        match of_doubled.as_slice() {
             [one] => vec![(*one).clone()],
+            _ if is_derived(&wanted) => Vec::new(),
             _ => found,
         }
     }
@@ -180,18 +183,21 @@ fn bases(word: &str) -> Vec<String> {
     [base.to_owned(), format!("{base}e")].into_iter().chain(single).collect()
 }
 
-/// Returns how many errors a word may have: 0 for a name in capitals, one with digits, and a correct English word or one
-/// derived from it, since `wifi` does not stand for `wiki` in a folder that lacks it, nor `uploading` for `unloading`.
+/// Returns how many errors a word may have: 0 for a name in capitals, one with digits, and a correct English word,
+/// since `wifi` does not stand for `wiki` in a folder that lacks it.
 fn errors_in(word: &str) -> usize {
     let letters = word.chars().count();
     let is_code = word.chars().any(|letter| !letter.is_alphabetic()) || word.chars().skip(1).any(char::is_uppercase);
-    let has_form = |base: &String| is_english(base) || is_english(&format!("{base}ed"));
-    let is_correct = || is_english(word) || bases(&word.to_lowercase()).iter().any(has_form);
     match letters {
-        _ if is_code || !(SHORTEST..=LONGEST).contains(&letters) || is_correct() => 0,
+        _ if is_code || !(SHORTEST..=LONGEST).contains(&letters) || is_english(word) => 0,
         _ if letters < TWO_ERRORS => 1,
         _ => 2,
     }
+}
+
+/// Returns whether a word is derived from an English one.
+fn is_derived(word: &str) -> bool {
+    bases(word).iter().any(|base| is_english(base) || is_english(&format!("{base}ed")))
 }
 
 /// Returns whether a word consists of two longer English ones: `autoscale`.
@@ -248,6 +254,7 @@ mod tests {
         let errors: Vec<_> = ["coex", "CRDT", "e404x", "leeve", "signatre"].map(errors_in).into();
         assert_eq!(errors, [0, 0, 0, 1, 2]);
         assert!(is_compound("autoscale") && !is_compound("signatre") && !is_compound("weekend"));
-        assert_eq!(["compare", "weather", "uploading", &"a".repeat(80)].map(errors_in), [0; 4]);
+        assert_eq!(["compare", "weather", &"a".repeat(80)].map(errors_in), [0; 3]);
+        assert!(is_derived("uploading") && !is_derived("begginer"));
     }
 }

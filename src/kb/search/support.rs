@@ -85,11 +85,6 @@ impl Odds {
         self.with(unit) >= CLEARLY
     }
 
-    /// The same for a question that asks for a value: one of something else matches almost as well.
-    pub(crate) fn is_clear_value(self, unit: UnitMatch) -> bool {
-        self.with(unit) >= CLEAR_VALUE
-    }
-
     fn with(self, unit: UnitMatch) -> f32 {
         self.0 + WHOLE * unit.whole + HEADINGS * unit.headings
     }
@@ -122,10 +117,6 @@ const SAYS_BY_UNIT: LogisticModel =
 /// questions on three folders that have no answer, none reaches 0.3; five that are answered in other words are at 0.4 to
 /// 0.8. A question for another product may be far above, so its name is looked for as well.
 const CLEARLY: f32 = 0.4;
-
-/// The same for a question for a value. Of seven such questions on eight folders, the three without an answer are at 0.6
-/// to 1.0, and two that are answered, by a sentence with half of their words, at 1.8 and 3.4.
-const CLEAR_VALUE: f32 = 1.2;
 
 /// Weights of [`UnitMatch`] beside [`SAYS_BY_UNIT`]. Words that match only the headings are evidence against an
 /// answer.

@@ -355,14 +355,22 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
     }
     kept.sort_unstable();
     kept.dedup();
+    let head = Some(unit.head()).filter(|head| !text[head.clone()].trim().is_empty());
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    let head = unit.head();
-    ranges.extend((!text[head.clone()].trim().is_empty()).then_some(head));
-    for piece in kept.into_iter().map(|at| &pieces[at].1) {
+    for piece in kept.iter().map(|at| &pieces[*at].1) {
         match ranges.last_mut() {
             Some(last) if text[last.end..piece.start].trim().is_empty() => last.end = piece.end,
             _ => ranges.push(piece.clone()),
         }
+    }
+    match (head, ranges.as_mut_slice()) {
+        // Apart if only the end is left out, so that the reader is told.
+        (Some(head), [first, rest @ ..])
+            if text[head.end..first.start].trim().is_empty() && (!rest.is_empty() || kept.len() == pieces.len()) =>
+        {
+            first.start = head.start;
+        }
+        (head, _) => ranges.splice(..0, head).for_each(drop),
     }
     ranges
 }

@@ -219,9 +219,9 @@ fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
     let asks = |part: MaskedText<'_>, joint: &str| part.asks() || (joint == ", and " && part.asks_yes_or_no(joint));
     let halves = |(at, joint): (usize, &'static str)| {
         let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));
-        // After a comma alone, “which” and “where” mostly start a relative clause, and “what do you suggest” adds nothing.
+        // After a comma alone, “which” and “where” mostly start a relative clause. “What do you suggest” adds nothing.
         let suggests = right.words().last().is_some_and(|word| is_in(word, SUGGESTING));
-        let is_new = joint != ", " || (right.starts_with("how what why") && !suggests);
+        let is_new = !suggests && (joint != ", " || right.starts_with("how what why"));
         // In "how do I check whether X is on and is it red", both clauses are checked.
         let is_open = joint != ", " && !left.words().any(|word| word == "whether");
         let is_question = right.asks() || (is_open && right.asks_yes_or_no(joint));

@@ -124,6 +124,7 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "How many parts is a text cut into|Is the rest lost (parts text cut)",
         ),
         ("How many letters may a sack hold, what does the guild suggest?", ""),
+        ("Which lamps are sold in York, and which one do you recommend?", ""),
     ] {
         assert_eq!(parts(question, false).join("|"), aspects, "{question}");
     }
