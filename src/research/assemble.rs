@@ -9,7 +9,7 @@ use super::branch::{Branch, Finding};
 use super::evidence::{Evidence, EvidenceId};
 use super::memory::cited;
 use super::node::{Node, NodeId, Tree};
-use super::question::{AspectId, Brief};
+use super::question::{AspectId, Brief, Question};
 use super::report::{Draft, Section};
 use super::sentence::{every_sentence, is_end, place_of};
 use super::unit::{MAX_LABEL_WORDS, compared_by, sentences_of};
@@ -90,16 +90,11 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         let is_shown = |findings: &[Finding]| findings.first().is_some_and(|first| writer.is_shown(first));
         let is_done = is_comparison && parts.iter().all(|(_, findings)| is_shown(findings));
         let is_supported = found.iter().any(|(node, _)| writer.is_strong(node));
-        // A unit below a heading with the name of the thing says more of it.
-        let is_own = |findings: &[Finding], own: &BTreeSet<String>| {
+        let is_said = |(own, (node, findings)): (&BTreeSet<String>, &&(&Node, Vec<Finding>))| {
             let quotes = findings.first().map(|first| writer.quotes(first)).unwrap_or_default();
-            let splitter = WordSplitter::default();
-            quotes
-                .first()
-                .is_some_and(|quote| own.is_subset(&splitter.stems(&quote.source.names()).into_iter().collect()))
-        };
-        let is_said = |(own, (_, findings)): (&BTreeSet<String>, &&(&Node, Vec<Finding>))| {
-            is_supported && is_named(own, &said) && !is_own(findings, own)
+            // A unit below a heading that is the name of the thing says more of it.
+            let is_own = || quotes.first().is_some_and(|quote| is_headed_by(&quote.source, own, &node.question));
+            is_supported && is_named(own, &said) && !is_own()
         };
         let is_said: Vec<_> = names_of_parts.iter().zip(&parts).map(is_said).collect();
         let sections = if is_done { Vec::new() } else { sections(&parts, &is_said, brief, most, &mut writer) };
@@ -127,6 +122,16 @@ fn stems_in(units: &[&Evidence]) -> BTreeSet<String> {
 /// Returns whether units with the stems `said` contain all words of an aspect's [own](own_words).
 fn is_named(own: &BTreeSet<String>, said: &BTreeSet<String>) -> bool {
     !own.is_empty() && own.is_subset(said)
+}
+
+/// Returns whether the title of a place or the heading above it has all words of a part's [own](own_words), and no others
+/// than the question of that part.
+fn is_headed_by(place: &Place, own: &BTreeSet<String>, question: &Question) -> bool {
+    let splitter = WordSplitter::default();
+    let stems = |text: &str| splitter.stems(text).into_iter().collect::<BTreeSet<_>>();
+    let asked = stems(question.as_str());
+    let names = place.heading_path().last().map(String::as_str).into_iter().chain([place.title()]);
+    names.map(stems).any(|name| own.is_subset(&name) && name.is_subset(&asked))
 }
 
 /// Returns the aspects that the comparison units, whose stems are `said`, do not [name](is_named).
@@ -1072,7 +1077,9 @@ mod tests {
             draft.sections.iter().map(|section| section.title.clone()).collect::<Vec<_>>()
         };
         assert_eq!(shown("Horns"), ["bells", "horns"]);
-        assert_eq!(shown("Prices"), ["bells"], "it may be about anything");
+        for title in ["Prices", "Repair of horns"] {
+            assert_eq!(shown(title), ["bells"], "{title}: it may be about anything");
+        }
     }
 
     #[test]
