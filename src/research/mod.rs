@@ -25,6 +25,8 @@ pub mod sentence;
 
 mod lead_in;
 
+pub(crate) mod unit;
+
 pub mod evidence;
 
 pub(crate) mod cut;
@@ -32,8 +34,6 @@ pub(crate) mod cut;
 pub(crate) mod prompt;
 
 pub(crate) mod folded;
-
-pub(crate) mod unit;
 
 pub mod pick;
 

@@ -240,16 +240,26 @@ impl Searcher {
 const SUBJECTS: [&str; 7] = ["i", "we", "you", "they", "it", "he", "she"];
 const OBJECTS: [&str; 6] = ["it", "them", "me", "us", "him", "her"];
 
-/// Returns whether an English word only words a question, so that a folder without it may answer: an everyday word, or
-/// the verb beside a pronoun, as in "Can I load …?" and "before a guest burns it".
+/// Openings of a question that ends with its verb, and auxiliaries before that.
+const FRONTED: [&str; 4] = ["how many ", "how much ", "what ", "which "];
+const AUXILIARIES: [&str; 9] = ["can", "could", "do", "does", "did", "may", "must", "should", "will"];
+
+/// Returns whether an English word only words a question, so that a folder without it may answer: an everyday word, the
+/// verb beside a pronoun, as in "Can I load …?" and "before a guest burns it", or the one at the end of "How many guests
+/// can a boat hold?".
 fn is_wording(word: &str, question: &str) -> bool {
     let is_verb = || {
         let (lower, word) = (question.to_lowercase(), word.to_lowercase());
         let words: Vec<_> =
             lower.split(|letter: char| !letter.is_alphanumeric()).filter(|own| !own.is_empty()).collect();
-        words
-            .windows(2)
-            .any(|pair| SUBJECTS.contains(&pair[0]) && pair[1] == word || pair[0] == word && OBJECTS.contains(&pair[1]))
+        let is_fronted = || {
+            FRONTED.iter().any(|opening| lower.trim_start().starts_with(opening))
+                && words.iter().any(|own| AUXILIARIES.contains(own))
+        };
+        let is_beside = |pair: &[&str]| {
+            SUBJECTS.contains(&pair[0]) && pair[1] == word || pair[0] == word && OBJECTS.contains(&pair[1])
+        };
+        words.windows(2).any(is_beside) || words.last().is_some_and(|last| *last == word) && is_fronted()
     };
     is_everyday(word) || is_english(word) && is_verb()
 }
@@ -311,6 +321,8 @@ mod tests {
         assert!(["load", "big", "stuff", "burns"].iter().all(|word| is_wording(word, question)));
         assert!(!is_wording("container", question) && !is_wording("load", "Where is the load?"));
         assert!(!is_wording("instal", "How do I instal it?"), "it is misspelt");
+        assert!(is_wording("hold", "How many guests can a boat hold?"));
+        assert!(!is_wording("boat", "How many guests are on the boat?"));
     }
 
     #[test]

@@ -109,9 +109,9 @@ const PLACES: &str = "first|second|third|fourth|last";
 /// Words and phrases of a text on a default.
 const DEFAULTS: &str =
     "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
-const UNSET: [&str; 8] = [
-    "don't specify", "not specif", "not set", "isn't set", "isn't specif", "doesn't exist", "does not exist",
-    "is missing",
+const UNSET: [&str; 10] = [
+    "don't specify", "don't set", "don't change", "not specif", "not set", "isn't set", "isn't specif",
+    "doesn't exist", "does not exist", "is missing",
 ];
 
 /// The kind of value a question requests.
