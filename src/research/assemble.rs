@@ -52,13 +52,6 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let missing = verdict.missing_aspects.iter().filter(|id| !is_shown(id));
     let missing = missing.filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let missing: Vec<_> = missing.collect();
-    // A node without an answer leaves its own question open, of which the aspect is told.
-    let open = tree.workers().filter_map(|node| Some((node, branches.get(&node.id)?)));
-    let open = open.flat_map(|(node, branch)| {
-        let is_told = |question: &&String| !node.aspects.is_empty() && **question == node.question.to_string();
-        branch.report.open_questions.iter().filter(move |question| !is_told(question))
-    });
-    let open: Vec<_> = open.cloned().collect();
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
     let is_comparison = tree.workers().any(|node| !node.depends_on.is_empty());
     let mut writer =
@@ -106,12 +99,22 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         findings: without_repeats(writer.findings.into_iter()),
         // Rules cannot tell whether two claims contradict each other.
         contradictions: Vec::new(),
-        open_questions: distinct(missing.into_iter().chain(open)),
+        open_questions: distinct(missing.into_iter().chain(left_open(tree, branches))),
         limitations: Vec::new(),
         confidence: verdict.overall_confidence,
         is_makeshift: false,
         output: None,
     }
+}
+
+/// Returns the questions that the workers left open. A node without an answer has its own among them, which its aspect
+/// stands for.
+fn left_open<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> impl Iterator<Item = String> + 'a {
+    let answered = tree.workers().filter_map(|node| Some((node, branches.get(&node.id)?)));
+    answered.flat_map(|(node, branch)| {
+        let is_own = |question: &str| !node.aspects.is_empty() && question == node.question.as_str();
+        branch.report.open_questions.iter().filter(move |question| !is_own(question)).cloned()
+    })
 }
 
 fn stems_in(units: &[&Evidence]) -> BTreeSet<String> {

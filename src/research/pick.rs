@@ -40,7 +40,7 @@ use remedy::{Remedy, names_symptoms};
 use shown::{Deciding, shown};
 use sought::Sought;
 use subject::overview_of;
-use value::{Wanted, asks_for_measure, measures_length, names_length};
+use value::{Wanted, measures_length, names_length};
 
 pub(super) use features::only_points;
 pub(super) use lacking::lacks_value;
@@ -549,9 +549,9 @@ pub(super) fn is_overview(question: &Question) -> bool {
     overview_of(question.as_str()).is_some()
 }
 
-/// Returns whether only a value answers a question, such as a number, a length or a limit.
+/// Returns whether a question asks for a number, a date or the like.
 pub(super) fn asks_for_value(question: &Question) -> bool {
-    Wanted::of(question.as_str()).is_some() || asks_for_measure(question.as_str())
+    Sought::of(question.as_str(), &WordSplitter::default()).asks_for_value()
 }
 
 /// Returns whether a question can be answered by yes or no. "Can you explain …" cannot.

@@ -383,9 +383,10 @@ fn below_bold_questions(document: &str, units: Vec<Unit>) -> Vec<Unit> {
 
 /// Returns the question in bold that a position of a Markdown document is below.
 pub(crate) fn bold_question_above(document: &str, at: usize) -> Option<String> {
+    // Few documents have one, and finding the units takes a parse of the whole text.
+    let above = document.get(..at).filter(|above| above.contains("?**"))?;
     let unit = units(document).into_iter().find(|unit| unit.range.contains(&at))?;
-    let is_bold = |heading: &String| heading.ends_with('?') && document.contains(&format!("{heading}**"));
-    unit.headings.into_iter().next_back().filter(is_bold)
+    unit.headings.into_iter().next_back().filter(|heading| above.contains(&format!("{heading}**")))
 }
 
 /// Returns the question that a text in bold consists of.
@@ -553,7 +554,7 @@ mod tests {
     #[test]
     fn lists_tables_and_code_keep_what_introduces_them() {
         let document = "---\ntitle: x\n---\n# Setup\n\nIntro paragraph of the page.\n\nSupported formats:\n\n- png\n- jpg\n\n\
-            Run this. ```x```\n\n```sh\nmake\n```\n\n**Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> Note: be careful.\n\nIt has the following. Ask for more.\n- bed\n\n`No bed is here.`\n\nMake one.\n";
+            Run this. ```x```\n\n```sh\nmake\n```\n\n**Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> Note: be careful.\n\nIt has the following. Ask for more.\n- bed\n\nIt is old. What is not sold?\n- lead\n\n`No bed is here.`\n\nMake one.\n";
         assert_eq!(
             shown(document),
             [
@@ -563,6 +564,7 @@ mod tests {
                 "Table: **Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |",
                 "Callout: > Note: be careful.",
                 "List { is_ordered: false }: It has the following. Ask for more.\n- bed",
+                "List { is_ordered: false }: It is old. What is not sold?\n- lead",
                 "Paragraph: `No bed is here.`\n\nMake one.",
             ]
         );

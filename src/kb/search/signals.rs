@@ -240,13 +240,13 @@ impl Searcher {
 const SUBJECTS: [&str; 7] = ["i", "we", "you", "they", "it", "he", "she"];
 const OBJECTS: [&str; 6] = ["it", "them", "me", "us", "him", "her"];
 
-/// Openings of a question that ends with its verb, and auxiliaries before that.
+/// Openings of a question that may end with its verb, and auxiliaries before that verb.
 const FRONTED: [&str; 4] = ["how many ", "how much ", "what ", "which "];
 const AUXILIARIES: [&str; 9] = ["can", "could", "do", "does", "did", "may", "must", "should", "will"];
 
-/// Returns whether an English word only words a question, so that a folder without it may answer: an everyday word, the
-/// verb beside a pronoun, as in "Can I load …?" and "before a guest burns it", or the one at the end of "How many guests
-/// can a boat hold?".
+/// Returns whether an English word says nothing of the subject of a question, so that a folder without it may answer: an
+/// everyday word, the verb beside a pronoun, as in "Can I load …?" and "before a guest burns it", or the verb at the end
+/// of "How many guests can a boat hold?".
 fn is_wording(word: &str, question: &str) -> bool {
     let is_verb = || {
         let (lower, word) = (question.to_lowercase(), word.to_lowercase());
@@ -261,7 +261,7 @@ fn is_wording(word: &str, question: &str) -> bool {
         };
         words.windows(2).any(is_beside) || words.last().is_some_and(|last| *last == word) && is_fronted()
     };
-    is_everyday(word) || is_english(word) && is_verb()
+    is_everyday(word) || is_verb() && is_english(word)
 }
 
 fn rarest<'a>(keys: impl Iterator<Item = &'a KeyWord>) -> f32 {
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everyday_words_and_the_verb_of_a_question_only_word_it() {
+    fn everyday_words_and_the_verb_of_a_question_are_not_its_subject() {
         let question = "Can I load big stuff before the container burns it?";
         assert!(["load", "big", "stuff", "burns"].iter().all(|word| is_wording(word, question)));
         assert!(!is_wording("container", question) && !is_wording("load", "Where is the load?"));

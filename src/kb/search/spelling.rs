@@ -150,19 +150,24 @@ impl Searcher {
         let commonest = |spellings: BTreeMap<String, usize>| spellings.into_iter().max_by_key(|(_, count)| *count);
         let found: Vec<_> =
             best.filter_map(|(_, spellings)| commonest(spellings)).map(|(spelled, _)| spelled).collect();
-        // A letter that was doubled, or not, is the commonest error: `acount` is `account` rather than `amount`. A word
-        // derived from an English one has no other: `uploading` is not `unloading`.
-        let single = |word: &str| {
-            let mut letters: Vec<_> = word.chars().collect();
-            letters.dedup();
-            letters
-        };
-        let of_doubled: Vec<_> = found.iter().filter(|spelled| single(spelled) == single(&wanted)).collect();
-        match of_doubled.as_slice() {
-            [one] => vec![(*one).clone()],
-            _ if is_derived(&wanted) => Vec::new(),
-            _ => found,
-        }
+        likeliest(&wanted, found)
+    }
+}
+
+/// Returns those of the most similar words that a word may stand for. A letter that was doubled, or not, is the commonest
+/// error: `acount` is `account` rather than `amount`. In a word derived from an English one no other is likely:
+/// `uploading` is not `unloading`.
+fn likeliest(word: &str, similar: Vec<String>) -> Vec<String> {
+    let single = |word: &str| {
+        let mut letters: Vec<_> = word.chars().collect();
+        letters.dedup();
+        letters
+    };
+    let of_doubled: Vec<_> = similar.iter().filter(|own| single(own) == single(word)).collect();
+    match of_doubled.as_slice() {
+        [one] => vec![(*one).clone()],
+        _ if is_derived(word) => Vec::new(),
+        _ => similar,
     }
 }
 
@@ -250,11 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn doubled_letter_is_the_likeliest_error_and_the_only_one_in_a_word_derived_from_another() {
+        let of = |word: &str, similar: &[&str]| likeliest(word, similar.iter().map(|own| (*own).to_owned()).collect());
+        assert_eq!(of("acount", &["account", "amount"]), ["account"]);
+        assert_eq!(of("scaner", &["scanner"]), ["scanner"]);
+        assert_eq!(of("uploading", &["unloading"]), [""; 0]);
+        assert_eq!(of("leeve", &["leave", "sleeve"]), ["leave", "sleeve"]);
+    }
+
+    #[test]
     fn short_words_and_codes_are_not_corrected() {
-        let errors: Vec<_> = ["coex", "CRDT", "e404x", "leeve", "signatre"].map(errors_in).into();
-        assert_eq!(errors, [0, 0, 0, 1, 2]);
+        let errors: Vec<_> = ["api", "coex", "CRDT", "e404x", "leeve", "signatre"].map(errors_in).into();
+        assert_eq!(errors, [0, 0, 0, 0, 1, 2]);
         assert!(is_compound("autoscale") && !is_compound("signatre") && !is_compound("weekend"));
         assert_eq!(["compare", "weather", &"a".repeat(80)].map(errors_in), [0; 3]);
-        assert!(is_derived("uploading") && !is_derived("begginer"));
     }
 }

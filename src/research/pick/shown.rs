@@ -364,7 +364,7 @@ pub(super) fn shown(candidate: &UnitCandidate<'_>, sought: &Sought<'_>, weights:
         }
     }
     match (head, ranges.as_mut_slice()) {
-        // Apart if only the end is left out, so that the reader is told.
+        // If only the end is left out, the head stays a range of its own: two ranges are shown with a note.
         (Some(head), [first, rest @ ..])
             if text[head.end..first.start].trim().is_empty() && (!rest.is_empty() || kept.len() == pieces.len()) =>
         {

@@ -51,6 +51,17 @@ fn long_table_is_cut_to_its_header_and_the_rows_that_bear_on_the_question() {
 }
 
 #[test]
+fn table_that_is_cut_at_its_end_has_its_header_apart_so_that_readers_are_told() {
+    let table = |plants: usize, stones: usize| {
+        let plants = (0..plants).map(|bed| format!("| bed {bed} | plants |\n"));
+        let stones = (0..stones).map(|bed| format!("| path {bed} | stones |\n"));
+        format!("# Beds\n\n| bed | holds |\n|---|---|\n{}", plants.chain(stones).collect::<String>())
+    };
+    let shown = |table: &str| quotes(&picked(table, "Where are the plants?")[0]).len();
+    assert_eq!((shown(&table(4, 30)), shown(&table(4, 0))), (2, 1));
+}
+
+#[test]
 fn row_of_the_code_word_is_shown_without_the_others_of_its_family() {
     let family = |name: &str| -> String {
         let row = |size: &str| format!("| db\\.{name}\\.{size} | 1 | memory of {name} {size} |\n");
