@@ -347,7 +347,19 @@ mod tests {
                 let (document, text) = (document.clone(), document.text.clone());
                 let quote = document.quote(0..text.len(), EvidenceId::new(node.clone(), number), 0.5);
                 let own = 0..text.len();
-                Picked { text, is_clear, quotes: vec![quote], own, document, says_most, is_decisive, matches, lead }
+                let is_far = false;
+                Picked {
+                    text,
+                    is_clear,
+                    quotes: vec![quote],
+                    own,
+                    document,
+                    says_most,
+                    is_decisive,
+                    is_far,
+                    matches,
+                    lead,
+                }
             });
             let others = Vec::new();
             Box::pin(std::future::ready(Ok(Picks { units: picked.collect(), others })))

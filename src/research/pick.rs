@@ -32,7 +32,9 @@ use std::ops::Range;
 use asked::AnswerKind;
 use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, units_in};
 use choice::{MARGIN, MAX_TEXTS, best, says_all};
-use extent::{GAP, ReadOn, add_announced, add_compared, add_counterpart, cut_loose_end, join, read_on, shorten, widen};
+use extent::{
+    GAP, ReadOn, add_announced, add_compared, add_counterpart, add_series, cut_loose_end, join, read_on, shorten, widen,
+};
 use features::{Weights, is_for_doubts, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
@@ -124,6 +126,8 @@ pub struct Picked {
     pub(crate) says_most: bool,
     /// Whether the sentence that answers has most words of the question by itself.
     pub(crate) is_decisive: bool,
+    /// Whether nothing in it is near the kind of thing that the question asks for.
+    pub(crate) is_far: bool,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
     /// Lead over the best unit of another section, from 0 to 1, if an embedder has compared them.
@@ -259,7 +263,7 @@ pub(crate) fn pick(
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
             && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
         let is_decisive = is_said || candidate.is_titled(&sought, &weights) || own.has_item_of_each;
-        let (is_clear, lead) = (own.is_clear, candidate.lead);
+        let (is_clear, lead, is_far) = (own.is_clear, candidate.lead, candidate.is_far_from_kind(&sought));
         Picked {
             text: own.text,
             is_clear,
@@ -268,6 +272,7 @@ pub(crate) fn pick(
             document: document.clone(),
             says_most,
             is_decisive,
+            is_far,
             matches,
             lead,
         }
@@ -382,7 +387,7 @@ fn answering<'a>(
         // The question repeats the symptoms.
         _ if sought.asks_why && kept.first().is_some_and(is_symptom) => read_on(&mut kept, sought, ReadOn::ToRemedy),
         _ if !asks_for_steps && add_counterpart(&mut kept, sought) => {}
-        _ if add_compared(&mut kept, sought) => {}
+        _ if add_compared(&mut kept, sought) || add_series(&mut kept, sought) => {}
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
         // The rest of a section on a task may be about another case.
         None if is_complete || (asks_for_steps && is_step) => {}

@@ -209,6 +209,20 @@ pub(super) fn listed(question: &str) -> Option<(Option<&str>, &str)> {
     Some((before, noun[at]))
 }
 
+/// Nouns after "which" or "what" that say nothing of the answer.
+const ANY_KIND: &str = "aspect|case|cases|else|happened|happens|kind|kinds|one|ones|part|parts|people|role|sort|sorts|thing|\
+    things|type|types|way|ways";
+
+/// Returns the place among the words of a question of the noun right after "which" or "what": "architect" of "Which
+/// architect built it?".
+pub(super) fn kind_of_thing(question: &str) -> Option<usize> {
+    let bare = |word: &str| word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
+    let all: Vec<_> = question.split_whitespace().map(bare).collect();
+    let at = all.windows(2).position(|pair| matches!(pair[0].as_str(), "which" | "what"))? + 1;
+    let is_noun = !has_word(&all[at], AUXILIARIES) && !has_word(&all[at], ANY_KIND);
+    is_noun.then_some(at)
+}
+
 /// Words that open a condition.
 const CONDITIONS: &str = "if|when|whenever|once|after|while|unless|until";
 
@@ -308,6 +322,33 @@ fn asks_for_extreme(question: &str) -> bool {
     rest.and_then(|rest| words(rest).next()).is_some_and(|first| has_word(first, LIMITS))
 }
 
+/// Verbs for steps, after "what do I have to": "bring" asks for a list.
+const DOING: &str = "adjust|change|click|configure|do|edit|enable|install|run|set|switch|type";
+
+/// Returns whether a question in lower case asks for the steps of a task by "what do I have to change".
+fn asks_what_to_do(question: &str) -> bool {
+    let words: Vec<_> = words(question).collect();
+    words.windows(6).any(|six| match six {
+        ["what", "do", "i" | "we" | "you", "have" | "need", "to", verb] => has_word(verb, DOING),
+        _ => false,
+    })
+}
+
+/// Verbs for a choice, and words in the heading above one that was made.
+const CHOICES: &str = "choose|chose|chosen|decide|decided|pick|picked|select|selected|settle|settled";
+const DECISIONS: &str = "decision|decisions|conclusion|conclusions|outcome|resolution|verdict";
+
+/// Returns whether a question asks for a choice that was made: "which pump did we choose".
+pub(super) fn asks_for_decision(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    has_word(&lower, CHOICES) && has_word(&lower, "did|have|was|were|chose|decided|picked|settled")
+}
+
+/// Returns whether a heading announces a choice that was made.
+pub(super) fn names_decision(heading: &str) -> bool {
+    has_word(&heading.to_lowercase(), DECISIONS)
+}
+
 /// Units of time, words for a part of one, and words for a time without a figure.
 const PERIODS: &str = "day|week|month|quarter|year";
 const PARTS: &str = "end|beginning|start|middle";
@@ -371,7 +412,9 @@ impl AnswerKind {
             }
             () if has(&ASKS_FOR_PACE) => Self::Pace,
             () if starts("when ") || has(&ASKS_FOR_TIME) || has(&ASKS_FOR_DAY) => Self::Time,
-            () if has(&["what do i do", "what do we do", "what should i do", "what should we do", "what can i do"]) => {
+            () if has(&["what do i do", "what do we do", "what should i do", "what should we do", "what can i do"])
+                || asks_what_to_do(&lower) =>
+            {
                 Self::Steps
             }
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
@@ -387,7 +430,8 @@ impl AnswerKind {
             {
                 Self::List
             }
-            () if (has(&["what is ", "what's ", "define ", "what does ", "explain "]) && !has(&["mean for "]))
+            () if (has(&["what is ", "what exactly is ", "what's ", "define ", "what does ", "explain "])
+                && !has(&["mean for "]))
                 || asks_who_someone_is(question) =>
             {
                 Self::Definition

@@ -18,11 +18,15 @@ impl CodeWord {
     /// Returns the code words of a question.
     pub(super) fn all(question: &str, splitter: &WordSplitter) -> Vec<Self> {
         let is_edge = |letter: char| !letter.is_alphanumeric();
-        let words: Vec<_> = question.split_whitespace().map(|word| word.trim_matches(is_edge)).collect();
+        let typed: Vec<_> = question.split_whitespace().collect();
+        let words: Vec<_> = typed.iter().map(|word| word.trim_matches(is_edge)).collect();
         let found = |(at, word): (usize, &&str)| {
             let has_digit = word.contains(char::is_alphabetic) && word.contains(|letter: char| letter.is_ascii_digit());
-            let has_sign = has_sign_within(word);
-            let text = hexadecimal(word).unwrap_or_else(|| word.to_lowercase());
+            let option = typed[at].trim_matches(['`', '"', '\'', ',', '?', ';', '(', ')', '.']);
+            let is_option = is_option(option);
+            let has_sign = has_sign_within(word) || is_option;
+            let own = if is_option { option } else { word };
+            let text = hexadecimal(own).unwrap_or_else(|| own.to_lowercase());
             let is_release = || at > 0 && is_release(words[at - 1], word);
             let is_code = has_digit || has_sign || text.starts_with("0x") || is_release();
             is_code.then(|| Self { text, stem: splitter.stem(word), has_sign })
@@ -48,6 +52,13 @@ fn hexadecimal(word: &str) -> Option<String> {
     let is_padded =
         padded.len() >= 8 && padded.starts_with('0') && padded.chars().all(|digit| digit.is_ascii_hexdigit());
     (is_padded && !digits.is_empty()).then(|| format!("0x{digits}"))
+}
+
+/// Returns whether a word is an option of a command: `-Force`, `--force`, `/force`.
+fn is_option(word: &str) -> bool {
+    let name = word.strip_prefix("--").or_else(|| word.strip_prefix(['-', '/'])).unwrap_or_default();
+    let is_letter = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_');
+    name.len() > 1 && name.starts_with(char::is_alphabetic) && name.chars().all(is_letter)
 }
 
 /// Returns whether a word is the number of a release: one with dots, after a name or a word for releases. "PowerShell
@@ -83,6 +94,7 @@ mod tests {
         assert_eq!(names("What is the memory of db.m5.large, and of u_small?"), [code("db.m5.large"), code("u_small")]);
         assert_eq!(names("Does my 401k grow?"), [("401k".to_owned(), false)]);
         assert_eq!(names("Is pump-large-2 red?"), [code("pump-large-2")]);
+        assert_eq!(names("What do `--turn`, -Stop and /reset do?"), [code("--turn"), code("-stop"), code("/reset")]);
         assert_eq!(names("Is it of ISO-8601?"), [("iso-8601".to_owned(), false)]);
         assert_eq!(names("When does Pump 7.6 end, and version 7.5.1?").len(), 2);
         assert_eq!(names("Who opened it on 12.05.2022, at 18.30, for 19.99?"), []);

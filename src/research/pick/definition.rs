@@ -27,9 +27,9 @@ const VERBS: &str = "means|mean|refers|refer|stands|lets|let|allows|allow|provid
     holds|hold|stores|store|contains|contain|describes|describe|represents|represent|defines|define|gives|give|makes|make";
 
 /// Openings of a question for a definition, and words behind the term.
-const ASKS: [&str; 9] = [
+const ASKS: [&str; 11] = [
     "what is meant by ", "what do you mean by ", "what does ", "what is ", "what's ", "what are ", "what was ",
-    "define ", "explain ",
+    "what exactly is ", "what exactly are ", "define ", "explain ",
 ];
 const BEHIND: [&str; 8] = [" mean", " stand for", " in ", " on ", " for ", " used", " exactly", " called"];
 
@@ -299,6 +299,7 @@ mod tests {
             ("What is a valve?", "Valve: a part that lets water through."),
             ("What is an HP?", "A hand pump (HP) is a small machine."),
             ("What is a stopcock?", "Such a valve, which we call a stopcock, has a tap."),
+            ("In mills, what exactly is a \"stopcock\"?", "A stopcock is a valve with a tap."),
             ("What is a valve?", "Each pump has a valve, which is a part that lets water through."),
         ] {
             assert!(defines(question, sentence), "{question} {sentence}");

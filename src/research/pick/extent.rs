@@ -295,6 +295,45 @@ pub(super) fn add_compared(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> boo
     true
 }
 
+/// Extends the best unit of a requested list to the sections that its own is one of, and returns whether there are others:
+/// "Goal 1: …" and "Goal 2: …" of "What are our goals?".
+pub(super) fn add_series(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> bool {
+    let Some(Kept { candidate: best, .. }) = kept.first().filter(|_| sought.asked == AnswerKind::List) else {
+        return false;
+    };
+    let Some((heading, above)) = best.unit.headings.split_last() else { return false };
+    let is_asked = |name: &&str| {
+        let words = sought.splitter.key_stems(name);
+        !words.is_empty() && words.iter().all(|word| sought.stems.contains(word))
+    };
+    let Some(name) = numbered_name(heading).filter(is_asked) else { return false };
+    let is_of_series = |unit: &&Unit| match unit.headings.strip_prefix(above) {
+        Some([own, ..]) => numbered_name(own) == Some(name),
+        _ => false,
+    };
+    let units = units_in(&best.reading.document);
+    let series: Vec<_> = units.iter().filter(is_of_series).collect();
+    let (Some(first), Some(last)) = (series.first(), series.last()) else { return false };
+    let whole = first.range.start..last.range.end;
+    let text = &best.reading.document.text;
+    // From its heading on, which the range of a unit leaves out.
+    let start = text[..whole.start]
+        .rfind(&first.headings[above.len()])
+        .map_or(whole.start, |at| text[..at].rfind('\n').map_or(0, |end| end + 1));
+    let whole = start..whole.end;
+    if first.section == last.section || screen_lines(&text[whole.clone()]) > SCREEN {
+        return false;
+    }
+    extend_best(kept, whole);
+    true
+}
+
+/// Returns the words before the number of a heading: "Goal" of "Goal 2: …".
+fn numbered_name(heading: &str) -> Option<&str> {
+    let at = heading.find(|letter: char| letter.is_ascii_digit())?;
+    Some(heading[..at].trim()).filter(|name| name.contains(char::is_alphabetic))
+}
+
 /// Extends the best unit to a range of its document, and drops units that are then already shown or no longer fit on the
 /// screen.
 fn extend_best(kept: &mut Vec<Kept<'_>>, whole: Range<usize>) {

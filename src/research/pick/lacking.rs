@@ -1,17 +1,19 @@
 //! Tells whether the picked units are on topic but lack what a question requests: a value of a kind, the thing counted, the
 //! object of a task, a name.
 
-use super::asked::object_of_task;
+use super::asked::{AnswerKind, object_of_task};
 use super::candidate::unescaped;
 use super::code_word::CodeWord;
 use super::features::only_points;
 use super::sought::Sought;
 use super::value::{
-    LIMITS, Wanted, asks_for_dimension, asks_for_length, counted_words, counts_length, has_length_unit, has_measure,
-    has_number, has_only_years, measures_length, names_default, names_dimension, names_length, numbers,
+    LIMITS, Wanted, asks_for_dimension, asks_for_length, asks_for_percent, counted_words, has_figure, has_number,
+    has_only_versions_of_others, has_only_years, has_unit_asked_for, measures_length, names_default, names_dimension,
+    names_length, names_percent, numbers,
 };
 use super::wording::{has_phrase, has_word, words};
 use super::{Picked, is_of};
+use crate::base::readable::readable;
 use crate::base::word::WordSplitter;
 use crate::research::question::Question;
 use crate::source::{Place, ProperName};
@@ -42,6 +44,8 @@ pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName]
         || units.lacks_code_word()
         || units.lacks_name(names)
         || units.lacks_named()
+        || units.is_of_other()
+        || picked.first().is_some_and(|best| best.is_far)
 }
 
 /// The units picked for a question, with all they quote.
@@ -98,17 +102,20 @@ impl<'a> PickedUnits<'a> {
                 !Wanted::Number.is_in(&text)
                     || (has_phrase(question, &["how many "]) && has_only_years(&text))
                     || !is_said()
-                    || (counts_length(question) && !has_length_unit(&text))
+                    || !has_unit_asked_for(&text, question)
+                    || (asks_for_percent(question) && !names_percent(&text))
             }
+            Some(Wanted::Version) => !Wanted::Version.is_in(&text) || has_only_versions_of_others(&text, question),
             Some(wanted) => !wanted.is_in(&text),
         }
     }
 
-    /// Returns whether there is no length. Any number in the best unit may be one, in a unit of measure that is not
+    /// Returns whether there is no length. Any figure in the best unit may be one, in a unit of measure that is not
     /// listed; in further units it usually counts something else. "A few hours" is one only in a sentence with most
     /// words of the question.
     fn lacks_length(&self) -> bool {
-        let names_any = |quote: &str| has_measure(quote) || Wanted::Day.is_in(quote);
+        // An address may have figures.
+        let names_any = |quote: &str| has_figure(&readable(quote)) || Wanted::Day.is_in(quote);
         asks_for_length(self.sought.question)
             && !self.best().any(|(_, quote)| names_any(quote))
             && !self.said().any(|(_, quote)| measures_length(quote))
@@ -122,7 +129,8 @@ impl<'a> PickedUnits<'a> {
     /// Returns whether a number of the question, such as a release, occurs nowhere.
     fn lacks_number(&self) -> bool {
         let deciding = self.deciding().to_lowercase();
-        let is_said = |number: &str| has_number(&self.said, number) || self.is_included(number, &deciding);
+        let is_said =
+            |number: &str| has_number(&self.said, number, self.sought.question) || self.is_included(number, &deciding);
         !numbers(self.sought.question).all(is_said)
     }
 
@@ -164,8 +172,35 @@ impl<'a> PickedUnits<'a> {
         let lacks_default = || has_word(&lower, "default|defaults") && !names_default(&text);
         let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
         let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
-        let lacks_limit = || asks_for_limit() && !names_dimension(&texts(self.best()));
+        // A limit in another row belongs to something else.
+        let best = || self.picked.first().and_then(Picked::row).unwrap_or_else(|| texts(self.best()));
+        let lacks_limit = || asks_for_limit() && !names_dimension(&best());
         lacks_default() || lacks_path() || lacks_limit()
+    }
+
+    /// Returns whether a requested value is that of something else than the question names: it is in a row that has none
+    /// of its names, or in a sentence without a name that other sentences of the text have.
+    fn is_of_other(&self) -> bool {
+        let Some(best) = self.picked.first().filter(|_| self.sought.asks_for_value() || self.asks_for_amount()) else {
+            return false;
+        };
+        let names = names_in(self.sought.question);
+        let around: String = self.best().map(|(source, _)| format!("{} ", source.names())).collect();
+        if let Some(row) = best.row() {
+            return !names.is_empty() && !names.iter().any(|name| is_named(name, &format!("{around} {row}")));
+        }
+        let text: String = self.best().map(|(_, quote)| format!("{quote} ")).collect();
+        let refers_back = words(&best.text.to_lowercase()).take(OPENING_WORDS).any(|word| has_word(word, PRONOUNS));
+        !refers_back
+            && !names_in(&best.text).is_empty()
+            && names
+                .iter()
+                .any(|name| !is_named(name, &format!("{around} {}", best.text)) && text.contains(&name.join(" ")))
+    }
+
+    /// Returns whether a question asks for a number or a length in any words.
+    fn asks_for_amount(&self) -> bool {
+        matches!(self.sought.asked, AnswerKind::Number | AnswerKind::Length)
     }
 
     fn lacks_code_word(&self) -> bool {
@@ -186,6 +221,45 @@ impl<'a> PickedUnits<'a> {
             word.is_in(&text, &self.sought.splitter.stems(&text))
         })
     }
+}
+
+/// Number of words at the beginning of a sentence among which a pronoun refers to the sentence before, and these pronouns.
+const OPENING_WORDS: usize = 4;
+const PRONOUNS: &str = "he|she|it|they|this|that|these|those|his|her|its|their|both|each";
+
+/// Returns the names in a text: words with capitals that follow each other. A capital at the beginning of a sentence makes
+/// no name.
+fn names_in(text: &str) -> Vec<Vec<&str>> {
+    let mut names: Vec<Vec<&str>> = Vec::new();
+    let (mut is_first, mut is_inside) = (true, false);
+    for token in text.split_whitespace() {
+        let word = token.trim_matches(|letter: char| !letter.is_alphanumeric());
+        let is_name = !is_first && word.len() > 1 && word.starts_with(char::is_uppercase) && !word.contains('\'');
+        match names.last_mut() {
+            Some(last) if is_name && is_inside => last.push(word),
+            _ if is_name => names.push(vec![word]),
+            _ => {}
+        }
+        is_first = token.ends_with(['.', '?', '!', ':']);
+        is_inside = is_name && word.len() == token.trim_start_matches(|letter: char| !letter.is_alphanumeric()).len();
+    }
+    names
+}
+
+/// Returns whether a text has a word of a name as it is written, but not as the end of another name: "Oil Mill" is not
+/// "Wind Mill".
+fn is_named(name: &[&str], text: &str) -> bool {
+    let words: Vec<_> = words(text).collect();
+    let singular = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
+    let is_same = |a: &str, b: &str| singular(a) == singular(b);
+    let is_of_other = |at: usize, place: usize| {
+        let before = words[..at].last().filter(|before| place > 0 && before.starts_with(char::is_uppercase));
+        before.is_some_and(|before| !is_same(before, name[place - 1]))
+    };
+    (0..words.len()).any(|at| {
+        let place = name.iter().position(|own| is_same(own, words[at]));
+        place.is_some_and(|place| !is_of_other(at, place))
+    })
 }
 
 /// Returns quotes with the names of their places.

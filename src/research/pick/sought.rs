@@ -32,9 +32,9 @@ const LEAST_SAID: f32 = 0.6;
 const LEAST_OWN: f32 = 0.25;
 
 /// Phrases of a question for a default, and the number of words up to which "leave … out" is one as well.
-const UNSET: [&str; 9] = [
+const UNSET: [&str; 10] = [
     "don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "without setting",
-    "without specifying", "omit",
+    "without specifying", "omit", "out of the box",
 ];
 const LEFT_WITHIN: usize = 3;
 

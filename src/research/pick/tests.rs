@@ -533,9 +533,64 @@ fn question_for_a_default_a_path_a_limit_or_a_count_is_not_answered_without_one(
         ),
         ("How many grain sacks does the mill take?", "The mill takes 4 carts in a day.", "The mill takes 9 sacks."),
         ("How many days does the mill rest?", "The mill rests in bay S3.", "The mill rests 3 days."),
+        ("How many microseconds is one turn?", "One turn is 0x14 or 01H.", "One turn is 9 µs."),
+        (
+            "What load size in bytes does the mill take?",
+            "The mill takes a load of size 4.",
+            "The mill takes 4 KB loads.",
+        ),
+        ("What percentage of grain is lost?", "Of 9 grains, some are lost.", "9 % of grain is lost."),
+        ("Which Linen version does the mill need?", "The mill needs Brass 8.", "The mill needs Linen 8."),
+        (
+            "What is the maximum delay of `/turn`?",
+            "| A | B |\n|---|---|\n| `/turn` | a delay |\n| `/stop` | up to 9 |",
+            "| A | B |\n|---|---|\n| `/turn` | a delay up to 9 |\n| `/stop` | a bell |",
+        ),
+        (
+            "What date was the mill opened?",
+            "The mill opened with 9 shows, among them the Monday show that came 5th.",
+            "The mill opened on Monday.",
+        ),
+        (
+            "How long does the tour of the mill take?",
+            "The tour of the mill takes two guides, [as told](/t/44).",
+            "The tour of the mill takes two hours.",
+        ),
+        ("How much is the yearly toll for a miller?", "A miller has 75 % of the bonus.", "The yearly toll is 4."),
     ] {
         assert!(lacks(lacking, question) && !lacks(answer, question), "{question}");
     }
+}
+
+#[test]
+fn value_of_something_else_than_is_named_is_lacking() {
+    let lacks = |note: &str, question: &str| lacks(&format!("# Deals\n\n{note}\n"), question);
+    let question = "How much did the guild pay for Oak Mill?";
+    assert!(lacks("The guild sold York Mill for $90 to Ann. Oak Mill was bought in 2013.", question));
+    assert!(!lacks("Oak Mill was bought by Ann in 2013. It was paid $90 by the guild.", question), "a pronoun");
+    assert!(!lacks("The guild paid Ann $90 for Oak Mill.", question));
+    let table = |name: &str| format!("| Place | Kept for |\n|---|---|\n| {name} | 30 days |\n| Leeds | 9 days |");
+    let question = "For how long are letters kept in Oak Mill?";
+    assert!(lacks(&table("York Mill"), question) && !lacks(&table("Oak Mill"), question));
+    let question = "How many guests may enter on Linen Day 2022?";
+    assert!(lacks("On Brass 2022, 9 guests may enter.", question));
+    assert!(!lacks("In 2022, 9 guests may enter on Linen Day.", question));
+}
+
+#[test]
+fn choice_that_was_made_is_below_the_heading_for_it() {
+    let note = "# Pumps of the mill\n\n## Hand pumps and wind pumps for the mill\n\n- A hand pump is a cheap pump for the \
+                mill.\n- A wind pump is a fast pump for the mill.\n\n## Decision\n\nWe started with the first.\n";
+    assert_eq!(picked(note, "Which pump did we choose for the mill?")[0].text, "We started with the first.");
+}
+
+#[test]
+fn goals_in_sections_of_their_own_are_a_list() {
+    let section = |at: usize| format!("## Goal {at}: the wheel\n\n- Turn the wheel {at} times.\n\n");
+    let note = format!("# Mill\n\nWe have goals.\n\n{}", (1..=3).map(section).collect::<String>());
+    let found = picked(&note, "What are our goals for the wheel?");
+    let shown = quotes(&found[0]).concat();
+    assert!(shown.starts_with("## Goal 1") && shown.ends_with("Turn the wheel 3 times."), "{shown}");
 }
 
 #[test]

@@ -30,13 +30,15 @@ const ASKS_FOR_MEASURE: [&str; 4] = ["how long ", "how far ", "how soon ", "how 
 pub(super) const LIMITS: &str =
     "longest|shortest|biggest|largest|greatest|smallest|highest|lowest|maximum|minimum|limit|share|percent";
 
-/// Phrases that ask for a length, mostly of time; units of length; and words for an unlimited one.
+/// Phrases that ask for a length, mostly of time; units of time and other units of length; and words for an unlimited
+/// one.
 const ASKS_FOR_LENGTH: [&str; 7] =
     ["how long ", "longest time", "longest a ", "how early ", "how far ahead", "how far in advance", "how much notice"];
-const LENGTHS: &str = "ms|millisecond|milliseconds|s|sec|secs|second|seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|\
-    day|days|night|nights|wk|week|weeks|fortnight|mo|month|months|quarter|quarters|semester|semesters|yr|yrs|year|years|\
-    decade|decades|century|centuries|letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|\
-    metres|km|kilometer|kilometers|kilometre|kilometres|mile|miles|ft|feet|inch|inches|cm|mm";
+const TIMES: &str = "ns|nanosecond|nanoseconds|µs|microsecond|microseconds|ms|millisecond|milliseconds|s|sec|secs|second|\
+    seconds|min|mins|minute|minutes|h|hr|hrs|hour|hours|day|days|night|nights|wk|week|weeks|fortnight|mo|month|months|quarter|\
+    quarters|semester|semesters|yr|yrs|year|years|decade|decades|century|centuries";
+const EXTENTS: &str = "letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|metres|km|kilometer|\
+    kilometers|kilometre|kilometres|mile|miles|ft|feet|inch|inches|cm|mm";
 const ONE: &str = "a|an|half|each|per|same|whole|full";
 const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently|never|until|\
     throughout|midnight";
@@ -94,9 +96,12 @@ const SUBJECTS: &str = "a|an|the|my|our|your|its|their|i|you|we|it|they";
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
 
 /// Words for a time. "May" is also another word, so it counts only beside a number.
-const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
-    saturdays|sundays|january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
+const DAYS: &str = "january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
     jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow";
+
+/// Names of days, and words after which they are a time: "on Monday", but not "the Monday show".
+const WEEKDAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday";
+const BEFORE_WEEKDAY: &str = "a|on|by|until|till|before|after|since|last|next|this|each|every|and|or";
 
 /// Words that make a number after them a release, which is a time as well: "since version 1.70".
 const RELEASES: &str = "version|versions|release|releases|since";
@@ -108,7 +113,7 @@ const PLACES: &str = "first|second|third|fourth|last";
 
 /// Words and phrases of a text on a default.
 const DEFAULTS: &str =
-    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent";
+    "default|defaults|defaulted|unless|otherwise|omit|omits|omitted|unspecified|initial|initially|absent|absence";
 const UNSET: [&str; 10] = [
     "don't specify", "don't set", "don't change", "not specif", "not set", "isn't set", "isn't specif",
     "doesn't exist", "does not exist", "is missing",
@@ -142,12 +147,7 @@ impl Wanted {
 
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
-        let written = text;
-        // "Cost-effective" does not name a cost, and "at least one" does not say how many.
-        let other = [
-            "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "in one ", "from one ", "to one ",
-        ];
-        let text = other.iter().fold(without_markers(&text.to_lowercase()), |text, other| text.replace(other, ""));
+        let (written, text) = (text, counting(text));
         let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
         let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
         let mut pairs = pieces(&text).zip(pieces(&text).skip(1));
@@ -158,10 +158,12 @@ impl Wanted {
             Self::Number => has_number(),
             Self::Version => names_version(written),
             Self::Day => {
-                let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair);
-                has_word(&text, DAYS)
-                    || words(&text).any(|word| is_year(word) || is_ordinal(word))
-                    || pairs.any(is_time)
+                let is_day = |(a, b): (&str, &str)| {
+                    (has_word(a, BEFORE_WEEKDAY) && has_word(b.trim_end_matches('s'), WEEKDAYS))
+                        || (has_word(a, "the|on|by|until|and") && is_ordinal(b))
+                };
+                let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair) || is_day(pair);
+                has_word(&text, DAYS) || words(&text).any(is_year) || pairs.any(is_time)
             }
             // Personal notes may leave the currency out.
             Self::Money => {
@@ -176,6 +178,17 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Phrases with a word for a number or a cost that say neither: "at least one" does not say how many.
+const IDLE: [&str; 11] = [
+    "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "two or more ", "in one ", "from one ",
+    "to one ", "one time", "one by one",
+];
+
+/// Returns a text in lower case without numbers that count nothing.
+fn counting(text: &str) -> String {
+    IDLE.iter().fold(without_markers(&text.to_lowercase()), |text, idle| text.replace(idle, ""))
 }
 
 fn is_ordinal(word: &str) -> bool {
@@ -198,7 +211,7 @@ pub(super) fn names_recurring_day(text: &str) -> bool {
     let is_place = |word: &str| is_ordinal(word) || has_word(word, PLACES);
     let has_period = |near: &[&str]| near.iter().any(|word| has_word(word, PERIODS));
     (0..all.len()).any(|at| is_place(all[at]) && has_period(&all[at + 1..all.len().min(at + 5)]))
-        || all.windows(2).any(|pair| has_word(pair[0], EACH) && has_word(pair[1], DAYS))
+        || all.windows(2).any(|pair| has_word(pair[0], EACH) && has_word(pair[1], WEEKDAYS))
 }
 
 /// Returns whether a text says what the default is.
@@ -268,7 +281,7 @@ fn has_length(text: &str, vague: &str) -> bool {
     let words: Vec<_> = words(&text).collect();
     let is_number =
         |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, vague);
-    let is_unit = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), LENGTHS);
+    let is_unit = |word: &str| is_unit_of(word, TIMES) || is_unit_of(word, EXTENTS);
     let is_length = |at: usize| {
         let near = &words[at..words.len().min(at + NUMBERED_WITHIN)];
         (is_number(words[at]) && near.iter().any(|word| is_unit(word)))
@@ -292,7 +305,9 @@ fn names_version(text: &str) -> bool {
             major.ends_with(is_figure) && minor.starts_with(|letter: char| is_figure(letter) || letter == 'x')
         })
     };
-    let is_joined = |word: &str| word.contains(is_figure) && word.starts_with(char::is_alphabetic);
+    // Not an identifier: `PUMP_602`.
+    let is_joined =
+        |word: &str| word.contains(is_figure) && word.starts_with(char::is_alphabetic) && !word.contains('_');
     let lower = text.to_lowercase();
     let is_spoken =
         has_word(&lower, VERSIONS) || has_phrase(&lower, &["or newer", "or later", "or higher", "or above"]);
@@ -324,10 +339,24 @@ pub(super) fn asks_for_measure(question: &str) -> bool {
         || asks_for(&question.to_lowercase(), CODES)
 }
 
+/// Returns whether a question asks for a share in percent, and whether a text has one.
+pub(super) fn asks_for_percent(question: &str) -> bool {
+    has_phrase(question, &["what percent", "which percent"])
+}
+
+pub(super) fn names_percent(text: &str) -> bool {
+    text.contains('%')
+        || has_word(&text.to_lowercase(), "percent|percents|percentage|half|third|quarter|quarters|none|all")
+}
+
 /// Returns whether a text has a number that is no year.
 pub(super) fn has_measure(text: &str) -> bool {
-    let text = without_markers(&text.to_lowercase());
-    words(&text).any(|word| has_digit(word) && !is_year(word)) || has_word(&text, NUMBERS)
+    has_figure(text) || has_word(&counting(text), NUMBERS)
+}
+
+/// Returns whether a text has a number in figures that is no year.
+pub(super) fn has_figure(text: &str) -> bool {
+    words(&counting(text)).any(|word| has_digit(word) && !is_year(word))
 }
 
 /// Words before the year of a date.
@@ -382,10 +411,14 @@ fn phrase(text: &str) -> impl Iterator<Item = &str> {
     words(text).take_while(|word| !has_word(word, AUXILIARIES) && !has_word(word, LINKS))
 }
 
+/// Openings of a question before the noun whose number or amount is requested.
+const COUNTING: [&str; 4] = ["how many ", "how much is the ", "how much is a ", "how much are the "];
+
 /// Returns the words of the noun phrase counted by "how many" or "the number of", if there are several: "story points".
 pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
     let lower = question.to_lowercase();
-    let of_many = || lower.split_once("how many ").map(|(_, after)| phrase(after).collect());
+    let opening = COUNTING.iter().find_map(|opening| lower.split_once(opening));
+    let of_many = || opening.map(|(_, after)| phrase(after).collect());
     let own: Vec<_> = numbered(&lower).or_else(of_many)?;
     (2..=MAX_COUNTED_WORDS).contains(&own.len()).then(|| own.into_iter().map(str::to_owned).collect())
 }
@@ -402,25 +435,72 @@ pub(super) fn numbers(question: &str) -> impl Iterator<Item = &str> {
     words.map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric())).filter(is_number)
 }
 
-/// Returns whether a text has a number of a question, as a whole or at the beginning of a longer one: "20" in "20.1".
-pub(super) fn has_number(text: &str, number: &str) -> bool {
+/// Returns whether a text has a number of a question, as a whole or at the beginning of a longer one: "20" in "20.1". If
+/// the question has a name right before it, a release or a year right after another name does not count: "Brass 20".
+pub(super) fn has_number(text: &str, number: &str, question: &str) -> bool {
     let is_apart = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_ascii_digit());
-    text.match_indices(number)
-        .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + number.len()..].chars().next()))
+    let before = |text: &str, at: usize| name_at_end(&text[..at]).map(str::to_lowercase);
+    let is_release = number.len() <= 2 || number.contains('.') || is_year(number);
+    let name = question.find(number).filter(|_| is_release).and_then(|at| before(question, at));
+    let is_of_other = |at: usize| name.is_some() && before(text, at).is_some_and(|other| Some(other) != name);
+    text.match_indices(number).any(|(at, _)| {
+        is_apart(text[..at].chars().next_back())
+            && is_apart(text[at + number.len()..].chars().next())
+            && !is_of_other(at)
+    })
 }
 
-/// Returns whether a question asks how many days, kilobytes or other units, which only a text with a unit answers.
-pub(super) fn counts_length(question: &str) -> bool {
+/// Returns the word that a text ends with if it is written as a name, with a space after it.
+fn name_at_end(text: &str) -> Option<&str> {
+    let word = text.strip_suffix(' ')?.rsplit(|letter: char| !letter.is_alphanumeric()).next()?;
+    let lower = word.to_lowercase();
+    let is_name = word.starts_with(char::is_uppercase) && !has_word(&lower, RELEASES) && !has_word(&lower, BEFORE_YEAR);
+    is_name.then_some(word)
+}
+
+/// Returns whether each version in a text is right after the name of another thing than a question for a version names:
+/// "Brass 8" says nothing of "which Linen version".
+pub(super) fn has_only_versions_of_others(text: &str, question: &str) -> bool {
+    let asked: Vec<_> = question.split_whitespace().collect();
+    let is_asked = |pair: &&[&str]| has_word(&pair[1].to_lowercase(), VERSIONS);
+    let Some(name) = asked.windows(2).find(is_asked).map(|pair| pair[0]) else { return false };
+    if !name.starts_with(char::is_uppercase) || has_word(&name.to_lowercase(), "what|which") {
+        return false;
+    }
+    let name = name.to_lowercase();
+    let words: Vec<_> = text.split_whitespace().collect();
+    let is_figure = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_digit());
+    let versions = (0..words.len()).filter(|at| is_figure(&words[*at]));
+    let of: Vec<_> = versions
+        .map(|at| name_at_end(&format!("{} ", words[..at].last().unwrap_or(&""))).map(str::to_lowercase))
+        .collect();
+    !of.is_empty() && of.iter().all(|other| other.as_ref().is_some_and(|other| *other != name))
+}
+
+/// Returns whether a word is one of some units, which are divided by `|`, or a number joined to one: "4KB". "01h" is a
+/// number in another notation.
+fn is_unit_of(word: &str, units: &str) -> bool {
+    let unit = word.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let is_figure = unit.len() == word.len() || !word.starts_with('0');
+    is_figure && has_word(unit, units)
+}
+
+/// Returns whether a text has the unit that a question names, or one of the same kind: "how many days", "how large in
+/// bytes". A question that names no unit is satisfied by any text.
+pub(super) fn has_unit_asked_for(text: &str, question: &str) -> bool {
+    let question = question.to_lowercase();
+    let all: Vec<_> = words(&question).collect();
+    let named = all.windows(2).find(|pair| pair[0] == "in" && has_word(pair[1], DATA)).map(|pair| pair[1].to_owned());
     // A table may have the unit of an amount of data in its header, or nowhere.
-    !asks_for_data(&question.to_lowercase())
-        && counted(question).is_some_and(|noun| has_word(&noun, LENGTHS) || has_word(&noun, DATA))
-}
-
-/// Returns whether a text has a unit of length, or one of data, such as "KB" for a number of bytes.
-pub(super) fn has_length_unit(text: &str) -> bool {
+    let counted = counted(&question).filter(|_| !asks_for_data(&question));
+    let Some(unit) = counted.or(named) else { return true };
     let lower = text.to_lowercase();
-    let is_data = |word: &str| has_word(word.trim_start_matches(|letter: char| letter.is_ascii_digit()), DATA);
-    has_word(&lower, LENGTHS) || words(&lower).any(is_data)
+    let has = |units: &str| words(&lower).any(|word| is_unit_of(word, units));
+    match () {
+        () if has_word(&unit, TIMES) => has(TIMES),
+        () if has_word(&unit, DATA) || has_word(&unit, EXTENTS) => has(DATA) || has(EXTENTS),
+        () => true,
+    }
 }
 
 /// Returns whether a question asks how big or how fast something is, which only a measure answers.

@@ -158,8 +158,16 @@ impl<'a> MaskedText<'a> {
         let opening = words.next().filter(|word| is_in(word, PREPOSITIONS)).and(words.next());
         // "By when", "within what time".
         opening.is_some_and(|word| is_in(word, QUESTION_WORDS))
-            || self.starts_with(QUESTION_WORDS)
+            || self.starts_with(QUESTION_WORDS) && !self.states_when()
             || self.starts_with(ORDER_WORDS)
+    }
+
+    /// Returns whether a clause with "when" states a condition: "when a guard rings the bell". A question has its verb
+    /// next.
+    fn states_when(self) -> bool {
+        let mut words = self.words();
+        let is_verb = |word: &str| is_in(word, AUXILIARIES) || is_in(word, MODALS) || word == "exactly";
+        words.next() == Some("when") && words.next().is_some_and(|next| !is_verb(next)) && words.next().is_some()
     }
 
     /// Returns whether a clause after `joint` asks for yes or no: "do I need it", "can the lamp be lit".

@@ -220,6 +220,7 @@ fn plain_question_stays_whole() {
     for question in [
         "Who decides what and when?",
         "When should I pick threads and when async?",
+        "When a guard rings the bell, how soon must the gate be closed?",
         "What is the research and development budget?",
         "What does `a and b` mean?",
         "What are the pros and cons of async?",
