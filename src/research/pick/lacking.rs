@@ -13,6 +13,7 @@ use super::value::{
 };
 use super::wording::{has_phrase, has_word, words};
 use super::{Picked, is_of};
+use crate::base::html_table::html_tables;
 use crate::base::readable::readable;
 use crate::base::word::WordSplitter;
 use crate::research::question::Question;
@@ -114,11 +115,13 @@ impl<'a> PickedUnits<'a> {
     /// listed; in further units it usually counts something else. "A few hours" is one only in a sentence with most
     /// words of the question.
     fn lacks_length(&self) -> bool {
-        // An address may have figures.
-        let names_any = |quote: &str| has_figure(&readable(quote)) || Wanted::Day.is_in(quote);
+        let names_any = |quote: &str| has_figure(quote) || Wanted::Day.is_in(quote);
+        // An address has figures and letters.
+        let is_word = |word: &&str| !word.contains("://");
+        let shown = |(_, quote)| readable(quote).split(' ').filter(is_word).collect::<Vec<_>>().join(" ");
         asks_for_length(self.sought.question)
-            && !self.best().any(|(_, quote)| names_any(quote))
-            && !self.said().any(|(_, quote)| measures_length(quote))
+            && !self.best().map(shown).any(|quote| names_any(&quote))
+            && !self.said().map(shown).any(|quote| measures_length(&quote))
             && !self.picked.first().is_some_and(|own| own.is_decisive && names_length(&own.text))
     }
 
@@ -186,7 +189,8 @@ impl<'a> PickedUnits<'a> {
         };
         let names = names_in(self.sought.question);
         let around: String = self.best().map(|(source, _)| format!("{} ", source.names())).collect();
-        if let Some(row) = best.row() {
+        let is_html = || self.best().any(|(_, quote)| !html_tables(quote).is_empty());
+        if let Some(row) = best.row().or_else(|| is_html().then(|| best.text.clone())) {
             return !names.is_empty() && !names.iter().any(|name| is_named(name, &format!("{around} {row}")));
         }
         let text: String = self.best().map(|(_, quote)| format!("{quote} ")).collect();

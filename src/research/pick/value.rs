@@ -181,9 +181,9 @@ impl Wanted {
 }
 
 /// Phrases with a word for a number or a cost that say neither: "at least one" does not say how many.
-const IDLE: [&str; 11] = [
-    "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "two or more ", "in one ", "from one ",
-    "to one ", "one time", "one by one",
+const IDLE: [&str; 13] = [
+    "1:1", "24/7", "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "two or more ", "in one ",
+    "from one ", "to one ", "one time", "one by one",
 ];
 
 /// Returns a text in lower case without numbers that count nothing.
@@ -277,7 +277,8 @@ pub(super) fn measures_length(text: &str) -> bool {
 
 /// Returns whether a text names a length. `vague` are words that count as numbers.
 fn has_length(text: &str, vague: &str) -> bool {
-    let text = without_markers(&text.to_lowercase());
+    // "The guard's" has no seconds.
+    let text = without_markers(&text.to_lowercase()).replace("’s ", " ").replace("'s ", " ");
     let words: Vec<_> = words(&text).collect();
     let is_number =
         |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, vague);
