@@ -173,7 +173,8 @@ fn is_contrast(question: &str) -> bool {
 /// should I use oil or grease?"
 fn asks_when_to_choose(question: &str) -> bool {
     let names_other = || has_phrase(question, &["or ", "than ", "over ", "instead of "]);
-    question.trim_start().starts_with("when ") && has_word(question, PREFERRING) && names_other()
+    let asks = ["when should ", "when do ", "when would ", "when is ", "when are ", "when to "];
+    has_phrase(question, &asks) && has_word(question, PREFERRING) && names_other()
 }
 
 /// Returns the plural noun after "what" or "which" at the beginning of a question in lower case, and the word before it:
@@ -349,13 +350,25 @@ pub(super) fn names_decision(heading: &str) -> bool {
     has_word(&heading.to_lowercase(), DECISIONS)
 }
 
+/// Verbs for an event with a time.
+const TIMED: &str = "begin|begins|close|closes|due|end|ends|expire|expires|finish|finishes|open|opens|run|runs|start|starts|\
+    stop|stops";
+
+/// Returns whether a question asks when something begins, ends or the like.
+pub(super) fn asks_when(question: &str) -> bool {
+    let lower = question.trim_start().to_lowercase();
+    has_phrase(&lower, &["when does ", "when do ", "when is ", "when are ", "when will "])
+        && lower.starts_with("when ")
+        && words(&lower).last().is_some_and(|last| has_word(last, TIMED) || has_word(last, "out"))
+}
+
 /// Units of time, words for a part of one, and words for a time without a figure.
 const PERIODS: &str = "day|week|month|quarter|year";
 const PARTS: &str = "end|beginning|start|middle";
 const SOON: &str = "immediately|instantly";
 
 /// Returns whether a text names a time without a figure: "at the end of the month", "your last day", "immediately".
-fn names_moment(text: &str) -> bool {
+pub(super) fn names_moment(text: &str) -> bool {
     let lower = text.to_lowercase();
     let words: Vec<_> = words(&lower).collect();
     let reach = |at: usize| match words.get(at + 1) {

@@ -1,15 +1,15 @@
 //! Tells whether the picked units are on topic but lack what a question requests: a value of a kind, the thing counted, the
 //! object of a task, a name.
 
-use super::asked::{AnswerKind, object_of_task};
+use super::asked::{AnswerKind, asks_when, names_moment, object_of_task, states_condition};
 use super::candidate::unescaped;
 use super::code_word::CodeWord;
 use super::features::only_points;
 use super::sought::Sought;
 use super::value::{
-    LIMITS, Wanted, asks_for_dimension, asks_for_length, asks_for_percent, counted_words, has_figure, has_number,
-    has_only_versions_of_others, has_only_years, has_unit_asked_for, measures_length, names_default, names_dimension,
-    names_length, names_percent, numbers,
+    LIMITS, Wanted, asks_for_dimension, asks_for_length, asks_for_percent, counted_words, counts_other, has_figure,
+    has_measure, has_number, has_only_versions_of_others, has_only_years, has_unit_asked_for, measures_length,
+    names_default, names_dimension, names_length, names_percent, numbers,
 };
 use super::wording::{has_phrase, has_word, words};
 use super::{Picked, is_of};
@@ -38,6 +38,7 @@ pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName]
     units.points_elsewhere()
         || units.lacks_kind()
         || units.lacks_length()
+        || units.lacks_time()
         || units.lacks_dimension()
         || units.lacks_number()
         || units.lacks_object()
@@ -103,6 +104,7 @@ impl<'a> PickedUnits<'a> {
                 !Wanted::Number.is_in(&text)
                     || (has_phrase(question, &["how many "]) && has_only_years(&text))
                     || !is_said()
+                    || counts_other(&text, question, self.sought.splitter)
                     || !has_unit_asked_for(&text, question)
                     || (asks_for_percent(question) && !names_percent(&text))
             }
@@ -123,6 +125,14 @@ impl<'a> PickedUnits<'a> {
             && !self.best().map(shown).any(|quote| names_any(&quote))
             && !self.said().map(shown).any(|quote| measures_length(&quote))
             && !self.picked.first().is_some_and(|own| own.is_decisive && names_length(&own.text))
+    }
+
+    /// Returns whether a question with "when" is answered by a sentence that has neither a time nor a condition.
+    fn lacks_time(&self) -> bool {
+        let text = self.deciding();
+        let is_time =
+            || Wanted::Day.is_in(&text) || has_measure(&text) || names_moment(&text) || states_condition(&text);
+        asks_when(self.sought.question) && !is_time()
     }
 
     fn lacks_dimension(&self) -> bool {
@@ -172,7 +182,11 @@ impl<'a> PickedUnits<'a> {
     /// Returns whether a question asks for a default, a path or a limit and no unit has one.
     fn lacks_named(&self) -> bool {
         let (lower, text) = (self.sought.question.to_lowercase(), self.said.to_lowercase());
-        let lacks_default = || has_word(&lower, "default|defaults") && !names_default(&text);
+        let is_unset = self.sought.asks_for_default && self.sought.asks_for_value();
+        let lacks_default = || {
+            has_word(&lower, "default|defaults") && !names_default(&text)
+                || is_unset && !names_default(&self.deciding())
+        };
         let lacks_path = || has_phrase(&lower, &ASKS_FOR_PATH) && !text.contains(['/', '\\']);
         let asks_for_limit = || has_phrase(&lower, &ASKS_FOR_LIMIT) && has_word(&lower, LIMITS);
         // A limit in another row belongs to something else.

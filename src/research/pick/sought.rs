@@ -31,12 +31,14 @@ const LEAST_DENIED: f32 = 0.5;
 const LEAST_SAID: f32 = 0.6;
 const LEAST_OWN: f32 = 0.25;
 
-/// Phrases of a question for a default, and the number of words up to which "leave … out" is one as well.
-const UNSET: [&str; 10] = [
-    "don't set", "don't specify", "not set", "not specified", "isn't set", "isn't specified", "without setting",
-    "without specifying", "omit", "out of the box",
-];
-const LEFT_WITHIN: usize = 3;
+/// Words of a question for a default: phrases, verbs that set a value, which are denied in one, and words after "leave", each
+/// at most this many words later.
+const UNSET: [&str; 2] = ["omit", "out of the box"];
+const SETTING: &str = "set|sets|setting|specify|specified|specifying|touch|touched|touching|change|changed|changing|configure|\
+    configured|configuring";
+const LEFT: &str = "out|alone|unset|empty|blank|unchanged";
+const SET_WITHIN: usize = 2;
+const LEFT_WITHIN: usize = 4;
 
 /// Words in the header of a table that tells what things are.
 const MEANINGS: &str = "definition|definitions|describes|description|descriptions|details|does|explanation|function|\
@@ -100,7 +102,7 @@ pub(super) struct Sought<'a> {
     pub(super) wanted: Option<Wanted>,
     statement: Option<Statement>,
     /// Whether it asks for a default in other words: "if I don't set it".
-    asks_for_default: bool,
+    pub(super) asks_for_default: bool,
     /// Whether it asks for the day of something that recurs: "when is it cleaned each month".
     pub(super) recurs: bool,
     /// The stems of the alternative that something is compared with: "gas" of "when is oil a better choice than gas".
@@ -438,13 +440,18 @@ fn without(weights: &Weights, is_out: impl Fn(&String) -> bool) -> Weights {
     weights.iter().filter(|(stem, _)| is_left(stem)).map(|(stem, weight)| (stem.clone(), *weight)).collect()
 }
 
-/// Returns whether a question asks for a default in other words.
+/// Returns whether a question asks for a default in other words: "if I don't set it", "when it is left out".
 fn asks_for_default(question: &str) -> bool {
     let lower = question.to_lowercase();
     let all: Vec<_> = words(&lower).collect();
-    let leaves = |at: usize| has_word(all[at], "leave|leaves|left");
-    let is_out = |at: usize| all[at + 1..].iter().take(LEFT_WITHIN + 1).any(|word| *word == "out");
-    has_phrase(question, &UNSET) || (0..all.len()).any(|at| leaves(at) && is_out(at))
+    let is_after =
+        |at: usize, within: usize, wanted: &str| all[at + 1..].iter().take(within).any(|word| has_word(word, wanted));
+    let is_unset = |at: usize| match all[at] {
+        "t" | "not" | "never" | "without" => is_after(at, SET_WITHIN, SETTING),
+        "leave" | "leaves" | "left" => is_after(at, LEFT_WITHIN, LEFT),
+        _ => false,
+    };
+    has_phrase(question, &UNSET) || (0..all.len()).any(is_unset)
 }
 
 /// Returns the alternative that a question in lower case compares something with.

@@ -556,6 +556,17 @@ fn question_for_a_default_a_path_a_limit_or_a_count_is_not_answered_without_one(
             "The tour of the mill takes two guides, [as told](/t/44).",
             "The tour of the mill takes two hours.",
         ),
+        ("How many wheels has the mill?", "The mill has wheels of two sorts.", "The mill has two wheels."),
+        (
+            "How often does the mill turn if I haven't touched its speed?",
+            "The speed says how often per hour the mill turns.",
+            "The mill turns 4 times an hour unless you set its speed.",
+        ),
+        (
+            "When does the lease of the mill run out?",
+            "The lease of the mill is in the safe.",
+            "The lease of the mill runs out in March.",
+        ),
         ("How much is the yearly toll for a miller?", "A miller has 75 % of the bonus.", "The yearly toll is 4."),
     ] {
         assert!(lacks(lacking, question) && !lacks(answer, question), "{question}");

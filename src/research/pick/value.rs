@@ -514,6 +514,25 @@ pub(super) fn names_dimension(text: &str) -> bool {
     has_measure(text) || has_word(&text.to_lowercase(), ENDLESS)
 }
 
+/// Returns whether a text counts something else than a question that asks "how many" in whole words: "two ways" are no
+/// wheels.
+pub(super) fn counts_other(text: &str, question: &str, splitter: &WordSplitter) -> bool {
+    let is_unit = |noun: &String| has_word(noun, TIMES) || has_word(noun, DATA) || has_word(noun, EXTENTS);
+    let noun = counted(question).filter(|noun| !is_unit(noun));
+    let Some(noun) = noun.map(|noun| splitter.stem(&noun)) else { return false };
+    let text = counting(text);
+    let words: Vec<_> = words(&text).collect();
+    let is_other = |at: usize| {
+        let mut after = words[at + 1..].iter().take(2);
+        has_word(words[at], NUMBERS)
+            && after.clone().any(|next| next.ends_with('s'))
+            && after.all(|next| splitter.stem(next) != noun)
+    };
+    let is_number = |at: &usize| has_digit(words[*at]) || has_word(words[*at], NUMBERS);
+    let mut numbers = (0..words.len()).filter(is_number).peekable();
+    numbers.peek().is_some() && numbers.all(is_other)
+}
+
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
 /// "4 bytes", "five severity levels". Units of data are interchangeable: "400 KB".
 pub(super) fn counts(text: &str, stem: &str, splitter: &WordSplitter) -> bool {
