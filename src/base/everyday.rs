@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 /// Verbs, whose regular forms count as well.
 const VERBS: &str = "accept achieve add affect agree allow appear apply argue arrive ask assume avoid become begin \
     behave believe belong bring buy carry catch come consider consist continue create depend deserve destroy die \
-    disappear discuss eat enable encourage enjoy enter exceed expect fail finish fix follow forget go \
+    disappear discuss eat enable encourage enjoy enter exceed expect fail find finish fix follow forget go \
     grow guess hate hide imagine improve include insist intend involve keep laugh lay lie live lose maintain \
     obtain occur perform prefer prepare pretend prevent protect prove provide put reach realise realize receive \
     recognise recognize reduce refer refuse reject remain remember remind remove replace require rise save see seem \

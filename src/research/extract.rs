@@ -137,14 +137,12 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                 _ if lacks(Lack::Name) || lacks(Lack::Target) || lacks_value(question, &found.names, &picked) => {
                     Support::Weak
                 }
-                // Notes that lack a word of a yes-or-no question would answer a different question, and the value would be
-                // that of something else.
-                _ if lacks(Lack::Word)
-                    && (asks_whether(question.as_str()) || asks_for_value(question))
-                    && !is_clear(&picked, question, &found) =>
-                {
+                // Notes that lack a word of a yes-or-no question would answer a different question.
+                _ if lacks(Lack::Word) && asks_whether(question.as_str()) && !is_clear(&picked, question, &found) => {
                     Support::Weak
                 }
+                // The value would be that of something else.
+                _ if lacks(Lack::Word) && asks_for_value(question) => Support::Weak,
                 // Support was judged by the first passages; the unit may be in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,

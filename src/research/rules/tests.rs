@@ -99,6 +99,10 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "How big can a header be, and how do I raise that limit?",
             "How big can a header be|How do I raise that limit (big header)",
         ),
+        (
+            "On which days is the bell rung, and where do I find out what was decided?",
+            "On which days is the bell rung|Where do I find out what was decided (days bell rung)",
+        ),
         ("Which office is open and on what day?", "Which office is open|On what day (office open)"),
         (
             "Which letters may a key have, and how long can a key be?",
