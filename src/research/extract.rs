@@ -142,7 +142,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                     Support::Weak
                 }
                 // The value would be that of something else.
-                _ if lacks(Lack::Word) && asks_for_value(question) => Support::Weak,
+                _ if lacks(Lack::Word) && asks_for_value(question) && has_far_word(&picked) => Support::Weak,
                 // Support was judged by the first passages; the unit may be in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,
@@ -205,6 +205,11 @@ fn is_clear(picked: &[Picked], question: &Question, found: &Found) -> bool {
     let mut names = question.as_str().split_whitespace().skip(1).filter(is_name).map(bare);
     found.odds.zip(best.matches).is_some_and(|(odds, matches)| odds.is_clear(matches))
         && names.all(|name| said.contains(&name))
+}
+
+/// Returns whether the best unit lacks a word of the question and has nothing near it.
+fn has_far_word(picked: &[Picked]) -> bool {
+    picked.first().is_none_or(|best| !best.far.is_empty())
 }
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
@@ -330,6 +335,7 @@ mod tests {
         is_clear: bool,
         says_most: bool,
         is_decisive: bool,
+        far: Vec<String>,
         matches: Option<UnitMatch>,
         lead: Option<f32>,
     }
@@ -342,12 +348,12 @@ mod tests {
             _: &'a [ProperName],
             readings: &'a [DocumentHits],
         ) -> BoxFuture<'a, Result<Picks, SourceError>> {
-            let Self { is_clear, says_most, is_decisive, matches, lead } = *self;
+            let Self { is_clear, says_most, is_decisive, matches, lead, .. } = *self;
             let picked = (1..).zip(readings).map(|(number, DocumentHits { document, .. })| {
                 let (document, text) = (document.clone(), document.text.clone());
                 let quote = document.quote(0..text.len(), EvidenceId::new(node.clone(), number), 0.5);
                 let own = 0..text.len();
-                let is_far = false;
+                let far = self.far.clone();
                 Picked {
                     text,
                     is_clear,
@@ -356,7 +362,7 @@ mod tests {
                     document,
                     says_most,
                     is_decisive,
-                    is_far,
+                    far,
                     matches,
                     lead,
                 }
@@ -460,7 +466,13 @@ mod tests {
         assert_eq!(clear("Does the valve open by steam?", -3.0).await, Support::Strong);
         assert_eq!(clear("Does the valve open by steam?", -4.0).await, Support::Weak, "not clear enough");
         assert_eq!(clear("Does the valve open by Azure?", -3.0).await, Support::Weak, "the name is not in the note");
-        assert_eq!(judged("How many times does the steam valve open?", Lack::Word).await, Support::Weak);
+        let counted = async |far: &[&str]| {
+            let far = far.iter().map(|word| (*word).to_owned()).collect();
+            let picker = Whole { says_most: true, far, ..Whole::default() };
+            let found = Found { lacks: Lack::Word, ..Found::default() };
+            support("The valve opens six times.", found, "How many times does the steam valve open?", picker).await
+        };
+        assert_eq!([counted(&["steam"]).await, counted(&[]).await], [Support::Weak, Support::Strong]);
         assert_eq!(judged("When does the valve open in Leeds?", Lack::Name).await, Support::Weak);
         let found = Found { lacks: Lack::Name, ..Found::default() };
         let refused = support("The valve opens at six.", found, "What is red in Leeds?", Whole::default()).await;

@@ -126,8 +126,8 @@ pub struct Picked {
     pub(crate) says_most: bool,
     /// Whether the sentence that answers has most words of the question by itself.
     pub(crate) is_decisive: bool,
-    /// Whether nothing in it is near the kind of thing that the question asks for.
-    pub(crate) is_far: bool,
+    /// Words of the question that it lacks and that nothing in it is near.
+    pub(crate) far: Vec<String>,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
     /// Lead over the best unit of another section, from 0 to 1, if an embedder has compared them.
@@ -263,7 +263,7 @@ pub(crate) fn pick(
             && !matches!(sought.asked, AnswerKind::Definition | AnswerKind::Overview)
             && share(&weights, &words, &HashSet::new()) >= SAYS_MOST;
         let is_decisive = is_said || candidate.is_titled(&sought, &weights) || own.has_item_of_each;
-        let (is_clear, lead, is_far) = (own.is_clear, candidate.lead, candidate.is_far_from_kind(&sought));
+        let (is_clear, lead, far) = (own.is_clear, candidate.lead, candidate.far_words(&sought));
         Picked {
             text: own.text,
             is_clear,
@@ -272,7 +272,7 @@ pub(crate) fn pick(
             document: document.clone(),
             says_most,
             is_decisive,
-            is_far,
+            far,
             matches,
             lead,
         }

@@ -289,10 +289,18 @@ impl Source for KbSource {
             let options = SearchOptions { limit, distinct: true, ..self.options.clone() };
             let mut judged = self.judged(query, &options).await?;
             let mut notes = Vec::new();
-            // A message of a program that is pasted into a question may be worded a little otherwise in the files.
-            if judged.found.hits.is_empty() && query.contains(QUOTATION_MARKS) {
-                judged = self.judged(&query.replace(QUOTATION_MARKS, " "), &options).await?;
-                notes.push("no file has the quoted words in that order; they were searched for one by one".to_owned());
+            // A message of a program that is pasted into a question may be worded a little otherwise in the files, and what
+            // a "special file" is may be said of special files.
+            if query.contains(QUOTATION_MARKS) && judged.support != Support::Strong {
+                let loose = self.judged(&query.replace(QUOTATION_MARKS, " "), &options).await?;
+                let is_empty = judged.found.hits.is_empty();
+                if is_empty {
+                    let note = "no file has the quoted words in that order; they were searched for one by one";
+                    notes.push(note.to_owned());
+                }
+                if is_empty || loose.support > judged.support {
+                    judged = loose;
+                }
             }
             let missing = judged.unknown.iter().filter(|unknown| unknown.is_missing());
             // Other languages write other words with a capital, too.
@@ -614,6 +622,18 @@ mod tests {
         assert!(found.notes[0].starts_with("no file has the quoted words in that order"), "{:?}", found.notes);
         let found = source.search("Why does it say \"a Kestrel\"?", 1).await.unwrap();
         assert!(found.passages.len() == 1 && found.notes.is_empty(), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn note_that_answers_without_the_quoted_words_is_found_if_those_that_have_them_do_not() {
+        let files = [
+            ("a/1.md", "# Fair\n\nAnn told us of a hand pump.\n"),
+            ("a/2.md", "# Rust\n\nRust keeps hand pumps from lifting the water of the well in winter.\n"),
+        ];
+        let (_folder, source) = source(&files, &Scope::default()).await;
+        let question = "What keeps a \"hand pump\" from lifting the water of the well in winter?";
+        let found = source.search(question, 1).await.unwrap();
+        assert!(found.passages[0].text.contains("Rust keeps") && found.notes.is_empty(), "{found:?}");
     }
 
     #[tokio::test]

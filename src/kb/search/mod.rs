@@ -496,14 +496,11 @@ impl Searcher {
         most: Measured,
     ) -> Result<JudgedHits, SearchError> {
         let query = self.query(typed);
-        let is_literal = !query.phrases.is_empty();
-        let is_question = most == Measured::Tokens && typed.trim_end().ends_with('?');
-        let query = if is_question { query.loosened() } else { query };
         // Once, as words are counted under the same filter as the hits are found.
         let options = &self.with_documents(options).await?;
         let mut judged = self.find_and_judge(&query, options, most).await?;
-        // A quoted phrase is meant literally, as far as its spelling goes.
-        if !is_literal {
+        // A quoted phrase is meant literally.
+        if query.phrases.is_empty() {
             self.spell(&mut judged.unknown, &judged.found.hits, &options.filter).await?;
         }
         let Some(corrected) = spelling::corrected(typed, &judged.unknown, &self.splitter) else { return Ok(judged) };

@@ -54,14 +54,6 @@ impl Query {
         }
     }
 
-    /// Makes the phrases of a question identifiers, which its hits should contain: quotation marks in a sentence rarely mean
-    /// that the text is written so, and "special files" answers what a "special file" is.
-    pub(crate) fn loosened(mut self) -> Self {
-        self.identifiers.append(&mut self.phrases);
-        self.identifiers.truncate(MAX_EXACT);
-        self
-    }
-
     /// Returns whether `text` contains every quoted phrase.
     pub(crate) fn has_phrases(&self, text: &str) -> bool {
         let text = normalized(text);
@@ -148,12 +140,6 @@ mod tests {
         assert_eq!(query.text, "where is kept writer lock");
         assert!(query.has_phrases("The Writer\nLock."));
         assert!(!query.has_phrases("writer locks"));
-    }
-
-    #[test]
-    fn phrase_of_a_question_may_be_missing_in_a_hit() {
-        let query = parse("what is a \"writer lock\"?").loosened();
-        assert!(query.has_phrases("writer locks") && query.identifiers_in("the writer lock") > 0.99);
     }
 
     #[test]

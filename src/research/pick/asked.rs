@@ -214,14 +214,13 @@ pub(super) fn listed(question: &str) -> Option<(Option<&str>, &str)> {
 const ANY_KIND: &str = "aspect|case|cases|else|happened|happens|kind|kinds|one|ones|part|parts|people|role|sort|sorts|thing|\
     things|type|types|way|ways";
 
-/// Returns the place among the words of a question of the noun right after "which" or "what": "architect" of "Which
-/// architect built it?".
-pub(super) fn kind_of_thing(question: &str) -> Option<usize> {
-    let bare = |word: &str| word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
-    let all: Vec<_> = question.split_whitespace().map(bare).collect();
-    let at = all.windows(2).position(|pair| matches!(pair[0].as_str(), "which" | "what"))? + 1;
-    let is_noun = !has_word(&all[at], AUXILIARIES) && !has_word(&all[at], ANY_KIND);
-    is_noun.then_some(at)
+/// Returns the noun right after "which" or "what" in a question: "architect" of "Which architect built it?".
+pub(super) fn kind_of_thing(question: &str) -> Option<&str> {
+    let all: Vec<_> = question.split_whitespace().collect();
+    let asks = |pair: &&[&str]| ["which", "what"].iter().any(|asking| pair[0].eq_ignore_ascii_case(asking));
+    let noun = all.windows(2).find(asks)?[1];
+    let lower = noun.to_lowercase();
+    (!has_word(&lower, AUXILIARIES) && !has_word(&lower, ANY_KIND)).then_some(noun)
 }
 
 /// Words that open a condition.

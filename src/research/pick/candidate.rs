@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::asked::{AnswerKind, asks_for_changes, asks_for_decision, kind_of_thing, names_decision};
+use super::asked::{AnswerKind, asks_for_changes, asks_for_decision, names_decision};
 use super::code_word::CodeWord;
 use super::definition::opens_with;
 use super::features::{Features, Weights, only_points, share};
@@ -71,8 +71,9 @@ const NAME_WORDS: usize = 3;
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
 pub(super) const MAX_COMPARED: usize = 16;
 
-/// `MaxSim` of a noun below which a text says nothing near it. Of the nouns after "which" and "what" in 32 questions with a
-/// firm answer, the two below it are of those without an answer.
+/// `MaxSim` of a word below which a text says nothing near it. Of the nouns after "which" and "what" in 32 questions with a
+/// firm answer, the two below it are of those without an answer; of five unknown words in questions for a value, the one
+/// without an answer and one other.
 const LEAST_NEAR: f32 = 0.38;
 
 /// Number of sentences per unit compared token by token.
@@ -241,15 +242,17 @@ impl UnitCandidate<'_> {
         labels.len() > 1 && has_all()
     }
 
-    /// Returns whether nothing in it is near the kind of thing that the question asks for by "which" or "what", as far as an
-    /// embedder tells.
-    pub(super) fn is_far_from_kind(&self, sought: &Sought<'_>) -> bool {
-        let Some(at) = kind_of_thing(sought.question) else { return false };
-        let stems = sought.question.split_whitespace().nth(at).map(|noun| sought.splitter.key_stems(noun));
+    /// Returns the key words of the question that it lacks and that nothing in it is near, as far as an embedder tells:
+    /// without one, all that it lacks.
+    pub(super) fn far_words(&self, sought: &Sought<'_>) -> Vec<String> {
+        let near = self.matches.as_ref().map(|matches| matches.by_word(0..matches.parts())).unwrap_or_default();
         let is_said = |stem: &String| self.words.contains(stem) || self.about.contains(stem);
-        let is_key = stems.is_some_and(|stems| !stems.is_empty() && !stems.iter().any(is_said));
-        let near = self.matches.as_ref().and_then(|matches| matches.by_word(0..matches.parts()).get(at).copied());
-        is_key && near.is_some_and(|near| near < LEAST_NEAR)
+        let is_far = |(at, word): &(usize, &str)| {
+            let stems = sought.splitter.key_stems(word);
+            let is_lacking = !stems.is_empty() && !stems.iter().any(is_said);
+            is_lacking && near.get(*at).is_none_or(|near| *near < LEAST_NEAR)
+        };
+        sought.question.split_whitespace().enumerate().filter(is_far).map(|(_, word)| word.to_owned()).collect()
     }
 
     /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph or list.

@@ -1,7 +1,7 @@
 //! Tells whether the picked units are on topic but lack what a question requests: a value of a kind, the thing counted, the
 //! object of a task, a name.
 
-use super::asked::{AnswerKind, asks_when, names_moment, object_of_task, states_condition};
+use super::asked::{AnswerKind, asks_when, kind_of_thing, names_moment, object_of_task, states_condition};
 use super::candidate::unescaped;
 use super::code_word::CodeWord;
 use super::features::only_points;
@@ -47,7 +47,7 @@ pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName]
         || units.lacks_name(names)
         || units.lacks_named()
         || units.is_of_other()
-        || picked.first().is_some_and(|best| best.is_far)
+        || units.is_far_from_kind()
 }
 
 /// The units picked for a question, with all they quote.
@@ -214,6 +214,13 @@ impl<'a> PickedUnits<'a> {
             && names
                 .iter()
                 .any(|name| !is_named(name, &format!("{around} {}", best.text)) && text.contains(&name.join(" ")))
+    }
+
+    /// Returns whether nothing in the best unit is near the kind of thing that the question asks for by "which" or "what".
+    fn is_far_from_kind(&self) -> bool {
+        let best = self.picked.first().filter(|best| best.matches.is_some());
+        let is_far = |kind: &str| best.is_some_and(|best| best.far.iter().any(|word| word == kind));
+        kind_of_thing(self.sought.question).is_some_and(is_far)
     }
 
     /// Returns whether a question asks for a number or a length in any words.
