@@ -142,7 +142,7 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
                     Support::Weak
                 }
                 // The value would be that of something else.
-                _ if lacks(Lack::Word) && asks_for_value(question) && has_far_word(&picked) => Support::Weak,
+                _ if lacks(Lack::Word) && asks_for_value(question) && is_far(&picked, &found.missing) => Support::Weak,
                 // Support was judged by the first passages; the unit may be in a later one.
                 Some(true) => Support::Strong,
                 Some(false) => Support::Weak,
@@ -207,9 +207,12 @@ fn is_clear(picked: &[Picked], question: &Question, found: &Found) -> bool {
         && names.all(|name| said.contains(&name))
 }
 
-/// Returns whether the best unit lacks a word of the question and has nothing near it.
-fn has_far_word(picked: &[Picked]) -> bool {
-    picked.first().is_none_or(|best| !best.far.is_empty())
+/// Returns whether nothing in the best unit is near one of some words that no file has, or no embedder tells.
+fn is_far(picked: &[Picked], missing: &[String]) -> bool {
+    let is_same = |far: &str, word: &str| far.trim_matches(|letter: char| !letter.is_alphanumeric()) == word;
+    let is_missing = |far: &String| missing.iter().any(|word| is_same(far, word));
+    let far = picked.first().and_then(|best| best.far.as_ref());
+    far.is_none_or(|far| far.iter().any(is_missing))
 }
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
@@ -335,7 +338,7 @@ mod tests {
         is_clear: bool,
         says_most: bool,
         is_decisive: bool,
-        far: Vec<String>,
+        far: Option<Vec<String>>,
         matches: Option<UnitMatch>,
         lead: Option<f32>,
     }
@@ -467,11 +470,17 @@ mod tests {
         assert_eq!(clear("Does the valve open by steam?", -4.0).await, Support::Weak, "not clear enough");
         assert_eq!(clear("Does the valve open by Azure?", -3.0).await, Support::Weak, "the name is not in the note");
         let counted = async |far: &[&str]| {
-            let far = far.iter().map(|word| (*word).to_owned()).collect();
+            let far = Some(far.iter().map(|word| (*word).to_owned()).collect());
             let picker = Whole { says_most: true, far, ..Whole::default() };
-            let found = Found { lacks: Lack::Word, ..Found::default() };
+            let found = Found { lacks: Lack::Word, missing: vec!["steam".to_owned()], ..Found::default() };
             support("The valve opens six times.", found, "How many times does the steam valve open?", picker).await
         };
+        assert_eq!(counted(&["daily"]).await, Support::Strong, "something else is far");
+        assert_eq!(
+            judged("How many times does the steam valve open?", Lack::Word).await,
+            Support::Weak,
+            "not compared"
+        );
         assert_eq!([counted(&["steam"]).await, counted(&[]).await], [Support::Weak, Support::Strong]);
         assert_eq!(judged("When does the valve open in Leeds?", Lack::Name).await, Support::Weak);
         let found = Found { lacks: Lack::Name, ..Found::default() };

@@ -126,8 +126,9 @@ pub struct Picked {
     pub(crate) says_most: bool,
     /// Whether the sentence that answers has most words of the question by itself.
     pub(crate) is_decisive: bool,
-    /// Words of the question that it lacks and that nothing in it is near.
-    pub(crate) far: Vec<String>,
+    /// Words of the question that it lacks and that nothing in it is near; `None` if no embedder has compared them one by
+    /// one.
+    pub(crate) far: Option<Vec<String>>,
     /// How well it matches, if an embedder has compared it with the question.
     pub(crate) matches: Option<UnitMatch>,
     /// Lead over the best unit of another section, from 0 to 1, if an embedder has compared them.

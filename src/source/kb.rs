@@ -289,8 +289,8 @@ impl Source for KbSource {
             let options = SearchOptions { limit, distinct: true, ..self.options.clone() };
             let mut judged = self.judged(query, &options).await?;
             let mut notes = Vec::new();
-            // A message of a program that is pasted into a question may be worded a little otherwise in the files, and what
-            // a "special file" is may be said of special files.
+            // A message of a program that is pasted into a question may be worded a little otherwise in the files, and a
+            // note on special files may say what a "special file" is.
             if query.contains(QUOTATION_MARKS) && judged.support != Support::Strong {
                 let loose = self.judged(&query.replace(QUOTATION_MARKS, " "), &options).await?;
                 let is_empty = judged.found.hits.is_empty();
@@ -302,7 +302,7 @@ impl Source for KbSource {
                     judged = loose;
                 }
             }
-            let missing = judged.unknown.iter().filter(|unknown| unknown.is_missing());
+            let missing: Vec<_> = judged.unknown.iter().filter(|unknown| unknown.is_missing()).collect();
             // Other languages write other words with a capital, too.
             let is_english = language_of(query).is_none_or(Language::is_english);
             // "gp3" is one in any language, and neither "3rd" nor "404".
@@ -316,7 +316,8 @@ impl Source for KbSource {
                 () if is_target(query, &unknown.word) => Lack::Target,
                 () => Lack::Word,
             };
-            let lacks = missing.map(lack).max().unwrap_or_default();
+            let lacks = missing.iter().map(|unknown| lack(unknown)).max().unwrap_or_default();
+            let missing = missing.iter().map(|unknown| unknown.word.clone()).collect();
             let (unknown, doubts) = (judged.said(judged.support), judged.said(Support::Weak));
             let JudgedHits { found, support, odds, names, is_of_others, corrected, .. } = judged;
             let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
@@ -332,6 +333,7 @@ impl Source for KbSource {
                 unknown,
                 doubts,
                 lacks,
+                missing,
                 names,
                 is_of_others,
                 corrected,

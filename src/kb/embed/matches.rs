@@ -89,6 +89,11 @@ impl Matches {
         windows(self.parts().saturating_sub(1), size).map(of).fold(0.0, f32::max)
     }
 
+    /// Returns whether the words of the question were compared one by one, and not only the question as a whole.
+    pub(crate) fn tells_words_apart(&self) -> bool {
+        self.words.windows(2).any(|pair| pair[0] != pair[1])
+    }
+
     /// Returns `MaxSim` of each word of the question in some parts of the text; 0 for one without tokens.
     pub(crate) fn by_word(&self, parts: impl Iterator<Item = usize>) -> Vec<f32> {
         let parts: Vec<_> = parts.collect();

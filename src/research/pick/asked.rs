@@ -214,13 +214,23 @@ pub(super) fn listed(question: &str) -> Option<(Option<&str>, &str)> {
 const ANY_KIND: &str = "aspect|case|cases|else|happened|happens|kind|kinds|one|ones|part|parts|people|role|sort|sorts|thing|\
     things|type|types|way|ways";
 
-/// Returns the noun right after "which" or "what" in a question: "architect" of "Which architect built it?".
+/// Returns the noun right after "which" or "what" in a question: "architect" of "Which architect built it?". After "what",
+/// a verb must follow the noun: "What causes it?" has none.
 pub(super) fn kind_of_thing(question: &str) -> Option<&str> {
+    /// Number of words after the noun among which its verb is looked for.
+    const VERB_WITHIN: usize = 4;
     let all: Vec<_> = question.split_whitespace().collect();
-    let asks = |pair: &&[&str]| ["which", "what"].iter().any(|asking| pair[0].eq_ignore_ascii_case(asking));
-    let noun = all.windows(2).find(asks)?[1];
-    let lower = noun.to_lowercase();
-    (!has_word(&lower, AUXILIARIES) && !has_word(&lower, ANY_KIND)).then_some(noun)
+    let is_noun = |word: &str| {
+        let lower = word.to_lowercase();
+        !has_word(&lower, AUXILIARIES) && !has_word(&lower, ANY_KIND)
+    };
+    let has_verb = |at: usize| all[at + 1..].iter().take(VERB_WITHIN).any(|word| has_word(word, AUXILIARIES));
+    let asks = |at: &usize| match all[at - 1].to_lowercase().as_str() {
+        "which" => is_noun(all[*at]),
+        "what" => is_noun(all[*at]) && has_verb(*at),
+        _ => false,
+    };
+    (1..all.len()).find(asks).map(|at| all[at])
 }
 
 /// Words that open a condition.
@@ -349,25 +359,13 @@ pub(super) fn names_decision(heading: &str) -> bool {
     has_word(&heading.to_lowercase(), DECISIONS)
 }
 
-/// Verbs for an event with a time.
-const TIMED: &str = "begin|begins|close|closes|due|end|ends|expire|expires|finish|finishes|open|opens|run|runs|start|starts|\
-    stop|stops";
-
-/// Returns whether a question asks when something begins, ends or the like.
-pub(super) fn asks_when(question: &str) -> bool {
-    let lower = question.trim_start().to_lowercase();
-    has_phrase(&lower, &["when does ", "when do ", "when is ", "when are ", "when will "])
-        && lower.starts_with("when ")
-        && words(&lower).last().is_some_and(|last| has_word(last, TIMED) || has_word(last, "out"))
-}
-
 /// Units of time, words for a part of one, and words for a time without a figure.
 const PERIODS: &str = "day|week|month|quarter|year";
 const PARTS: &str = "end|beginning|start|middle";
 const SOON: &str = "immediately|instantly";
 
 /// Returns whether a text names a time without a figure: "at the end of the month", "your last day", "immediately".
-pub(super) fn names_moment(text: &str) -> bool {
+fn names_moment(text: &str) -> bool {
     let lower = text.to_lowercase();
     let words: Vec<_> = words(&lower).collect();
     let reach = |at: usize| match words.get(at + 1) {

@@ -71,9 +71,9 @@ const NAME_WORDS: usize = 3;
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
 pub(super) const MAX_COMPARED: usize = 16;
 
-/// `MaxSim` of a word below which a text says nothing near it. Of the nouns after "which" and "what" in 32 questions with a
-/// firm answer, the two below it are of those without an answer; of five unknown words in questions for a value, the one
-/// without an answer and one other.
+/// `MaxSim` of a word below which a text says nothing near it. Of 32 firm answers to questions with "which" or "what", only
+/// two have the noun after it below this, and the notes answer neither. Of five unknown words in questions for a value, two
+/// are below it, one of them in a question that the notes do not answer.
 const LEAST_NEAR: f32 = 0.38;
 
 /// Number of sentences per unit compared token by token.
@@ -242,17 +242,19 @@ impl UnitCandidate<'_> {
         labels.len() > 1 && has_all()
     }
 
-    /// Returns the key words of the question that it lacks and that nothing in it is near, as far as an embedder tells:
-    /// without one, all that it lacks.
-    pub(super) fn far_words(&self, sought: &Sought<'_>) -> Vec<String> {
-        let near = self.matches.as_ref().map(|matches| matches.by_word(0..matches.parts())).unwrap_or_default();
+    /// Returns the key words of the question that it lacks and that nothing in it is near; `None` if no embedder has
+    /// compared them one by one.
+    pub(super) fn far_words(&self, sought: &Sought<'_>) -> Option<Vec<String>> {
+        let matches = self.matches.as_ref().filter(|matches| matches.tells_words_apart())?;
+        let near = matches.by_word(0..matches.parts());
         let is_said = |stem: &String| self.words.contains(stem) || self.about.contains(stem);
-        let is_far = |(at, word): &(usize, &str)| {
+        let is_lacking = |word: &str| {
             let stems = sought.splitter.key_stems(word);
-            let is_lacking = !stems.is_empty() && !stems.iter().any(is_said);
-            is_lacking && near.get(*at).is_none_or(|near| *near < LEAST_NEAR)
+            !stems.is_empty() && !stems.iter().any(is_said)
         };
-        sought.question.split_whitespace().enumerate().filter(is_far).map(|(_, word)| word.to_owned()).collect()
+        let words = sought.question.split_whitespace().zip(near);
+        let far = words.filter(|(word, near)| *near < LEAST_NEAR && is_lacking(word));
+        Some(far.map(|(word, _)| word.to_owned()).collect())
     }
 
     /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph or list.

@@ -1,21 +1,23 @@
 //! Tells whether the picked units are on topic but lack what a question requests: a value of a kind, the thing counted, the
 //! object of a task, a name.
 
-use super::asked::{AnswerKind, asks_when, kind_of_thing, names_moment, object_of_task, states_condition};
+use super::asked::{AnswerKind, kind_of_thing, object_of_task};
 use super::candidate::unescaped;
 use super::code_word::CodeWord;
 use super::features::only_points;
 use super::sought::Sought;
 use super::value::{
-    LIMITS, Wanted, asks_for_dimension, asks_for_length, asks_for_percent, counted_words, counts_other, has_figure,
-    has_measure, has_number, has_only_versions_of_others, has_only_years, has_unit_asked_for, measures_length,
-    names_default, names_dimension, names_length, names_percent, numbers,
+    LIMITS, Wanted, asks_for_dimension, asks_for_length, asks_for_percent, counted_words, has_figure, has_number,
+    has_only_versions_of_others, has_only_years, has_unit_asked_for, measures_length, names_date, names_default,
+    names_dimension, names_length, names_percent, numbers,
 };
 use super::wording::{has_phrase, has_word, words};
 use super::{Picked, is_of};
 use crate::base::html_table::html_tables;
+use crate::base::language::Language;
 use crate::base::readable::readable;
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, language_of};
+use crate::kb::search::is_capitalised;
 use crate::research::question::Question;
 use crate::source::{Place, ProperName};
 
@@ -38,7 +40,6 @@ pub(in crate::research) fn lacks_value(question: &Question, names: &[ProperName]
     units.points_elsewhere()
         || units.lacks_kind()
         || units.lacks_length()
-        || units.lacks_time()
         || units.lacks_dimension()
         || units.lacks_number()
         || units.lacks_object()
@@ -104,11 +105,13 @@ impl<'a> PickedUnits<'a> {
                 !Wanted::Number.is_in(&text)
                     || (has_phrase(question, &["how many "]) && has_only_years(&text))
                     || !is_said()
-                    || counts_other(&text, question, self.sought.splitter)
                     || !has_unit_asked_for(&text, question)
                     || (asks_for_percent(question) && !names_percent(&text))
             }
             Some(Wanted::Version) => !Wanted::Version.is_in(&text) || has_only_versions_of_others(&text, question),
+            Some(Wanted::Day) => {
+                !Wanted::Day.is_in(&text) || (has_phrase(question, &["what date", "which date"]) && !names_date(&text))
+            }
             Some(wanted) => !wanted.is_in(&text),
         }
     }
@@ -125,14 +128,6 @@ impl<'a> PickedUnits<'a> {
             && !self.best().map(shown).any(|quote| names_any(&quote))
             && !self.said().map(shown).any(|quote| measures_length(&quote))
             && !self.picked.first().is_some_and(|own| own.is_decisive && names_length(&own.text))
-    }
-
-    /// Returns whether a question with "when" is answered by a sentence that has neither a time nor a condition.
-    fn lacks_time(&self) -> bool {
-        let text = self.deciding();
-        let is_time =
-            || Wanted::Day.is_in(&text) || has_measure(&text) || names_moment(&text) || states_condition(&text);
-        asks_when(self.sought.question) && !is_time()
     }
 
     fn lacks_dimension(&self) -> bool {
@@ -176,7 +171,9 @@ impl<'a> PickedUnits<'a> {
             let stems = splitter.stems(&self.said);
             words.iter().any(|word| stems.contains(&splitter.stem(word)))
         };
-        counted_words(self.sought.question).is_some_and(|words| !is_counted(&words))
+        // The amount may be in a sentence that names no price.
+        self.sought.wanted != Some(Wanted::Money)
+            && counted_words(self.sought.question).is_some_and(|words| !is_counted(&words))
     }
 
     /// Returns whether a question asks for a default, a path or a limit and no unit has one.
@@ -196,7 +193,8 @@ impl<'a> PickedUnits<'a> {
     }
 
     /// Returns whether a requested value is that of something else than the question names: it is in a row that has none
-    /// of its names, or in a sentence without a name that other sentences of the text have.
+    /// of its names, or in a sentence without a name that other sentences of the text have. In a table, a name that its
+    /// document has in prose is the subject of all rows.
     fn is_of_other(&self) -> bool {
         let Some(best) = self.picked.first().filter(|_| self.sought.asks_for_value() || self.asks_for_amount()) else {
             return false;
@@ -205,21 +203,21 @@ impl<'a> PickedUnits<'a> {
         let around: String = self.best().map(|(source, _)| format!("{} ", source.names())).collect();
         let is_html = || self.best().any(|(_, quote)| !html_tables(quote).is_empty());
         if let Some(row) = best.row().or_else(|| is_html().then(|| best.text.clone())) {
-            return !names.is_empty() && !names.iter().any(|name| is_named(name, &format!("{around} {row}")));
+            let prose = best.document.text.lines().filter(|line| !line.contains(['|', '<']));
+            let near = format!("{around} {row} {}", prose.collect::<Vec<_>>().join(" "));
+            return !names.is_empty() && !names.iter().any(|name| is_named(name, &near));
         }
         let text: String = self.best().map(|(_, quote)| format!("{quote} ")).collect();
+        let near = format!("{around} {}", best.text);
         let refers_back = words(&best.text.to_lowercase()).take(OPENING_WORDS).any(|word| has_word(word, PRONOUNS));
-        !refers_back
-            && !names_in(&best.text).is_empty()
-            && names
-                .iter()
-                .any(|name| !is_named(name, &format!("{around} {}", best.text)) && text.contains(&name.join(" ")))
+        let is_elsewhere = |name: &Vec<&str>| !is_named(name, &near) && text.contains(&name.join(" "));
+        !refers_back && !names_in(&best.text).is_empty() && names.iter().any(is_elsewhere)
     }
 
     /// Returns whether nothing in the best unit is near the kind of thing that the question asks for by "which" or "what".
     fn is_far_from_kind(&self) -> bool {
-        let best = self.picked.first().filter(|best| best.matches.is_some());
-        let is_far = |kind: &str| best.is_some_and(|best| best.far.iter().any(|word| word == kind));
+        let far = self.picked.first().and_then(|best| best.far.as_ref());
+        let is_far = |kind: &str| far.is_some_and(|far| far.iter().any(|word| word == kind));
         kind_of_thing(self.sought.question).is_some_and(is_far)
     }
 
@@ -252,22 +250,31 @@ impl<'a> PickedUnits<'a> {
 const OPENING_WORDS: usize = 4;
 const PRONOUNS: &str = "he|she|it|they|this|that|these|those|his|her|its|their|both|each";
 
-/// Returns the names in a text: words with capitals that follow each other. A capital at the beginning of a sentence makes
-/// no name.
+/// Returns the names in an English text: words with capitals that follow each other, or one that is no ordinary word. Not
+/// a word in capitals alone, which may be a unit, a currency or an abbreviation, and not the first of a sentence.
 fn names_in(text: &str) -> Vec<Vec<&str>> {
+    if !language_of(text).is_none_or(Language::is_english) {
+        return Vec::new();
+    }
     let mut names: Vec<Vec<&str>> = Vec::new();
     let (mut is_first, mut is_inside) = (true, false);
     for token in text.split_whitespace() {
         let word = token.trim_matches(|letter: char| !letter.is_alphanumeric());
-        let is_name = !is_first && word.len() > 1 && word.starts_with(char::is_uppercase) && !word.contains('\'');
+        let is_plain = word.chars().count() > 1 && word.chars().all(char::is_alphanumeric);
+        let is_name = !is_first && is_plain && word.starts_with(char::is_uppercase);
         match names.last_mut() {
             Some(last) if is_name && is_inside => last.push(word),
             _ if is_name => names.push(vec![word]),
             _ => {}
         }
         is_first = token.ends_with(['.', '?', '!', ':']);
-        is_inside = is_name && word.len() == token.trim_start_matches(|letter: char| !letter.is_alphanumeric()).len();
+        is_inside = is_name && token.ends_with(word);
     }
+    let has_small = |word: &str| word.contains(char::is_lowercase);
+    names.retain(|name| match name.as_slice() {
+        [only] => has_small(only) && is_capitalised(text, only),
+        several => several.iter().any(|word| has_small(word)),
+    });
     names
 }
 

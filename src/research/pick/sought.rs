@@ -31,8 +31,8 @@ const LEAST_DENIED: f32 = 0.5;
 const LEAST_SAID: f32 = 0.6;
 const LEAST_OWN: f32 = 0.25;
 
-/// Words of a question for a default: phrases, verbs that set a value, which are denied in one, and words after "leave", each
-/// at most this many words later.
+/// Words of a question for a default: phrases, verbs for setting a value, which the question negates, and words after
+/// "leave", each at most this many words later.
 const UNSET: [&str; 2] = ["omit", "out of the box"];
 const SETTING: &str = "set|sets|setting|specify|specified|specifying|touch|touched|touching|change|changed|changing|configure|\
     configured|configuring";
@@ -446,9 +446,12 @@ fn asks_for_default(question: &str) -> bool {
     let all: Vec<_> = words(&lower).collect();
     let is_after =
         |at: usize, within: usize, wanted: &str| all[at + 1..].iter().take(within).any(|word| has_word(word, wanted));
+    // "How long can I leave the gate alone?" asks for no default.
+    let is_supposed = |at: usize| all[..at].iter().any(|word| has_word(word, "if|when|unless|while"));
     let is_unset = |at: usize| match all[at] {
-        "t" | "not" | "never" | "without" => is_after(at, SET_WITHIN, SETTING),
-        "leave" | "leaves" | "left" => is_after(at, LEFT_WITHIN, LEFT),
+        "without" => is_after(at, SET_WITHIN, SETTING),
+        "t" | "not" | "never" => is_supposed(at) && is_after(at, SET_WITHIN, SETTING),
+        "leave" | "leaves" | "left" => is_supposed(at) && is_after(at, LEFT_WITHIN, LEFT),
         _ => false,
     };
     has_phrase(question, &UNSET) || (0..all.len()).any(is_unset)

@@ -533,6 +533,8 @@ fn question_for_a_default_a_path_a_limit_or_a_count_is_not_answered_without_one(
         ),
         ("How many grain sacks does the mill take?", "The mill takes 4 carts in a day.", "The mill takes 9 sacks."),
         ("How many days does the mill rest?", "The mill rests in bay S3.", "The mill rests 3 days."),
+        ("How many days does the mill rest?", "The miller's rest lasts 3 turns.", "The mill rests one day."),
+        ("How fast does the mill stop?", "The mill stops one time.", "The mill stops within one turn."),
         ("How many microseconds is one turn?", "One turn is 0x14 or 01H.", "One turn is 9 µs."),
         (
             "What load size in bytes does the mill take?",
@@ -549,23 +551,17 @@ fn question_for_a_default_a_path_a_limit_or_a_count_is_not_answered_without_one(
         (
             "What date was the mill opened?",
             "The mill opened with 9 shows, among them the Monday show that came 5th.",
-            "The mill opened on Monday.",
+            "The mill opened on 4 March.",
         ),
         (
             "How long does the tour of the mill take?",
             "The tour of the mill takes two guides, [as told](/t/44).",
             "The tour of the mill takes two hours.",
         ),
-        ("How many wheels has the mill?", "The mill has wheels of two sorts.", "The mill has two wheels."),
         (
             "How often does the mill turn if I haven't touched its speed?",
             "The speed says how often per hour the mill turns.",
             "The mill turns 4 times an hour unless you set its speed.",
-        ),
-        (
-            "When does the lease of the mill run out?",
-            "The lease of the mill is in the safe.",
-            "The lease of the mill runs out in March.",
         ),
         ("How much is the yearly toll for a miller?", "A miller has 75 % of the bonus.", "The yearly toll is 4."),
     ] {
@@ -578,11 +574,20 @@ fn value_of_something_else_than_is_named_is_lacking() {
     let lacks = |note: &str, question: &str| lacks(&format!("# Deals\n\n{note}\n"), question);
     let question = "How much did the guild pay for Oak Mill?";
     assert!(lacks("The guild sold York Mill for $90 to Ann. Oak Mill was bought in 2013.", question));
-    assert!(!lacks("Oak Mill was bought by Ann in 2013. It was paid $90 by the guild.", question), "a pronoun");
+    assert!(
+        !lacks("Oak Mill was bought by Ann in 2013. It was sold for $90 to York Mill by the guild.", question),
+        "a pronoun"
+    );
     assert!(!lacks("The guild paid Ann $90 for Oak Mill.", question));
+    assert!(!lacks("Oak Mill is by the river. The guild has paid $90 for it in March.", question), "no other name");
     let table = |name: &str| format!("| Place | Kept for |\n|---|---|\n| {name} | 30 days |\n| Leeds | 9 days |");
     let question = "For how long are letters kept in Oak Mill?";
     assert!(lacks(&table("York Mill"), question) && !lacks(&table("Oak Mill"), question));
+    let html = "<table><tr><th>Place</th><th>Kept for</th></tr><tr><td>York Mill</td><td>30 days</td></tr></table>";
+    assert!(lacks(html, question) && !lacks(&html.replace("York", "Oak"), question));
+    assert!(!lacks(&format!("Letters of Oak Mill:\n\n{}", table("York")), question), "the subject of the table");
+    assert!(!lacks(&table("Letters"), "For how many DAYS are letters kept?"), "no name");
+    assert!(!lacks("The mill needs Linen Server 8.", "Which Linen version does the mill need?"));
     let question = "How many guests may enter on Linen Day 2022?";
     assert!(lacks("On Brass 2022, 9 guests may enter.", question));
     assert!(!lacks("In 2022, 9 guests may enter on Linen Day.", question));

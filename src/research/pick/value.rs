@@ -3,7 +3,7 @@
 
 use super::wording::{AUXILIARIES, has_phrase, has_word, pieces, words};
 use crate::base::line::numbered_item;
-use crate::base::word::{WordSplitter, has_digit};
+use crate::base::word::{WordSplitter, find_words, has_digit, is_whole};
 
 /// Openings of questions that only a number answers, in digits or in words.
 const ASKS_FOR_NUMBER: [&str; 4] = ["how many ", "how old ", "what percent", "what share "];
@@ -96,12 +96,10 @@ const SUBJECTS: &str = "a|an|the|my|our|your|its|their|i|you|we|it|they";
 const DATA: &str = "byte|bytes|kilobyte|kilobytes|megabyte|megabytes|gigabyte|gigabytes|kb|mb|gb|tb|kib|mib|gib|tib";
 
 /// Words for a time. "May" is also another word, so it counts only beside a number.
-const DAYS: &str = "january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
-    jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow";
-
-/// Names of days, and words after which they are a time: "on Monday", but not "the Monday show".
-const WEEKDAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday";
-const BEFORE_WEEKDAY: &str = "a|on|by|until|till|before|after|since|last|next|this|each|every|and|or";
+const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
+    saturdays|sundays|yesterday|today|tomorrow";
+const MONTHS: &str = "january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
+    jul|aug|sep|sept|oct|nov|dec";
 
 /// Words that make a number after them a release, which is a time as well: "since version 1.70".
 const RELEASES: &str = "version|versions|release|releases|since";
@@ -147,7 +145,7 @@ impl Wanted {
 
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
-        let (written, text) = (text, counting(text));
+        let (written, text) = (text, without(&IDLE, text));
         let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
         let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
         let mut pairs = pieces(&text).zip(pieces(&text).skip(1));
@@ -158,12 +156,11 @@ impl Wanted {
             Self::Number => has_number(),
             Self::Version => names_version(written),
             Self::Day => {
-                let is_day = |(a, b): (&str, &str)| {
-                    (has_word(a, BEFORE_WEEKDAY) && has_word(b.trim_end_matches('s'), WEEKDAYS))
-                        || (has_word(a, "the|on|by|until|and") && is_ordinal(b))
-                };
-                let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair) || is_day(pair);
-                has_word(&text, DAYS) || words(&text).any(is_year) || pairs.any(is_time)
+                let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair);
+                has_word(&text, DAYS)
+                    || has_word(&text, MONTHS)
+                    || words(&text).any(|word| is_year(word) || is_ordinal(word))
+                    || pairs.any(is_time)
             }
             // Personal notes may leave the currency out.
             Self::Money => {
@@ -181,14 +178,30 @@ impl Wanted {
 }
 
 /// Phrases with a word for a number or a cost that say neither: "at least one" does not say how many.
-const IDLE: [&str; 13] = [
-    "1:1", "24/7", "cost-effective", "at least one ", "one per ", "one of ", "one or more ", "two or more ", "in one ",
-    "from one ", "to one ", "one time", "one by one",
+const IDLE: [&str; 9] = [
+    "cost-effective", "at least one", "one per", "one of", "one or more", "two or more", "in one", "from one", "to one",
 ];
 
-/// Returns a text in lower case without numbers that count nothing.
-fn counting(text: &str) -> String {
-    IDLE.iter().fold(without_markers(&text.to_lowercase()), |text, idle| text.replace(idle, ""))
+/// Phrases with a number that measure nothing.
+const UNMEASURED: [&str; 2] = ["one time", "1:1"];
+
+/// Returns a text in lower case without some phrases and the numbers of list items.
+fn without(phrases: &[&str], text: &str) -> String {
+    let mut text = without_markers(&text.to_lowercase());
+    for phrase in phrases {
+        while let Some(at) = find_words(&text, phrase) {
+            text.replace_range(at..at + phrase.len(), "");
+        }
+    }
+    text
+}
+
+/// Returns whether a text has a date, and not only the name of a day.
+pub(super) fn names_date(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let pairs = pieces(&lower).zip(pieces(&lower).skip(1));
+    let is_numbered = |(a, b): (&str, &str)| has_digit(a) && has_digit(b) || b == "may" && has_digit(a);
+    has_word(&lower, MONTHS) || words(&lower).any(is_year) || pairs.into_iter().any(is_numbered)
 }
 
 fn is_ordinal(word: &str) -> bool {
@@ -211,7 +224,7 @@ pub(super) fn names_recurring_day(text: &str) -> bool {
     let is_place = |word: &str| is_ordinal(word) || has_word(word, PLACES);
     let has_period = |near: &[&str]| near.iter().any(|word| has_word(word, PERIODS));
     (0..all.len()).any(|at| is_place(all[at]) && has_period(&all[at + 1..all.len().min(at + 5)]))
-        || all.windows(2).any(|pair| has_word(pair[0], EACH) && has_word(pair[1], WEEKDAYS))
+        || all.windows(2).any(|pair| has_word(pair[0], EACH) && (has_word(pair[1], DAYS) || has_word(pair[1], MONTHS)))
 }
 
 /// Returns whether a text says what the default is.
@@ -277,8 +290,7 @@ pub(super) fn measures_length(text: &str) -> bool {
 
 /// Returns whether a text names a length. `vague` are words that count as numbers.
 fn has_length(text: &str, vague: &str) -> bool {
-    // "The guard's" has no seconds.
-    let text = without_markers(&text.to_lowercase()).replace("’s ", " ").replace("'s ", " ");
+    let text = without_possessives(&without_markers(&text.to_lowercase()));
     let words: Vec<_> = words(&text).collect();
     let is_number =
         |word: &str| (has_digit(word) && !is_year(word)) || has_word(word, NUMBERS) || has_word(word, vague);
@@ -340,24 +352,24 @@ pub(super) fn asks_for_measure(question: &str) -> bool {
         || asks_for(&question.to_lowercase(), CODES)
 }
 
-/// Returns whether a question asks for a share in percent, and whether a text has one.
+/// Returns whether a question asks for a share in percent.
 pub(super) fn asks_for_percent(question: &str) -> bool {
     has_phrase(question, &["what percent", "which percent"])
 }
 
+/// Returns whether a text names a share of a whole.
 pub(super) fn names_percent(text: &str) -> bool {
-    text.contains('%')
-        || has_word(&text.to_lowercase(), "percent|percents|percentage|half|third|quarter|quarters|none|all")
+    text.contains('%') || has_word(&text.to_lowercase(), "percent|percentage|half|third|quarter|quarters")
 }
 
 /// Returns whether a text has a number that is no year.
 pub(super) fn has_measure(text: &str) -> bool {
-    has_figure(text) || has_word(&counting(text), NUMBERS)
+    has_figure(text) || has_word(&without(&UNMEASURED, text), NUMBERS)
 }
 
 /// Returns whether a text has a number in figures that is no year.
 pub(super) fn has_figure(text: &str) -> bool {
-    words(&counting(text)).any(|word| has_digit(word) && !is_year(word))
+    words(&without(&UNMEASURED, text)).any(|word| has_digit(word) && !is_year(word))
 }
 
 /// Words before the year of a date.
@@ -415,7 +427,8 @@ fn phrase(text: &str) -> impl Iterator<Item = &str> {
 /// Openings of a question before the noun whose number or amount is requested.
 const COUNTING: [&str; 4] = ["how many ", "how much is the ", "how much is a ", "how much are the "];
 
-/// Returns the words of the noun phrase counted by "how many" or "the number of", if there are several: "story points".
+/// Returns the words of the noun phrase after "how many", "the number of" or "how much is the", if there are several:
+/// "story points".
 pub(super) fn counted_words(question: &str) -> Option<Vec<String>> {
     let lower = question.to_lowercase();
     let opening = COUNTING.iter().find_map(|opening| lower.split_once(opening));
@@ -440,10 +453,13 @@ pub(super) fn numbers(question: &str) -> impl Iterator<Item = &str> {
 /// the question has a name right before it, a release or a year right after another name does not count: "Brass 20".
 pub(super) fn has_number(text: &str, number: &str, question: &str) -> bool {
     let is_apart = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_ascii_digit());
-    let before = |text: &str, at: usize| name_at_end(&text[..at]).map(str::to_lowercase);
     let is_release = number.len() <= 2 || number.contains('.') || is_year(number);
-    let name = question.find(number).filter(|_| is_release).and_then(|at| before(question, at));
-    let is_of_other = |at: usize| name.is_some() && before(text, at).is_some_and(|other| Some(other) != name);
+    let asked = question.match_indices(number).map(|(at, _)| at).find(|at| is_whole(question, *at..*at + number.len()));
+    let name = asked.filter(|_| is_release).and_then(|at| names_before(question, at).next());
+    let is_of_other = |at: usize| {
+        let mut before = names_before(text, at).peekable();
+        name.is_some_and(|name| before.peek().is_some() && !before.any(|own| is_same_name(own, name)))
+    };
     text.match_indices(number).any(|(at, _)| {
         is_apart(text[..at].chars().next_back())
             && is_apart(text[at + number.len()..].chars().next())
@@ -451,12 +467,27 @@ pub(super) fn has_number(text: &str, number: &str, question: &str) -> bool {
     })
 }
 
-/// Returns the word that a text ends with if it is written as a name, with a space after it.
-fn name_at_end(text: &str) -> Option<&str> {
-    let word = text.strip_suffix(' ')?.rsplit(|letter: char| !letter.is_alphanumeric()).next()?;
-    let lower = word.to_lowercase();
-    let is_name = word.starts_with(char::is_uppercase) && !has_word(&lower, RELEASES) && !has_word(&lower, BEFORE_YEAR);
-    is_name.then_some(word)
+/// Returns the words with capitals right before a place in a text, the last one first: "Server" and "Windows".
+fn names_before(text: &str, at: usize) -> impl Iterator<Item = &str> {
+    let before = &text[..at];
+    let words = before.strip_suffix(' ').unwrap_or_default().rsplit(' ');
+    let is_name = |word: &&str| {
+        let lower = word.to_lowercase();
+        word.starts_with(char::is_uppercase)
+            && word.chars().all(char::is_alphanumeric)
+            && !has_word(&lower, RELEASES)
+            && !has_word(&lower, BEFORE_YEAR)
+    };
+    words.take_while(is_name)
+}
+
+/// Returns whether two words are the same name, or one is the other with an ending: "Postgres" and "PostgreSQL".
+fn is_same_name(a: &str, b: &str) -> bool {
+    /// Minimum number of letters that names have in common.
+    const LEAST: usize = 5;
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    a == b || common >= LEAST
 }
 
 /// Returns whether each version in a text is right after the name of another thing than a question for a version names:
@@ -464,18 +495,20 @@ fn name_at_end(text: &str) -> Option<&str> {
 pub(super) fn has_only_versions_of_others(text: &str, question: &str) -> bool {
     let asked: Vec<_> = question.split_whitespace().collect();
     let is_asked = |pair: &&[&str]| has_word(&pair[1].to_lowercase(), VERSIONS);
-    let Some(name) = asked.windows(2).find(is_asked).map(|pair| pair[0]) else { return false };
-    if !name.starts_with(char::is_uppercase) || has_word(&name.to_lowercase(), "what|which") {
-        return false;
-    }
-    let name = name.to_lowercase();
-    let words: Vec<_> = text.split_whitespace().collect();
-    let is_figure = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_digit());
-    let versions = (0..words.len()).filter(|at| is_figure(&words[*at]));
-    let of: Vec<_> = versions
-        .map(|at| name_at_end(&format!("{} ", words[..at].last().unwrap_or(&""))).map(str::to_lowercase))
-        .collect();
-    !of.is_empty() && of.iter().all(|other| other.as_ref().is_some_and(|other| *other != name))
+    let name = asked.windows(2).find(is_asked).map(|pair| pair[0]);
+    let is_name = |name: &&str| name.starts_with(char::is_uppercase) && !has_word(&name.to_lowercase(), "what|which");
+    let Some(name) = name.filter(is_name) else { return false };
+    let starts = text.char_indices().filter(|(at, letter)| {
+        letter.is_ascii_digit() && text[..*at].ends_with(|before: char| !before.is_alphanumeric() && before != '.')
+    });
+    let mut versions = starts.map(|(at, _)| names_before(text, at).collect::<Vec<_>>()).peekable();
+    let is_other = |names: Vec<&str>| !names.is_empty() && !names.iter().any(|own| is_same_name(own, name));
+    versions.peek().is_some() && versions.all(is_other)
+}
+
+/// Returns a text without the ending of "the guard's", which is no second.
+fn without_possessives(text: &str) -> String {
+    text.replace("’s ", " ").replace("'s ", " ")
 }
 
 /// Returns whether a word is one of some units, which are divided by `|`, or a number joined to one: "4KB". "01h" is a
@@ -486,8 +519,8 @@ fn is_unit_of(word: &str, units: &str) -> bool {
     is_figure && has_word(unit, units)
 }
 
-/// Returns whether a text has the unit that a question names, or one of the same kind: "how many days", "how large in
-/// bytes". A question that names no unit is satisfied by any text.
+/// Returns whether a text has a unit of the kind that a question names: of time for "how many days", of data or another
+/// length for "what size in bytes". A question that names no unit is satisfied by any text.
 pub(super) fn has_unit_asked_for(text: &str, question: &str) -> bool {
     let question = question.to_lowercase();
     let all: Vec<_> = words(&question).collect();
@@ -495,7 +528,7 @@ pub(super) fn has_unit_asked_for(text: &str, question: &str) -> bool {
     // A table may have the unit of an amount of data in its header, or nowhere.
     let counted = counted(&question).filter(|_| !asks_for_data(&question));
     let Some(unit) = counted.or(named) else { return true };
-    let lower = text.to_lowercase();
+    let lower = without_possessives(&text.to_lowercase());
     let has = |units: &str| words(&lower).any(|word| is_unit_of(word, units));
     match () {
         () if has_word(&unit, TIMES) => has(TIMES),
@@ -512,25 +545,6 @@ pub(super) fn asks_for_dimension(question: &str) -> bool {
 /// Returns whether a text names a measure, or says that there is no limit.
 pub(super) fn names_dimension(text: &str) -> bool {
     has_measure(text) || has_word(&text.to_lowercase(), ENDLESS)
-}
-
-/// Returns whether a text counts something else than a question that asks "how many" in whole words: "two ways" are no
-/// wheels.
-pub(super) fn counts_other(text: &str, question: &str, splitter: &WordSplitter) -> bool {
-    let is_unit = |noun: &String| has_word(noun, TIMES) || has_word(noun, DATA) || has_word(noun, EXTENTS);
-    let noun = counted(question).filter(|noun| !is_unit(noun));
-    let Some(noun) = noun.map(|noun| splitter.stem(&noun)) else { return false };
-    let text = counting(text);
-    let words: Vec<_> = words(&text).collect();
-    let is_other = |at: usize| {
-        let mut after = words[at + 1..].iter().take(2);
-        has_word(words[at], NUMBERS)
-            && after.clone().any(|next| next.ends_with('s'))
-            && after.all(|next| splitter.stem(next) != noun)
-    };
-    let is_number = |at: &usize| has_digit(words[*at]) || has_word(words[*at], NUMBERS);
-    let mut numbers = (0..words.len()).filter(is_number).peekable();
-    numbers.peek().is_some() && numbers.all(is_other)
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:

@@ -166,7 +166,9 @@ impl<'a> MaskedText<'a> {
     /// next.
     fn states_when(self) -> bool {
         let mut words = self.words();
-        let is_verb = |word: &str| is_in(word, AUXILIARIES) || is_in(word, MODALS) || word == "exactly";
+        let is_verb = |word: &str| {
+            is_in(word, AUXILIARIES) || is_in(word, MODALS) || is_in(word, "exactly to") || word.contains('\'')
+        };
         words.next() == Some("when") && words.next().is_some_and(|next| !is_verb(next)) && words.next().is_some()
     }
 

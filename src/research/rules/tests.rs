@@ -103,6 +103,10 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
             "On which days is the bell rung, and where do I find out what was decided?",
             "On which days is the bell rung|Where do I find out what was decided (days bell rung)",
         ),
+        (
+            "When to oil the pump, and how do I clean its valves?",
+            "When to oil the pump|How do I clean its valves (oil pump)",
+        ),
         ("Which office is open and on what day?", "Which office is open|On what day (office open)"),
         (
             "Which letters may a key have, and how long can a key be?",
