@@ -560,6 +560,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn kind_of_thing_is_the_noun_after_which_or_what() {
+        for (question, kind) in [
+            ("Which architect built it?", Some("architect")),
+            ("From what load size does it stop?", Some("load")),
+            ("What causes the leak?", None),
+            ("What kind of lamp is it?", None),
+            ("What is it?", None),
+        ] {
+            assert_eq!(kind_of_thing(question), kind, "{question}");
+        }
+        assert!(asks_what_to_do("what do i have to change?") && !asks_what_to_do("what do i need to bring?"));
+    }
+
+    #[test]
     fn time_may_be_named_without_a_figure() {
         assert!(names_moment("It ends at the end of the month.") && names_moment("On your last working day."));
         assert!(names_moment("It ends immediately.") && !names_moment("In the end, the day was long."));

@@ -59,7 +59,7 @@ const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|f
 
 /// Nouns after "what is the" for which the answer is an amount of money, and words after them.
 const PRICES: &str = "price|cost|fee|rent|salary|wage";
-const OF_NOUNS: [&str; 8] = ["of", "for", "per", "in", "to", "at", "on", "that"];
+const OF_NOUNS: [&str; 9] = ["of", "for", "per", "in", "to", "at", "on", "that", "behind"];
 
 /// Words that make "how much" ask for money as well. "What does the plan pay for?" does not.
 const PAYS: &str = "pay|pays|paid|payout|reward|rewards|bounty|bounties|bonus|spend|earn|earns|reimburse|reimbursed";
@@ -199,9 +199,13 @@ fn without(phrases: &[&str], text: &str) -> String {
 /// Returns whether a text has a date, and not only the name of a day.
 pub(super) fn names_date(text: &str) -> bool {
     let lower = text.to_lowercase();
-    let pairs = pieces(&lower).zip(pieces(&lower).skip(1));
-    let is_numbered = |(a, b): (&str, &str)| has_digit(a) && has_digit(b) || b == "may" && has_digit(a);
-    has_word(&lower, MONTHS) || words(&lower).any(is_year) || pairs.into_iter().any(is_numbered)
+    let all: Vec<_> = pieces(&lower).collect();
+    let is_numbered = |three: &[&str]| three.iter().all(|piece| has_digit(piece));
+    let is_in_may = |pair: &[&str]| pair.contains(&"may") && pair.iter().any(|piece| has_digit(piece));
+    has_word(&lower, MONTHS)
+        || words(&lower).any(is_year)
+        || all.windows(3).any(is_numbered)
+        || all.windows(2).any(is_in_may)
 }
 
 fn is_ordinal(word: &str) -> bool {
@@ -481,9 +485,9 @@ fn names_before(text: &str, at: usize) -> impl Iterator<Item = &str> {
     words.take_while(is_name)
 }
 
-/// Returns whether two words are the same name, or one is the other with an ending: "Postgres" and "PostgreSQL".
+/// Returns whether two words are the same name, or they begin alike: "Brasswork" and "Brassworks".
 fn is_same_name(a: &str, b: &str) -> bool {
-    /// Minimum number of letters that names have in common.
+    /// Minimum number of letters at the beginning that names have in common.
     const LEAST: usize = 5;
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
@@ -608,6 +612,8 @@ mod tests {
         assert_eq!(of("How much time do I have to pay?"), None);
         assert_eq!(of("What does the company pay for?"), None);
         assert_eq!(of("What's the phone number of the smith?"), Some(Wanted::Number));
+        assert_eq!(of("What's the actual number behind `OIL_MAX`?"), Some(Wanted::Number));
+        assert!(!Wanted::Version.is_in("It calls PUMP_602."));
         assert_eq!(of("What number formatting library do we use?"), None);
         assert_eq!(of("What is the port mapping?"), None);
         assert_eq!(of("How do I find out which version of the pump runs?"), None);
@@ -615,6 +621,14 @@ mod tests {
         assert!(asks_for_measure("Which event ID has it?") && !asks_for_measure("Which event IDs are there?"));
         assert_eq!(of("What is the default timeout for a pump?"), Some(Wanted::Number));
         assert_eq!(of("How much report data can a pump store?"), Some(Wanted::Number));
+    }
+
+    #[test]
+    fn date_is_more_than_a_day_or_an_amount() {
+        for date in ["4 March", "2025-05-02", "12.05.22", "3 May", "1994"] {
+            assert!(names_date(date), "{date}");
+        }
+        assert!(!names_date("from Thursday night at 3,223 theatres") && !names_date("It may cost $249,660."));
     }
 
     #[test]
