@@ -207,7 +207,8 @@ fn is_clear(picked: &[Picked], question: &Question, found: &Found) -> bool {
         && names.all(|name| said.contains(&name))
 }
 
-/// Returns whether nothing in the best unit is near one of some words that no file has, or no embedder tells.
+/// Returns whether some word that no file has is far from everything in the best unit. If no embedder has compared them,
+/// it is taken to be.
 fn is_far(picked: &[Picked], missing: &[String]) -> bool {
     let is_same = |far: &str, word: &str| far.trim_matches(|letter: char| !letter.is_alphanumeric()) == word;
     let is_missing = |far: &String| missing.iter().any(|word| is_same(far, word));

@@ -146,7 +146,7 @@ pub struct Found {
     /// The kind of query word that has no match and no synonym in the source.
     #[serde(default, skip_serializing_if = "Lack::is_none")]
     pub lacks: Lack,
-    /// The words of the query that the source has neither itself nor a synonym of.
+    /// The words of the query that have no match and no synonym in the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// Words of the query that name documents of the source.

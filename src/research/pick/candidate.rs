@@ -71,7 +71,7 @@ const NAME_WORDS: usize = 3;
 /// Number of units compared with the question token by token: the best by words and rank. Bounds the time per node.
 pub(super) const MAX_COMPARED: usize = 16;
 
-/// `MaxSim` of a word below which a text says nothing near it. Of 32 firm answers to questions with "which" or "what", only
+/// `MaxSim` of a word below which nothing in a text is near it. Of 32 firm answers to questions with "which" or "what", only
 /// two have the noun after it below this, and the notes answer neither. Of five unknown words in questions for a value, two
 /// are below it, one of them in a question that the notes do not answer.
 const LEAST_NEAR: f32 = 0.38;

@@ -274,13 +274,11 @@ pub(super) fn add_compared(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> boo
         return false;
     };
     let (text, own) = (&best.reading.document.text, &best.unit);
-    let is_asked = |heading: &String| {
-        let words = sought.splitter.key_stems(heading);
-        !words.is_empty() && words.iter().all(|word| sought.stems.contains(word))
-    };
     let is_on_one = |unit: &&Unit| {
         let below = unit.headings.strip_prefix(own.headings.as_slice());
-        below.is_some_and(|below| unit.section == own.section || matches!(below, [heading] if is_asked(heading)))
+        below.is_some_and(|below| {
+            unit.section == own.section || matches!(below, [heading] if sought.has_all_of(heading))
+        })
     };
     let units = units_in(&best.reading.document);
     let after: Vec<_> =
@@ -295,18 +293,14 @@ pub(super) fn add_compared(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> boo
     true
 }
 
-/// Extends the best unit of a requested list to the sections that its own is one of, and returns whether there are others:
-/// "Goal 1: …" and "Goal 2: …" of "What are our goals?".
+/// If a requested list is spread over numbered sections, extends the best unit to all of them, and returns whether it is:
+/// "Goal 1: …" and "Goal 2: …" for "What are our goals?".
 pub(super) fn add_series(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> bool {
     let Some(Kept { candidate: best, .. }) = kept.first().filter(|_| sought.asked == AnswerKind::List) else {
         return false;
     };
     let Some((heading, above)) = best.unit.headings.split_last() else { return false };
-    let is_asked = |name: &&str| {
-        let words = sought.splitter.key_stems(name);
-        !words.is_empty() && words.iter().all(|word| sought.stems.contains(word))
-    };
-    let Some(name) = numbered_name(heading).filter(is_asked) else { return false };
+    let Some(name) = numbered_name(heading).filter(|name| sought.has_all_of(name)) else { return false };
     let is_of_series = |unit: &&Unit| match unit.headings.strip_prefix(above) {
         Some([own, ..]) => numbered_name(own) == Some(name),
         _ => false,
@@ -314,13 +308,11 @@ pub(super) fn add_series(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> bool 
     let units = units_in(&best.reading.document);
     let series: Vec<_> = units.iter().filter(is_of_series).collect();
     let (Some(first), Some(last)) = (series.first(), series.last()) else { return false };
-    let whole = first.range.start..last.range.end;
     let text = &best.reading.document.text;
-    // From its heading on, which the range of a unit leaves out.
-    let start = text[..whole.start]
-        .rfind(&first.headings[above.len()])
-        .map_or(whole.start, |at| text[..at].rfind('\n').map_or(0, |end| end + 1));
-    let whole = start..whole.end;
+    // From the line of its heading on, which the range of a unit leaves out.
+    let line_of = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let start = first.range.start;
+    let whole = text[..start].rfind(&first.headings[above.len()]).map_or(start, line_of)..last.range.end;
     if first.section == last.section || screen_lines(&text[whole.clone()]) > SCREEN {
         return false;
     }

@@ -1,7 +1,7 @@
 //! Tells whether the picked units are on topic but lack what a question requests: a value of a kind, the thing counted, the
 //! object of a task, a name.
 
-use super::asked::{AnswerKind, kind_of_thing, object_of_task};
+use super::asked::{kind_of_thing, object_of_task};
 use super::candidate::unescaped;
 use super::code_word::CodeWord;
 use super::features::only_points;
@@ -193,19 +193,21 @@ impl<'a> PickedUnits<'a> {
     }
 
     /// Returns whether a requested value is that of something else than the question names: it is in a row that has none
-    /// of its names, or in a sentence without a name that other sentences of the text have. In a table, a name that its
-    /// document has in prose is the subject of all rows.
+    /// of its names, or in a sentence without a name that other sentences of the text have. A name in the prose of the
+    /// document is taken for the subject of the whole table.
     fn is_of_other(&self) -> bool {
-        let Some(best) = self.picked.first().filter(|_| self.sought.asks_for_value() || self.asks_for_amount()) else {
-            return false;
-        };
+        let is_asked = self.sought.wanted.is_some() || self.sought.asks_for_limit();
+        let Some(best) = self.picked.first().filter(|_| is_asked) else { return false };
         let names = names_in(self.sought.question);
+        if names.is_empty() {
+            return false;
+        }
         let around: String = self.best().map(|(source, _)| format!("{} ", source.names())).collect();
         let is_html = || self.best().any(|(_, quote)| !html_tables(quote).is_empty());
         if let Some(row) = best.row().or_else(|| is_html().then(|| best.text.clone())) {
             let prose = best.document.text.lines().filter(|line| !line.contains(['|', '<']));
             let near = format!("{around} {row} {}", prose.collect::<Vec<_>>().join(" "));
-            return !names.is_empty() && !names.iter().any(|name| is_named(name, &near));
+            return !names.iter().any(|name| is_named(name, &near));
         }
         let text: String = self.best().map(|(_, quote)| format!("{quote} ")).collect();
         let near = format!("{around} {}", best.text);
@@ -219,11 +221,6 @@ impl<'a> PickedUnits<'a> {
         let far = self.picked.first().and_then(|best| best.far.as_ref());
         let is_far = |kind: &str| far.is_some_and(|far| far.iter().any(|word| word == kind));
         kind_of_thing(self.sought.question).is_some_and(is_far)
-    }
-
-    /// Returns whether a question asks for a number or a length in any words.
-    fn asks_for_amount(&self) -> bool {
-        matches!(self.sought.asked, AnswerKind::Number | AnswerKind::Length)
     }
 
     fn lacks_code_word(&self) -> bool {
@@ -246,12 +243,13 @@ impl<'a> PickedUnits<'a> {
     }
 }
 
-/// Number of words at the beginning of a sentence among which a pronoun refers to the sentence before, and these pronouns.
+/// A pronoun among this many first words of a sentence refers to the sentence before.
 const OPENING_WORDS: usize = 4;
 const PRONOUNS: &str = "he|she|it|they|this|that|these|those|his|her|its|their|both|each";
 
-/// Returns the names in an English text: words with capitals that follow each other, or one that is no ordinary word. Not
-/// a word in capitals alone, which may be a unit, a currency or an abbreviation, and not the first of a sentence.
+/// Returns the names in an English text: capitalised words that follow each other, or one that is no ordinary word. Leaves
+/// out words all in capitals that stand alone, which may be units, currencies or abbreviations, and the first word of a
+/// sentence.
 fn names_in(text: &str) -> Vec<Vec<&str>> {
     if !language_of(text).is_none_or(Language::is_english) {
         return Vec::new();

@@ -253,6 +253,12 @@ impl<'a> Sought<'a> {
         self.is_measured || matches!(self.asked, AnswerKind::Number | AnswerKind::Length)
     }
 
+    /// Returns whether a text has key words, all of them words of the question.
+    pub(super) fn has_all_of(&self, text: &str) -> bool {
+        let words = self.splitter.key_stems(text);
+        !words.is_empty() && words.iter().all(|word| self.stems.contains(word))
+    }
+
     /// Returns whether one sentence may answer, and not only a list, its steps or both sides of a comparison.
     pub(super) fn asks_for_one(&self) -> bool {
         !matches!(self.asked, AnswerKind::List | AnswerKind::Steps | AnswerKind::Comparison)

@@ -145,8 +145,7 @@ impl Wanted {
 
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
-        let (written, text) = (text, without(&IDLE, text));
-        let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
+        let (written, text) = (text, without_phrases(&IDLE, text));
         let is_release = |(a, b): (&str, &str)| has_word(a, RELEASES) && has_digit(b);
         let mut pairs = pieces(&text).zip(pieces(&text).skip(1));
         // "S3" is not a number.
@@ -156,9 +155,8 @@ impl Wanted {
             Self::Number => has_number(),
             Self::Version => names_version(written),
             Self::Day => {
-                let is_time = |pair: (&str, &str)| is_may(pair) || is_release(pair);
-                has_word(&text, DAYS)
-                    || has_word(&text, MONTHS)
+                let is_time = |pair: (&str, &str)| is_in_may(pair) || is_release(pair);
+                names_day_or_month(&text)
                     || words(&text).any(|word| is_year(word) || is_ordinal(word))
                     || pairs.any(is_time)
             }
@@ -186,7 +184,7 @@ const IDLE: [&str; 9] = [
 const UNMEASURED: [&str; 2] = ["one time", "1:1"];
 
 /// Returns a text in lower case without some phrases and the numbers of list items.
-fn without(phrases: &[&str], text: &str) -> String {
+fn without_phrases(phrases: &[&str], text: &str) -> String {
     let mut text = without_markers(&text.to_lowercase());
     for phrase in phrases {
         while let Some(at) = find_words(&text, phrase) {
@@ -201,11 +199,19 @@ pub(super) fn names_date(text: &str) -> bool {
     let lower = text.to_lowercase();
     let all: Vec<_> = pieces(&lower).collect();
     let is_numbered = |three: &[&str]| three.iter().all(|piece| has_digit(piece));
-    let is_in_may = |pair: &[&str]| pair.contains(&"may") && pair.iter().any(|piece| has_digit(piece));
     has_word(&lower, MONTHS)
         || words(&lower).any(is_year)
         || all.windows(3).any(is_numbered)
-        || all.windows(2).any(is_in_may)
+        || all.windows(2).any(|pair| is_in_may((pair[0], pair[1])))
+}
+
+fn names_day_or_month(text: &str) -> bool {
+    has_word(text, DAYS) || has_word(text, MONTHS)
+}
+
+/// Returns whether two words that follow each other are "May" and a number.
+fn is_in_may((a, b): (&str, &str)) -> bool {
+    (has_digit(a) && b == "may") || (a == "may" && has_digit(b))
 }
 
 fn is_ordinal(word: &str) -> bool {
@@ -228,7 +234,7 @@ pub(super) fn names_recurring_day(text: &str) -> bool {
     let is_place = |word: &str| is_ordinal(word) || has_word(word, PLACES);
     let has_period = |near: &[&str]| near.iter().any(|word| has_word(word, PERIODS));
     (0..all.len()).any(|at| is_place(all[at]) && has_period(&all[at + 1..all.len().min(at + 5)]))
-        || all.windows(2).any(|pair| has_word(pair[0], EACH) && (has_word(pair[1], DAYS) || has_word(pair[1], MONTHS)))
+        || all.windows(2).any(|pair| has_word(pair[0], EACH) && names_day_or_month(pair[1]))
 }
 
 /// Returns whether a text says what the default is.
@@ -368,12 +374,12 @@ pub(super) fn names_percent(text: &str) -> bool {
 
 /// Returns whether a text has a number that is no year.
 pub(super) fn has_measure(text: &str) -> bool {
-    has_figure(text) || has_word(&without(&UNMEASURED, text), NUMBERS)
+    has_figure(text) || has_word(&without_phrases(&UNMEASURED, text), NUMBERS)
 }
 
 /// Returns whether a text has a number in figures that is no year.
 pub(super) fn has_figure(text: &str) -> bool {
-    words(&without(&UNMEASURED, text)).any(|word| has_digit(word) && !is_year(word))
+    words(&without_phrases(&UNMEASURED, text)).any(|word| has_digit(word) && !is_year(word))
 }
 
 /// Words before the year of a date.
@@ -471,7 +477,7 @@ pub(super) fn has_number(text: &str, number: &str, question: &str) -> bool {
     })
 }
 
-/// Returns the words with capitals right before a place in a text, the last one first: "Server" and "Windows".
+/// Returns the capitalised words right before a place in a text, the last one first: "Server" and "Windows".
 fn names_before(text: &str, at: usize) -> impl Iterator<Item = &str> {
     let before = &text[..at];
     let words = before.strip_suffix(' ').unwrap_or_default().rsplit(' ');
@@ -485,7 +491,7 @@ fn names_before(text: &str, at: usize) -> impl Iterator<Item = &str> {
     words.take_while(is_name)
 }
 
-/// Returns whether two words are the same name, or they begin alike: "Brasswork" and "Brassworks".
+/// Returns whether two words are the same name or begin alike: "Brasswork" and "Brassworks".
 fn is_same_name(a: &str, b: &str) -> bool {
     /// Minimum number of letters at the beginning that names have in common.
     const LEAST: usize = 5;
@@ -510,7 +516,7 @@ pub(super) fn has_only_versions_of_others(text: &str, question: &str) -> bool {
     versions.peek().is_some() && versions.all(is_other)
 }
 
-/// Returns a text without the ending of "the guard's", which is no second.
+/// Returns a text without possessive endings: the "s" of "the guard's" is no unit of time.
 fn without_possessives(text: &str) -> String {
     text.replace("’s ", " ").replace("'s ", " ")
 }
