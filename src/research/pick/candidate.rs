@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::asked::{AnswerKind, asks_for_changes, asks_for_decision, names_decision};
 use super::code_word::CodeWord;
 use super::definition::opens_with;
-use super::features::{Features, Weights, only_points, share};
+use super::features::{Features, Weights, is_of_links, only_points, opens_with_link, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
 use super::value::{Wanted, names_limits};
@@ -403,7 +403,7 @@ fn measure(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Wei
         () if is_spelled_out || is_defined || says_no || is_limit || is_decision => 1.0,
         () => asked.form(unit, text, &sought.listed, weights, splitter),
     };
-    candidate.features = Features::of(unit, own, words, (suits, form), candidate.hit);
+    candidate.features = Features::of(unit, text, words, (suits, form), candidate.hit);
     candidate.has_value = value == Some(true);
     candidate.features.named = named(candidate, weights, splitter);
     candidate.features.opposes = f32::from(u8::from(opposes));
@@ -527,10 +527,10 @@ fn leave_out_contents(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'
     }
     let repeats = |own: &UnitCandidate<'_>| {
         let (text, unit) = (&own.reading.document.text, &own.unit);
-        let rows: Vec<_> = unit.pieces.iter().filter(|piece| opens_with_link(&text[(*piece).clone()])).collect();
+        let rows = unit.pieces.iter().filter(|piece| opens_with_link(&text[(*piece).clone()]));
         let says = |row: &&Range<usize>| share(weights, &sought.words_in(&text[(*row).clone()]), &HashSet::new());
-        let best = rows.iter().copied().max_by(|a, b| says(a).total_cmp(&says(b)));
-        let Some(row) = best.filter(|_| rows.len() * 2 > unit.pieces.len()) else { return false };
+        let best = rows.max_by(|a, b| says(a).total_cmp(&says(b)));
+        let Some(row) = best.filter(|_| is_of_links(unit, text)) else { return false };
         let said = unit.sentences.iter().filter(|own| overlap(row, &own.range));
         let words = sought.splitter.stems(&said.map(|own| own.plain.as_str()).collect::<Vec<_>>().join(" "));
         candidates.iter().filter(|other| !std::ptr::eq(other.reading, own.reading)).any(|other| {
@@ -550,16 +550,6 @@ fn links_to(text: &str, place: &Place) -> bool {
     let file = path.rsplit('/').next().unwrap_or(path);
     let opens = |at: usize| text[..at].ends_with(['(', '/', '"', '\'', '<']);
     text.match_indices(file).any(|(at, _)| opens(at))
-}
-
-/// Returns whether an item or a row begins with a link.
-fn opens_with_link(piece: &str) -> bool {
-    let cell = piece.trim_start_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '[' | '<'));
-    let cell = ["<tr", "<td", "<p", "<b", "<strong"].iter().fold(cell, |cell, tag| match cell.strip_prefix(tag) {
-        Some(rest) => rest.split_once('>').map_or(rest, |(_, rest)| rest.trim_start()),
-        None => cell,
-    });
-    cell.starts_with('[') || cell.starts_with("<a ")
 }
 
 /// Returns whether a unit is a list of the topics of a document: "This article also covers:" above a few words each.
@@ -732,8 +722,9 @@ fn plain<'a>(unit: &Unit, text: &'a str) -> Cow<'a, str> {
     std::iter::once(head).chain(said).collect::<Vec<_>>().join("\n").into()
 }
 
-/// Returns the pieces of a unit if a question asks for one of them: of a long list its items at any depth. The words of a
-/// question for one thing that are spread over many items say nothing.
+/// Returns the pieces of a unit if a question asks for one of them, or if most of them open with a link, each to a text on
+/// something else: of a long list its items at any depth. The words of such a question that are spread over many items
+/// say nothing.
 fn read_one_by_one(unit: &Unit, text: &str, sought: &Sought<'_>) -> Option<Vec<Range<usize>>> {
     let is_list = matches!(unit.kind, UnitKind::List { .. });
     let is_long = is_list && lines_in(&text[unit.range.clone()]) > MAX_LINES;
@@ -741,7 +732,7 @@ fn read_one_by_one(unit: &Unit, text: &str, sought: &Sought<'_>) -> Option<Vec<R
         AnswerKind::Overview => false,
         // Steps are numbered, so any other list is searched for the item that says how.
         AnswerKind::Steps => is_long && unit.kind == UnitKind::List { is_ordered: false },
-        _ => sought.asks_for_one(),
+        _ => sought.asks_for_one() || is_of_links(unit, text),
     };
     let items = || items(text, unit).into_iter().map(|(_, item)| item).collect();
     let pieces = || if is_long { items() } else { unit.pieces.clone() };

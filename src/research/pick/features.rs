@@ -36,6 +36,12 @@ const IN_DOUBT: [&str; 7] = [
 const ASKING: [&str; 9] =
     ["ask ", "check with", "consult", "contact", "disclose", "email", "reach out", "speak to", "talk to"];
 
+/// Headings above links to other texts.
+const CONTENTS: [&str; 10] = [
+    "additional resources", "contents", "further reading", "in this article", "in this section", "next steps",
+    "related articles", "related content", "related topics", "see also",
+];
+
 /// Share of the characters of a paragraph from which it is code without its fence, and these characters.
 const LEAST_CODE: f32 = 0.06;
 const CODE_SIGNS: &str = "{}[]<>\"=;\\$";
@@ -123,7 +129,8 @@ impl Features {
     /// Measures a unit by its words, given their share in it, whether it has the requested kind of answer, how well it
     /// matches the requested form, and the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
-    pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, form): (bool, f32), hit: f32) -> Self {
+    pub(super) fn of(unit: &Unit, document: &str, words: f32, (suits, form): (bool, f32), hit: f32) -> Self {
+        let text = &document[unit.range.clone()];
         let count = count_words(text);
         let (is_code, is_prose) = (unit.kind == UnitKind::Code, unit.kind == UnitKind::Paragraph);
         // Of several sentences, the first may answer, whatever the last announces.
@@ -137,7 +144,12 @@ impl Features {
         // "It must export the following functions:" is no table of contents.
         let head = text.get(..unit.head().len()).unwrap_or_default();
         let is_requested = form >= 1.0 && !head.trim().is_empty() && !points(head);
-        let is_contents = !is_requested && (text.matches("](").count() * 4 > count || lists_links(text));
+        let is_below_contents = || {
+            let heading = unit.headings.last().map_or(String::new(), |heading| heading.to_lowercase());
+            CONTENTS.contains(&heading.as_str()) && is_of_links(unit, document)
+        };
+        let is_contents =
+            !is_requested && (text.matches("](").count() * 4 > count || lists_links(text) || is_below_contents());
         Self {
             hit,
             words,
@@ -253,6 +265,22 @@ pub(super) fn lists_links(text: &str) -> bool {
         target.is_some_and(|target| target.ends_with(')') && !target.contains(' '))
     };
     items.len() > 1 && items.iter().all(is_link)
+}
+
+/// Returns whether most items or rows of a unit begin with a link.
+pub(super) fn is_of_links(unit: &Unit, document: &str) -> bool {
+    let links = unit.pieces.iter().filter(|piece| opens_with_link(&document[(*piece).clone()])).count();
+    links * 2 > unit.pieces.len()
+}
+
+/// Returns whether an item or a row begins with a link.
+pub(super) fn opens_with_link(piece: &str) -> bool {
+    let cell = piece.trim_start_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '[' | '<'));
+    let cell = ["<tr", "<td", "<p", "<b", "<strong"].iter().fold(cell, |cell, tag| match cell.strip_prefix(tag) {
+        Some(rest) => rest.split_once('>').map_or(rest, |(_, rest)| rest.trim_start()),
+        None => cell,
+    });
+    cell.starts_with('[') || cell.starts_with("<a ")
 }
 
 /// Returns whether each item of a list is a link to a heading of the same text: a table of contents.

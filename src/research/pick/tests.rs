@@ -1228,6 +1228,29 @@ fn list_of_links_is_left_out_only_for_the_linked_note_that_says_the_same() {
 }
 
 #[test]
+fn table_of_contents_is_measured_row_by_row_and_counts_as_links() {
+    let measured = |heading: &str, name: fn(&str) -> String| {
+        let row = |of: &str, about: &str| format!("| {} | {about} |\n", name(of));
+        let rows = row("Pumps", "The pumps of the mill.")
+            + &row("Modes", "How bells ring.")
+            + &row("Wheel", "It turns.")
+            + &row("Gate", "It creaks.");
+        let document = format!("# Mill\n\n## {heading}\n\n| Topic | About |\n|---|---|\n{rows}");
+        let readings = [reading("Mill", &document)];
+        let splitter = WordSplitter::default();
+        let sought = Sought::of("Which pumps ring their bells in modes of a wheel?", &splitter);
+        let (candidates, _) = candidates(&readings, &[], &sought);
+        let features = &candidates[0].features;
+        let links = features.values().iter().any(|(name, value)| *name == "links" && *value > 0.0);
+        (features.says() >= SAYS_MOST, links)
+    };
+    let linked = |of: &str| format!("[{of}]({of}.md)");
+    assert_eq!(measured("Parts", str::to_owned), (true, false));
+    assert_eq!(measured("Parts", linked), (false, false));
+    assert_eq!(measured("In this section", linked), (false, true));
+}
+
+#[test]
 fn text_of_another_note_that_a_long_one_has_most_words_of_is_shown_beside_it() {
     let words = |from: usize, to: usize| (from..to).map(|at| format!("word{at}")).collect::<Vec<_>>().join(" ");
     let short = format!("The pump stops at noon {}.\n", words(0, 10));
