@@ -26,6 +26,7 @@ mod lease;
 mod store;
 mod indexes;
 mod query;
+mod patch;
 mod write;
 mod maintain;
 

@@ -9,16 +9,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{RecordBatch, RecordBatchIterator};
+use arrow::array::RecordBatch;
 use futures::FutureExt;
-use lance::Dataset;
-use lance::dataset::{MergeInsertBuilder, MergeInsertWriteMode, WhenMatched, WhenNotMatched};
 use lancedb::Table;
 use lancedb::table::AddDataMode;
+use lancedb::table::merge::MergeInsertBuilder;
 
 use super::indexes::build_text_index;
 use super::lease::{Leases, WHOLE};
 use super::manifest::MANIFEST_COPY;
+use super::patch::{patch_columns, reader, replace_rows};
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::store::site;
@@ -318,7 +318,7 @@ impl IndexWriter {
         for Replacement { document, structure, chunks, .. } in batch {
             let is_stale = self.chunked.contains(&document.id);
             if !is_stale && !chunks.is_empty() {
-                // From now on the document has rows: a second replacement in this run has to merge.
+                // From now on the document has rows, which a second replacement in this run deletes.
                 self.chunked.insert(document.id.clone());
             }
             if is_stale || is_repeated {
@@ -329,13 +329,13 @@ impl IndexWriter {
             }
             documents.push((document, structure));
         }
-        // Appending does not read the stored rows, while a merge joins with all of their keys.
+        // Appending does not read the stored rows.
         if stale_ids.is_empty() {
             self.add_chunks(&fresh).await?;
         } else {
-            // One commit for all: a merge inserts new rows as well.
+            // One commit for all.
             stale.extend(fresh);
-            self.merge_chunks(&stale, &stale_ids).await?;
+            self.replace_chunks(&stale, &stale_ids).await?;
         }
         self.put_documents(&documents).await
     }
@@ -353,22 +353,49 @@ impl IndexWriter {
         self.commit(action, add).await.map(drop)
     }
 
-    /// Inserts or updates `rows` and deletes every other chunk of `documents`, in one commit.
-    async fn merge_chunks(&self, rows: &[ChunkRow], documents: &[DocumentId]) -> Result<(), IndexError> {
+    /// Replaces all chunks of `documents` by `rows`, in one commit.
+    async fn replace_chunks(&self, rows: &[ChunkRow], documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "replace chunks";
-        let batch = chunks_batch(rows, self.dimension()).during(action)?;
-        let merge = || async {
-            step(action)?;
-            let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
+        let (table, batch) = (&self.index.chunks, chunks_batch(rows, self.dimension()).during(action)?);
+        let merge = |condition: &str| {
+            let mut merge = table.merge_insert(&["chunk_id"]);
+            merge.when_not_matched_by_source_delete(Some(condition.to_owned()));
             merge
-                .when_matched_update_all(None)
-                .when_not_matched_insert_all()
-                // One condition even for many documents: with several commits, a reader could see half of a replacement.
-                .when_not_matched_by_source_delete(Some(of_documents(documents)));
-            merge.execute(reader(batch.clone())).await.during(action)
         };
-        let result = self.commit(action, merge).await?;
-        expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
+        self.replace_rows(action, table, documents, batch, merge).await
+    }
+
+    /// Replaces all rows of `documents` in a table by those of `batch`, in one commit, so that a reader never sees half
+    /// of a replacement. `merge` is for LanceDB's service, given the condition for the rows of the documents.
+    async fn replace_rows(
+        &self,
+        action: &'static str,
+        table: &Table,
+        documents: &[DocumentId],
+        batch: RecordBatch,
+        merge: impl Fn(&str) -> MergeInsertBuilder,
+    ) -> Result<(), IndexError> {
+        let condition = of_documents(documents);
+        let replace = || async {
+            step(action)?;
+            match table.dataset() {
+                Some(dataset) => {
+                    let replaced = replace_rows(dataset.get().await.during(action)?, &condition, batch.clone());
+                    let (replaced, added) = replaced.await.map_err(lancedb::Error::from).during(action)?;
+                    dataset.update(Arc::unwrap_or_clone(replaced));
+                    Ok(added)
+                }
+                // Its client repeats a request whose answer was lost, and only a merge by key can be repeated.
+                None => {
+                    let mut merge = merge(&condition);
+                    merge.when_matched_update_all(None).when_not_matched_insert_all();
+                    let merged = merge.execute(reader(batch.clone())).await.during(action)?;
+                    Ok(merged.num_inserted_rows + merged.num_updated_rows)
+                }
+            }
+        };
+        let replaced = self.commit(action, replace).await?;
+        expect_rows(batch.num_rows(), replaced)
     }
 
     /// Updates rows of documents whose content is unchanged.
@@ -392,15 +419,9 @@ impl IndexWriter {
         if rows.is_empty() {
             return Ok(());
         }
-        let batch = documents_batch(rows).during(action)?;
-        let merge = || async {
-            step(action)?;
-            let mut merge = self.index.documents.merge_insert(&["document_id"]);
-            merge.when_matched_update_all(None).when_not_matched_insert_all();
-            merge.execute(reader(batch.clone())).await.during(action)
-        };
-        let result = self.commit(action, merge).await?;
-        expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
+        let ids: Vec<_> = rows.iter().map(|(row, _)| row.id.clone()).collect();
+        let (table, batch) = (&self.index.documents, documents_batch(rows).during(action)?);
+        self.replace_rows(action, table, &ids, batch, |_| table.merge_insert(&["document_id"])).await
     }
 
     pub(crate) async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {
@@ -439,8 +460,6 @@ impl IndexWriter {
         let update = || async {
             step(action)?;
             match self.index.chunks.dataset() {
-                // LanceDB's merge rewrites whole rows, which removes them from the text index. Lance can patch one
-                // column.
                 Some(dataset) => {
                     let patched = patch_columns(dataset.get().await.during(action)?, batch.clone());
                     let (patched, updated) = patched.await.map_err(lancedb::Error::from).during(action)?;
@@ -573,22 +592,6 @@ async fn attempt(
         Ok(Err(error)) if error.is_damage(location) => Ok(Done::Damaged),
         Ok(done) => done.map(|()| Done::Yes),
     }
-}
-
-fn reader(batch: RecordBatch) -> Box<dyn arrow::array::RecordBatchReader + Send> {
-    let schema = batch.schema();
-    Box::new(RecordBatchIterator::new([Ok(batch)], schema))
-}
-
-/// Replaces the columns of `batch` in rows matched by `chunk_id`. Returns the number of rows updated.
-async fn patch_columns(dataset: Arc<Dataset>, batch: RecordBatch) -> Result<(Arc<Dataset>, u64), lance::Error> {
-    let mut merge = MergeInsertBuilder::try_new(dataset, vec!["chunk_id".to_owned()])?;
-    merge
-        .when_matched(WhenMatched::UpdateAll)
-        .when_not_matched(WhenNotMatched::DoNothing)
-        .write_mode(MergeInsertWriteMode::RewriteColumns);
-    let (dataset, stats) = merge.try_build()?.execute_reader(reader(batch)).await?;
-    Ok((dataset, stats.num_updated_rows))
 }
 
 // Merges of LanceDB have been reported to change no row without an error.
