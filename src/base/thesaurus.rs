@@ -12,7 +12,7 @@ use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words. A word of two meanings is in two groups, so synonyms of synonyms do not count:
 /// "quit" is "exit" or "resign", and "exit" is not "resign".
-const GROUPS: [&str; 141] = [
+const GROUPS: [&str; 170] = [
     "delete remove erase terminate destroy discard",
     "wipe clear erase delete",
     "disable deactivate suspend",
@@ -137,6 +137,35 @@ const GROUPS: [&str; 141] = [
     "guess estimate",
     "happen occur",
     "provide offer supply ship",
+    "function method routine",
+    "parameter argument option switch flag",
+    "movie film",
+    "shoot film filmed",
+    "plane aircraft airplane airliner",
+    "fly flight flown flew",
+    "vacation pto",
+    "password secret credential credentials",
+    "wake resume",
+    "debug debugging debugger",
+    "approve approval authorize",
+    "laptop notebook computer",
+    "mandatory obligatory compulsory required",
+    "elevated administrator admin privileged privileges",
+    "hand present give",
+    "queue backlog",
+    "email mail",
+    "doctor physician",
+    "lawyer attorney legal",
+    "meeting meet",
+    "shop store",
+    "road street highway",
+    "attack assault",
+    "song track",
+    "match game",
+    "law legislation act",
+    "firm company business",
+    "kid child children",
+    "pupil student",
     "tech technology technical",
     "admin administrator administrators administrative",
     "app application",
@@ -157,7 +186,15 @@ const GROUPS: [&str; 141] = [
 ];
 
 /// Verbs with a particle, and their synonyms.
-const PHRASES: [(&str, &str, &str); 36] = [
+const PHRASES: [(&str, &str, &str); 44] = [
+    ("leave", "out", "omit absent absence"),
+    ("left", "out", "omitted absent absence"),
+    ("sign", "off", "approve approval"),
+    ("power", "down", "suspend idle"),
+    ("keep", "from", "prevent avoid disable"),
+    ("pile", "up", "queue accumulate"),
+    ("back", "up", "backup"),
+    ("work", "out", "calculate determine"),
     ("turn", "off", "disable deactivate stop suspend"),
     ("switch", "off", "disable stop"),
     ("shut", "down", "stop"),

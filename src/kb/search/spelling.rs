@@ -200,9 +200,14 @@ fn errors_in(word: &str) -> usize {
     }
 }
 
+/// Prefixes that make an English word of another.
+const PREFIXES: [&str; 10] = ["out", "over", "under", "re", "un", "mis", "pre", "non", "inter", "sub"];
+
 /// Returns whether a word is derived from an English one.
 fn is_derived(word: &str) -> bool {
-    bases(word).iter().any(|base| is_english(base) || is_english(&format!("{base}ed")))
+    let is_base = |base: &&str| base.chars().count() >= SHORTEST_BASE && is_english(base);
+    PREFIXES.iter().filter_map(|prefix| word.strip_prefix(prefix)).any(|base| is_base(&base))
+        || bases(word).iter().any(|base| is_english(base) || is_english(&format!("{base}ed")))
 }
 
 /// Returns whether a word consists of two longer English ones: `autoscale`.
@@ -249,6 +254,7 @@ mod tests {
 
     #[test]
     fn word_that_is_derived_from_another_is_not_misspelt() {
+        assert!(is_derived("outlives") && is_derived("reindex") && !is_derived("outlivs"));
         assert!(bases("committer").contains(&"commit".to_owned()) && bases("writing").contains(&"write".to_owned()));
         assert_eq!(bases("leeve"), [""; 0]);
         assert_eq!(bases("büööing").last().unwrap(), "büö");

@@ -211,11 +211,11 @@ pub(super) fn listed(question: &str) -> Option<(Option<&str>, &str)> {
 }
 
 /// Nouns after "which" or "what" that say nothing of the answer.
-const ANY_KIND: &str = "aspect|case|cases|else|happened|happens|kind|kinds|one|ones|part|parts|people|role|sort|sorts|thing|\
-    things|type|types|way|ways";
+const ANY_KIND: &str = "aspect|case|cases|else|happened|happens|kind|kinds|name|names|number|numbers|one|ones|part|parts|people|\
+    role|sort|sorts|string|thing|things|type|types|value|values|way|ways";
 
-/// Returns the noun right after "which" or "what" in a question: "architect" of "Which architect built it?". After "what",
-/// a verb must follow the noun: "What causes it?" has none.
+/// Returns the noun after "which" or "what" in a question: "architect" of "Which architect built it?". Names before it are
+/// skipped: "Which DrSearch function …". After "what", a verb must follow the noun: "What causes it?" has none.
 pub(super) fn kind_of_thing(question: &str) -> Option<&str> {
     /// Number of words after the noun among which its verb is looked for.
     const VERB_WITHIN: usize = 4;
@@ -225,12 +225,11 @@ pub(super) fn kind_of_thing(question: &str) -> Option<&str> {
         !has_word(&lower, AUXILIARIES) && !has_word(&lower, ANY_KIND)
     };
     let has_verb = |at: usize| all[at + 1..].iter().take(VERB_WITHIN).any(|word| has_word(word, AUXILIARIES));
-    let asks = |at: &usize| match all[at - 1].to_lowercase().as_str() {
-        "which" => is_noun(all[*at]),
-        "what" => is_noun(all[*at]) && has_verb(*at),
-        _ => false,
-    };
-    (1..all.len()).find(asks).map(|at| all[at])
+    let has_capital = |word: &str| word.contains(char::is_uppercase);
+    let asking = all.iter().position(|word| matches!(word.to_lowercase().as_str(), "which" | "what"))?;
+    let at = (asking + 1..all.len()).find(|at| !has_capital(all[*at]))?;
+    let asks = is_noun(all[at]) && (all[asking].eq_ignore_ascii_case("which") || has_verb(at));
+    asks.then_some(all[at])
 }
 
 /// Words that open a condition.
@@ -239,7 +238,7 @@ const CONDITIONS: &str = "if|when|whenever|once|after|while|unless|until";
 /// Returns whether a question in lower case asks for what follows from a condition: a statement, rather than a list of
 /// events.
 pub(super) fn asks_what_happens_then(question: &str) -> bool {
-    question.trim_start().strip_prefix("what happens ").is_some_and(|rest| has_word(rest, CONDITIONS))
+    question.split_once("what happens ").is_some_and(|(_, rest)| has_word(rest, CONDITIONS))
 }
 
 /// Returns whether a sentence states a condition.
@@ -452,7 +451,8 @@ impl AnswerKind {
     }
 
     /// Returns how well a unit matches the requested form, from 0 to 1: the list, the steps, or the table of the compared
-    /// entities. `listed` are the stems of the noun that a question for a list names, with the word before it.
+    /// entities. `listed` are the stems of the noun that a question for a list names, with the word before it;
+    /// `words_in` returns the stems in a text, and those of the question that it has a synonym for.
     pub(super) fn form(
         self,
         unit: &Unit,
@@ -460,6 +460,7 @@ impl AnswerKind {
         listed: &[String],
         weights: &Weights,
         splitter: &WordSplitter,
+        words_in: &dyn Fn(&str) -> HashSet<String>,
     ) -> f32 {
         let own = &text[unit.range.clone()];
         let flag = |is: bool| f32::from(u8::from(is));
@@ -491,7 +492,7 @@ impl AnswerKind {
                 let is_list = matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table);
                 let near = || format!("{} {}", unit.headings.last().map_or("", String::as_str), &text[unit.head()]);
                 let is_announced = || {
-                    let near = splitter.stems(&near());
+                    let near = words_in(&near());
                     // "Structure name and type" announces no enclosure types.
                     let has_name = listed.iter().rev().skip(1).all(|word| near.contains(word));
                     has_name && share(weights, &near, &HashSet::new()) >= LEAST_MEANT
@@ -564,12 +565,15 @@ mod tests {
         for (question, kind) in [
             ("Which architect built it?", Some("architect")),
             ("From what load size does it stop?", Some("load")),
+            ("Which DrSearch function tells it?", Some("function")),
+            ("What value do I give it?", None),
             ("What causes the leak?", None),
             ("What kind of lamp is it?", None),
             ("What is it?", None),
         ] {
             assert_eq!(kind_of_thing(question), kind, "{question}");
         }
+        assert!(asks_what_happens_then("with pumps, what happens if i leave it out, and why?"));
         assert!(asks_what_to_do("what do i have to change?") && !asks_what_to_do("what do i need to bring?"));
     }
 

@@ -356,7 +356,7 @@ pub(super) fn candidates<'a>(
         measure(candidate, sought, &weights);
         candidate.features.section = sections[&candidate.section()];
     }
-    keep_named(&mut candidates, names, splitter);
+    keep_named(&mut candidates, readings, names, splitter);
     leave_out_histories(&mut candidates, sought);
     leave_out_announcements(&mut candidates, sought);
     leave_out_steps(&mut candidates, sought);
@@ -375,7 +375,7 @@ fn measure(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Wei
     let is_spelled_out = sought.spells_out(own);
     let value = sought.wanted.map(|wanted| says_value(candidate, wanted, sought, weights));
     let suits = value.unwrap_or_else(|| asked.suits(unit, text, weights, splitter)) || is_spelled_out;
-    let opposes = opposes(candidate, sought, weights);
+    let opposes = opposes(candidate, sought, weights) || sought.is_optional(unit);
     // Some item of a long list always gives a reason for something, so an item must have most words of the question.
     let is_told = matches!(unit.kind, UnitKind::Paragraph | UnitKind::Callout);
     let says_most = |own: &Sentence| {
@@ -401,7 +401,7 @@ fn measure(candidate: &mut UnitCandidate<'_>, sought: &Sought<'_>, weights: &Wei
     let form = match () {
         () if opposes || sought.is_of_other_task(unit, weights) => 0.0,
         () if is_spelled_out || is_defined || says_no || is_limit || is_decision => 1.0,
-        () => asked.form(unit, text, &sought.listed, weights, splitter),
+        () => asked.form(unit, text, &sought.listed, weights, splitter, &|text| sought.words_in(text)),
     };
     candidate.features = Features::of(unit, text, words, (suits, form), candidate.hit);
     candidate.has_value = value == Some(true);
@@ -445,12 +445,25 @@ pub(super) fn unescaped(text: &str) -> String {
 }
 
 /// Drops the units that mention no document named in the question, if others do. They are about something else, however
-/// well their other words match.
-pub(super) fn keep_named(candidates: &mut Vec<UnitCandidate<'_>>, names: &[ProperName], splitter: &WordSplitter) {
+/// well their other words match. If the question has other names only, a unit stays if its document mentions one.
+fn keep_named(
+    candidates: &mut Vec<UnitCandidate<'_>>,
+    readings: &[DocumentHits],
+    names: &[ProperName],
+    splitter: &WordSplitter,
+) {
     let words: Vec<_> = names.iter().map(|name| CodeWord::of_name(&name.word, splitter)).collect();
-    let mentions = |candidate: &UnitCandidate<'_>| {
-        names.iter().any(|name| is_of(&candidate.reading.document.place, name))
-            || has(candidate, &words, splitter).contains(&true)
+    let names_document = names.iter().any(|name| !name.documents.is_empty());
+    let mentions_in = |Passage { place, text, .. }: &Passage| {
+        let text = unescaped(&format!("{} {} {text}", place.title(), place.for_people()));
+        let stems = splitter.stems(&text);
+        !names_document && words.iter().any(|word| word.is_in(&text, &stems))
+    };
+    let is_mentioned: Vec<_> = readings.iter().map(|reading| mentions_in(&reading.document)).collect();
+    let mentions = |own: &UnitCandidate<'_>| {
+        is_mentioned[own.rank]
+            || names.iter().any(|name| is_of(&own.reading.document.place, name))
+            || has(own, &words, splitter).contains(&true)
     };
     if candidates.iter().any(mentions) {
         candidates.retain(mentions);

@@ -58,6 +58,9 @@ const LATER: f32 = 0.3;
 /// Score bonus for a number if the question asks for a measure. Not required: words can answer too.
 const MEASURE: f32 = 0.3;
 
+/// What stands between the cells of a row.
+const CELL_END: &str = " — ";
+
 /// Score that a sentence loses if it opens an example: the rule stands before it.
 const EXAMPLE: f32 = 0.2;
 
@@ -157,12 +160,12 @@ fn best_sentence(
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let value = |(part, _): (usize, &Sentence)| candidate.value_in(part - 1, sought);
     // A row says nothing about the subject of another row.
-    let has_rows = candidate.unit.kind == UnitKind::Table && !sought.code_words.is_empty();
+    let is_table = candidate.unit.kind == UnitKind::Table;
     let is_row_of = |sentence: &Sentence| {
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
-        sought.code_words.iter().any(|word| word.is_in(&text, &words))
+        sought.code_words.iter().any(|word| word.is_in(&text, &words)) || is_row_named(&sentence.plain, sought, asked)
     };
-    let fits = |own: &Sentence| (has_rows && is_row_of(own)) || denies(own);
+    let fits = |own: &Sentence| (is_table && is_row_of(own)) || denies(own);
     let rank = |own: &(usize, &Sentence)| (!is_mute(*own), fits(own.1), value(*own), score(*own));
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // The first among equals.
@@ -185,6 +188,18 @@ fn best_sentence(
     // Of a list, one item rarely says why; a sentence may list everything, or contrast both sides.
     let says_it = sought.asks_for_one() || (is_prose && sought.says_whole(&text, asked));
     Deciding { text, is_clear: is_clear && says_it && !(is_list && sought.asks_why) }
+}
+
+/// Returns whether a question has all words of the name in the first cell of a row: several, or one that is composed of
+/// them, such as `MagicPacket`.
+fn is_row_named(row: &str, sought: &Sought<'_>, weights: &Weights) -> bool {
+    let name = row.split(CELL_END).next().unwrap_or(row);
+    let words = sought.splitter.key_stems(name);
+    let joined = |text: &str| text.chars().filter(|letter| letter.is_alphanumeric()).collect::<String>().to_lowercase();
+    match words.as_slice() {
+        [_] => name.chars().skip(1).any(char::is_uppercase) && joined(sought.question).contains(&joined(name)),
+        _ => words.iter().all(|word| weights.contains_key(word)),
+    }
 }
 
 /// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a

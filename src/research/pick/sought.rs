@@ -320,6 +320,19 @@ impl<'a> Sought<'a> {
         self.directions.are_opposed_by(&self.splitter.stems(subject)) || (self.is_negated && !denies_any())
     }
 
+    /// Returns whether a list has what is optional, given a question for a list of what is required.
+    pub(super) fn is_optional(&self, unit: &Unit) -> bool {
+        const OPTIONAL: &str = "may|optional|optionally";
+        const REQUIRED: &str = "must|require|required|requires|mandatory";
+        let lower = |text: &str| text.to_lowercase();
+        self.asked == AnswerKind::List
+            && has_word(&lower(self.question), REQUIRED)
+            && unit
+                .lead_in()
+                .map(|own| lower(&own.plain))
+                .is_some_and(|own| has_word(&own, OPTIONAL) && !has_word(&own, REQUIRED))
+    }
+
     /// Returns whether a list has a title in bold that names the opposite of the task, given the text above its items:
     /// "**To disable …**" for a question about enabling. A sentence may mention both.
     pub(super) fn is_undone_by(&self, lead_in: &str) -> bool {

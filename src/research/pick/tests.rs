@@ -1228,6 +1228,34 @@ fn list_of_links_is_left_out_only_for_the_linked_note_that_says_the_same() {
 }
 
 #[test]
+fn row_whose_name_is_asked_for_decides() {
+    let document = "# Wake\n\n| Event | When | Latency |\n|---|---|---|\n| Bitmap | any packet that matches, when armed | 300 ms |\n\
+        | MagicPacket | magic packet | 200 ms |\n";
+    let found = picked(document, "What is the latency of a bell that is armed for magic packet wake?");
+    assert!(found[0].text.starts_with("MagicPacket"), "{found:#?}");
+}
+
+#[test]
+fn optional_list_is_not_the_one_of_what_is_required() {
+    let list = |modal: &str, items: &str| format!("The miller {modal} check the following bells:\n\n{items}\n\n");
+    let may = list("may", "- the small bell of the gate\n- the blue bell");
+    let must = list("must", "- the iron bell\n- the old bell");
+    let found = picked(&format!("# Mill\n\n{may}{must}"), "Which bells must the miller of the gate check?");
+    assert!(found[0].quotes[0].quote.contains("iron"), "{found:#?}");
+}
+
+#[test]
+fn unit_without_a_name_of_the_question_stays_if_its_document_has_it() {
+    let document = "# Pumps\n\nA pump is called Otto or Emil.\n\n## Start\n\nTo start it:\n\n1. Turn the wheel.\n2. Open the tap.\n";
+    let names = [ProperName { word: "Otto".into(), documents: std::collections::BTreeSet::new() }];
+    let found = picks(&[("Pumps", document), ("Bells", "To start it, ring.\n")], "How do I start Otto?", &names).units;
+    assert!(
+        found.iter().any(|own| own.quotes.iter().any(|quote| quote.quote.contains("Turn the wheel"))),
+        "{found:#?}"
+    );
+}
+
+#[test]
 fn table_of_contents_is_measured_row_by_row_and_counts_as_links() {
     let measured = |heading: &str, name: fn(&str) -> String| {
         let row = |of: &str, about: &str| format!("| {} | {about} |\n", name(of));
