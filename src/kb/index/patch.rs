@@ -56,7 +56,7 @@ pub(super) async fn replace_rows(
     let transaction = Transaction::new(dataset.version().version, operation, None);
     let commit = CommitBuilder::new(dataset);
     let commit = match deleted.affected_rows {
-        // With them, a commit of another writer to other rows of the same fragments is no conflict.
+        // With them, a deletion of other rows of the same fragments by another writer is no conflict.
         Some(rows) => commit.with_affected_rows(rows),
         None => commit,
     };

@@ -319,8 +319,10 @@ impl Index {
         Ok(keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect())
     }
 
-    fn embedded(&self, documents: &[DocumentId]) -> Query {
-        self.chunks.query().only_if(format!("vector IS NOT NULL AND {}", of_documents(documents)))
+    /// Returns a query for the chunks of `documents` that have a vector. Its condition does not read the vectors.
+    async fn embedded(&self, documents: &[DocumentId]) -> Result<Query, IndexError> {
+        let (pending, of_documents) = (self.pending().await?, of_documents(documents));
+        Ok(self.chunks.query().only_if(format!("embed_key IS NOT NULL AND NOT ({pending}) AND {of_documents}")))
     }
 
     /// Returns [`ChunkRow::embed_key`] of the chunks of `documents` that have a vector.
@@ -328,7 +330,7 @@ impl Index {
         if documents.is_empty() {
             return Ok(HashSet::new());
         }
-        let query = self.embedded(documents);
+        let query = self.embedded(documents).await?;
         let keys = read("read which vectors can be reused", query, &["embed_key"], ALL, |columns| {
             Ok(columns.text("embed_key")?.iter().flatten().map(str::to_owned).collect())
         });
@@ -343,7 +345,7 @@ impl Index {
         if documents.is_empty() {
             return Ok(HashMap::new());
         }
-        let query = self.embedded(documents);
+        let query = self.embedded(documents).await?;
         let pairs = read("read vectors to reuse", query, &["embed_key", "vector"], ALL, |columns| {
             let keys = columns.text("embed_key")?;
             (0..columns.0.num_rows()).map(|row| Ok((keys.value(row).to_owned(), columns.vector(row)?))).collect()

@@ -416,12 +416,14 @@ impl IndexWriter {
     /// Inserts or updates rows of the documents table without touching the chunks.
     async fn put_documents(&self, rows: &[(DocumentRow, Structure)]) -> Result<(), IndexError> {
         let action = "write documents";
-        if rows.is_empty() {
-            return Ok(());
+        let table = &self.index.documents;
+        // Rows are independent of each other, so they need not be committed together.
+        for rows in rows.chunks(DOCUMENTS_PER_CONDITION) {
+            let ids: Vec<_> = rows.iter().map(|(row, _)| row.id.clone()).collect();
+            let batch = documents_batch(rows).during(action)?;
+            self.replace_rows(action, table, &ids, batch, |_| table.merge_insert(&["document_id"])).await?;
         }
-        let ids: Vec<_> = rows.iter().map(|(row, _)| row.id.clone()).collect();
-        let (table, batch) = (&self.index.documents, documents_batch(rows).during(action)?);
-        self.replace_rows(action, table, &ids, batch, |_| table.merge_insert(&["document_id"])).await
+        Ok(())
     }
 
     pub(crate) async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {

@@ -214,8 +214,9 @@ pub(super) fn listed(question: &str) -> Option<(Option<&str>, &str)> {
 const ANY_KIND: &str = "aspect|case|cases|else|happened|happens|kind|kinds|name|names|number|numbers|one|ones|part|parts|people|\
     role|sort|sorts|string|thing|things|type|types|value|values|way|ways";
 
-/// Returns the noun after "which" or "what" in a question: "architect" of "Which architect built it?". Names before it are
-/// skipped: "Which DrSearch function …". After "what", a verb must follow the noun: "What causes it?" has none.
+/// Returns the noun after "which" or "what" in a question: "architect" of "Which architect built it?". Names in mixed
+/// case before it are skipped: "Which `DrSearch` function …". After "what", a verb must follow the noun: "What causes it?"
+/// has none.
 pub(super) fn kind_of_thing(question: &str) -> Option<&str> {
     /// Number of words after the noun among which its verb is looked for.
     const VERB_WITHIN: usize = 4;
@@ -225,11 +226,17 @@ pub(super) fn kind_of_thing(question: &str) -> Option<&str> {
         !has_word(&lower, AUXILIARIES) && !has_word(&lower, ANY_KIND)
     };
     let has_verb = |at: usize| all[at + 1..].iter().take(VERB_WITHIN).any(|word| has_word(word, AUXILIARIES));
-    let has_capital = |word: &str| word.contains(char::is_uppercase);
-    let asking = all.iter().position(|word| matches!(word.to_lowercase().as_str(), "which" | "what"))?;
-    let at = (asking + 1..all.len()).find(|at| !has_capital(all[*at]))?;
-    let asks = is_noun(all[at]) && (all[asking].eq_ignore_ascii_case("which") || has_verb(at));
-    asks.then_some(all[at])
+    let is_name = |word: &&str| {
+        let has_capital = word.chars().skip(1).any(char::is_uppercase);
+        has_capital && word.contains(char::is_lowercase) && !word.ends_with('s')
+    };
+    let asked = |at: usize| {
+        let opening = all[at].to_lowercase();
+        let noun = (at + 1..all.len()).find(|at| !is_name(&all[*at]))?;
+        let asks = is_noun(all[noun]) && (opening == "which" || opening == "what" && has_verb(noun));
+        asks.then_some(all[noun])
+    };
+    (0..all.len()).find_map(asked)
 }
 
 /// Words that open a condition.
@@ -567,6 +574,8 @@ mod tests {
             ("From what load size does it stop?", Some("load")),
             ("Which DrSearch function tells it?", Some("function")),
             ("What value do I give it?", None),
+            ("Which GPUs support it?", Some("GPUs")),
+            ("What is it, and which architect built it?", Some("architect")),
             ("What causes the leak?", None),
             ("What kind of lamp is it?", None),
             ("What is it?", None),

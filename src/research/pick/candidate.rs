@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::asked::{AnswerKind, asks_for_changes, asks_for_decision, names_decision};
 use super::code_word::CodeWord;
 use super::definition::opens_with;
-use super::features::{Features, Weights, is_of_links, only_points, opens_with_link, share};
+use super::features::{Features, Weights, is_contents, is_of_links, only_points, opens_with_link, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
 use super::value::{Wanted, names_limits};
@@ -61,6 +61,9 @@ pub(super) const SAME_WORDS: f32 = 0.7;
 
 /// Minimum share of the question's words in a unit of a note on limits for it to be the requested limit.
 const LEAST_LIMITED: f32 = 0.5;
+
+/// Where the opening of a document ends.
+const SUBHEADING: &str = "\n## ";
 
 /// Number of items or rows from which a unit is measured by the best of them if one thing is asked for.
 const MANY_PIECES: usize = 4;
@@ -445,7 +448,7 @@ pub(super) fn unescaped(text: &str) -> String {
 }
 
 /// Drops the units that mention no document named in the question, if others do. They are about something else, however
-/// well their other words match. If the question has other names only, a unit stays if its document mentions one.
+/// well their other words match. If the question has other names only, a unit stays if its document opens with one.
 fn keep_named(
     candidates: &mut Vec<UnitCandidate<'_>>,
     readings: &[DocumentHits],
@@ -454,14 +457,15 @@ fn keep_named(
 ) {
     let words: Vec<_> = names.iter().map(|name| CodeWord::of_name(&name.word, splitter)).collect();
     let names_document = names.iter().any(|name| !name.documents.is_empty());
-    let mentions_in = |Passage { place, text, .. }: &Passage| {
-        let text = unescaped(&format!("{} {} {text}", place.title(), place.for_people()));
-        let stems = splitter.stems(&text);
-        !names_document && words.iter().any(|word| word.is_in(&text, &stems))
+    let opens_with_name = |reading: &DocumentHits| {
+        let text = &reading.document.text;
+        let opening = unescaped(&text[..text.find(SUBHEADING).unwrap_or(text.len())]);
+        let stems = splitter.stems(&opening);
+        !names_document && words.iter().any(|word| word.is_in(&opening, &stems))
     };
-    let is_mentioned: Vec<_> = readings.iter().map(|reading| mentions_in(&reading.document)).collect();
+    let is_opened: Vec<_> = readings.iter().map(opens_with_name).collect();
     let mentions = |own: &UnitCandidate<'_>| {
-        is_mentioned[own.rank]
+        is_opened[own.rank]
             || names.iter().any(|name| is_of(&own.reading.document.place, name))
             || has(own, &words, splitter).contains(&true)
     };
@@ -735,9 +739,8 @@ fn plain<'a>(unit: &Unit, text: &'a str) -> Cow<'a, str> {
     std::iter::once(head).chain(said).collect::<Vec<_>>().join("\n").into()
 }
 
-/// Returns the pieces of a unit if a question asks for one of them, or if most of them open with a link, each to a text on
-/// something else: of a long list its items at any depth. The words of such a question that are spread over many items
-/// say nothing.
+/// Returns the pieces of a unit if a question asks for one of them, or if it is a table of contents: of a long list its
+/// items at any depth. The words of the question that are spread over such pieces say nothing.
 fn read_one_by_one(unit: &Unit, text: &str, sought: &Sought<'_>) -> Option<Vec<Range<usize>>> {
     let is_list = matches!(unit.kind, UnitKind::List { .. });
     let is_long = is_list && lines_in(&text[unit.range.clone()]) > MAX_LINES;
@@ -745,7 +748,8 @@ fn read_one_by_one(unit: &Unit, text: &str, sought: &Sought<'_>) -> Option<Vec<R
         AnswerKind::Overview => false,
         // Steps are numbered, so any other list is searched for the item that says how.
         AnswerKind::Steps => is_long && unit.kind == UnitKind::List { is_ordered: false },
-        _ => sought.asks_for_one() || is_of_links(unit, text),
+        AnswerKind::List => is_contents(unit, text),
+        _ => sought.asks_for_one(),
     };
     let items = || items(text, unit).into_iter().map(|(_, item)| item).collect();
     let pieces = || if is_long { items() } else { unit.pieces.clone() };

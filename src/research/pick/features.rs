@@ -37,9 +37,9 @@ const ASKING: [&str; 9] =
     ["ask ", "check with", "consult", "contact", "disclose", "email", "reach out", "speak to", "talk to"];
 
 /// Headings above links to other texts.
-const CONTENTS: [&str; 10] = [
-    "additional resources", "contents", "further reading", "in this article", "in this section", "next steps",
-    "related articles", "related content", "related topics", "see also",
+const CONTENTS: [&str; 9] = [
+    "additional resources", "contents", "further reading", "in this article", "in this section", "related articles",
+    "related content", "related topics", "see also",
 ];
 
 /// Share of the characters of a paragraph from which it is code without its fence, and these characters.
@@ -144,12 +144,7 @@ impl Features {
         // "It must export the following functions:" is no table of contents.
         let head = text.get(..unit.head().len()).unwrap_or_default();
         let is_requested = form >= 1.0 && !head.trim().is_empty() && !points(head);
-        let is_below_contents = || {
-            let heading = unit.headings.last().map_or(String::new(), |heading| heading.to_lowercase());
-            CONTENTS.contains(&heading.as_str()) && is_of_links(unit, document)
-        };
-        let is_contents =
-            !is_requested && (text.matches("](").count() * 4 > count || lists_links(text) || is_below_contents());
+        let has_links = text.matches("](").count() * 4 > count || lists_links(text) || is_contents(unit, document);
         Self {
             hit,
             words,
@@ -159,7 +154,7 @@ impl Features {
             open: flag(is_open),
             short: flag(is_prose && count < 12 && !is_open && !is_answer && form == 0.0),
             code: flag(is_code && is_bare || is_prose && reads_as_code(text)),
-            links: flag(is_contents),
+            links: flag(has_links && !is_requested),
             points: pointing as f32 / unit.sentences.len().max(1) as f32,
             ..Self::default()
         }
@@ -265,6 +260,12 @@ pub(super) fn lists_links(text: &str) -> bool {
         target.is_some_and(|target| target.ends_with(')') && !target.contains(' '))
     };
     items.len() > 1 && items.iter().all(is_link)
+}
+
+/// Returns whether a unit is a table of contents: below a heading for links, most of its items or rows begin with one.
+pub(super) fn is_contents(unit: &Unit, document: &str) -> bool {
+    let is_heading = |heading: &String| CONTENTS.contains(&heading.to_lowercase().as_str());
+    unit.headings.last().is_some_and(is_heading) && is_of_links(unit, document)
 }
 
 /// Returns whether most items or rows of a unit begin with a link.

@@ -58,8 +58,9 @@ const LATER: f32 = 0.3;
 /// Score bonus for a number if the question asks for a measure. Not required: words can answer too.
 const MEASURE: f32 = 0.3;
 
-/// What stands between the cells of a row.
+/// What stands between the cells of a row in Markdown, and the maximum number of words that its name is composed of.
 const CELL_END: &str = " — ";
+const MOST_PARTS: usize = 4;
 
 /// Score that a sentence loses if it opens an example: the rule stands before it.
 const EXAMPLE: f32 = 0.2;
@@ -161,9 +162,10 @@ fn best_sentence(
     let value = |(part, _): (usize, &Sentence)| candidate.value_in(part - 1, sought);
     // A row says nothing about the subject of another row.
     let is_table = candidate.unit.kind == UnitKind::Table;
+    let named = row_named(candidate, sought, asked).filter(|_| is_table);
     let is_row_of = |sentence: &Sentence| {
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
-        sought.code_words.iter().any(|word| word.is_in(&text, &words)) || is_row_named(&sentence.plain, sought, asked)
+        sought.code_words.iter().any(|word| word.is_in(&text, &words)) || named == Some(sentence)
     };
     let fits = |own: &Sentence| (is_table && is_row_of(own)) || denies(own);
     let rank = |own: &(usize, &Sentence)| (!is_mute(*own), fits(own.1), value(*own), score(*own));
@@ -190,16 +192,32 @@ fn best_sentence(
     Deciding { text, is_clear: is_clear && says_it && !(is_list && sought.asks_why) }
 }
 
-/// Returns whether a question has all words of the name in the first cell of a row: several, or one that is composed of
-/// them, such as `MagicPacket`.
-fn is_row_named(row: &str, sought: &Sought<'_>, weights: &Weights) -> bool {
-    let name = row.split(CELL_END).next().unwrap_or(row);
-    let words = sought.splitter.key_stems(name);
-    let joined = |text: &str| text.chars().filter(|letter| letter.is_alphanumeric()).collect::<String>().to_lowercase();
-    match words.as_slice() {
-        [_] => name.chars().skip(1).any(char::is_uppercase) && joined(sought.question).contains(&joined(name)),
-        _ => words.iter().all(|word| weights.contains_key(word)),
+/// Returns the only row of a table whose name, its first cell, has several words that are all in the question; `None` if
+/// there are several, or another name is a single word of the question.
+fn row_named<'a>(candidate: &'a UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> Option<&'a Sentence> {
+    let head = candidate.unit.head();
+    let rows = candidate.unit.sentences.iter().filter(|own| own.range.start >= head.end);
+    let words: Vec<_> = sought.question.split_whitespace().map(joined).collect();
+    // "magic packet" for `MagicPacket`.
+    let is_spelled = |name: &str| {
+        let is_composed = name.chars().zip(name.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
+        is_composed && (2..=MOST_PARTS).any(|count| words.windows(count).any(|run| run.concat() == joined(name)))
+    };
+    let named = rows.filter_map(|row| {
+        let (name, _) = row.plain.split_once(CELL_END)?;
+        let stems = sought.splitter.key_stems(name);
+        let has_all = !stems.is_empty() && stems.iter().all(|stem| weights.contains_key(stem));
+        (has_all || is_spelled(name)).then_some((row, stems.len() > 1 || is_spelled(name)))
+    });
+    match named.take(2).collect::<Vec<_>>()[..] {
+        [(row, true)] => Some(row),
+        _ => None,
     }
+}
+
+/// Returns the letters and digits of a text in lower case.
+fn joined(text: &str) -> String {
+    text.chars().filter(|letter| letter.is_alphanumeric()).collect::<String>().to_lowercase()
 }
 
 /// Returns whether a unit is a requested list, whose items answer together. Steps are a numbered list. If some items of a

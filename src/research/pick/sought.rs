@@ -322,15 +322,15 @@ impl<'a> Sought<'a> {
 
     /// Returns whether a list has what is optional, given a question for a list of what is required.
     pub(super) fn is_optional(&self, unit: &Unit) -> bool {
-        const OPTIONAL: &str = "may|optional|optionally";
-        const REQUIRED: &str = "must|require|required|requires|mandatory";
-        let lower = |text: &str| text.to_lowercase();
+        const REQUIRED: &str = "must|need|needs|needed|require|required|requires|mandatory";
+        let requires = |text: &str| has_word(&text.to_lowercase(), REQUIRED);
+        // Not the month, nor "may not".
+        let is_optional =
+            |text: &str| has_word(text, "may|MAY|optional|optionally") && !is_negative(text) && !requires(text);
         self.asked == AnswerKind::List
-            && has_word(&lower(self.question), REQUIRED)
-            && unit
-                .lead_in()
-                .map(|own| lower(&own.plain))
-                .is_some_and(|own| has_word(&own, OPTIONAL) && !has_word(&own, REQUIRED))
+            && requires(self.question)
+            && matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table)
+            && unit.lead_in().is_some_and(|lead_in| is_optional(&lead_in.plain))
     }
 
     /// Returns whether a list has a title in bold that names the opposite of the task, given the text above its items:
