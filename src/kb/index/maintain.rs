@@ -6,7 +6,6 @@
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
 
 use super::indexes::{TEXT_INDEX, VECTOR_INDEX, build_text_index, build_vector_index};
-use super::schema::PENDING;
 use super::versions::oldest_kept;
 use super::write::drop_unnamed_generations;
 use super::{During, IndexError, IndexWriter, step};
@@ -60,8 +59,7 @@ impl IndexWriter {
     pub(crate) async fn finish_vector_index(&self) -> Result<(), IndexError> {
         let finish = || async {
             let chunks = &self.index().chunks;
-            // Does not read the vectors.
-            let embedded = format!("embed_key IS NOT NULL AND NOT {PENDING}");
+            let embedded = self.index().embedded().await?;
             let vectors = chunks.count_rows(Some(embedded)).await.during("count vectors")?;
             match self.index_parts(VECTOR_INDEX).await? {
                 None if vectors < MIN_INDEXED_VECTORS => Ok(()),
@@ -178,6 +176,7 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, RngExt, SeedableRng};
 
+    use super::super::schema::PENDING;
     use super::*;
     use crate::base::id::{ChunkId, ContentHash, DocumentId};
     use crate::kb::index::{ChunkRow, DocumentRow, Filter, Index, IndexLocation, Manifest, Replacement};

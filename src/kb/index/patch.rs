@@ -10,6 +10,22 @@ use lance::dataset::{
     WriteMode, WriteParams,
 };
 use lance::table::format::Fragment;
+use lancedb::Table;
+
+/// Changes a table by a commit of Lance. Returns the number of rows written; `None` for a table of LanceDB's service,
+/// which has no dataset here.
+pub(super) async fn change<F>(
+    table: &Table,
+    commit: impl FnOnce(Arc<Dataset>) -> F,
+) -> Result<Option<u64>, lancedb::Error>
+where
+    F: Future<Output = Result<(Arc<Dataset>, u64), lance::Error>>,
+{
+    let Some(dataset) = table.dataset() else { return Ok(None) };
+    let (changed, rows) = commit(dataset.get().await?).await?;
+    dataset.update(Arc::unwrap_or_clone(changed));
+    Ok(Some(rows))
+}
 
 /// Replaces the columns of `batch` in rows matched by `chunk_id`. Returns the number of rows updated.
 ///
@@ -38,7 +54,7 @@ pub(super) async fn replace_rows(
 ) -> Result<(Arc<Dataset>, u64), lance::Error> {
     let deleted = DeleteBuilder::new(Arc::clone(&dataset), condition).execute_uncommitted().await?;
     let Operation::Delete { updated_fragments, deleted_fragment_ids, .. } = deleted.transaction.operation else {
-        return Err(lance::Error::internal("a deletion is another operation"));
+        return Err(lance::Error::internal("the deletion of rows is another operation"));
     };
     let new_fragments = append(&dataset, batch).await?;
     let appended = new_fragments.iter().filter_map(|fragment| fragment.physical_rows).sum::<usize>();
@@ -72,7 +88,7 @@ async fn append(dataset: &Arc<Dataset>, batch: RecordBatch) -> Result<Vec<Fragme
     let insert = InsertBuilder::new(Arc::clone(dataset)).with_params(&params);
     match insert.execute_uncommitted(vec![batch]).await?.operation {
         Operation::Append { fragments } => Ok(fragments),
-        _ => Err(lance::Error::internal("an append is another operation")),
+        _ => Err(lance::Error::internal("the append of rows is another operation")),
     }
 }
 

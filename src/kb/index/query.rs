@@ -319,10 +319,13 @@ impl Index {
         Ok(keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect())
     }
 
-    /// Returns a query for the chunks of `documents` that have a vector. Its condition does not read the vectors.
-    async fn embedded(&self, documents: &[DocumentId]) -> Result<Query, IndexError> {
-        let (pending, of_documents) = (self.pending().await?, of_documents(documents));
-        Ok(self.chunks.query().only_if(format!("embed_key IS NOT NULL AND NOT ({pending}) AND {of_documents}")))
+    /// Returns the condition for chunks that have a vector. It does not read the vectors of an index with [`PENDING`].
+    pub(super) async fn embedded(&self) -> Result<String, IndexError> {
+        Ok(format!("embed_key IS NOT NULL AND NOT ({})", self.pending().await?))
+    }
+
+    async fn embedded_of(&self, documents: &[DocumentId]) -> Result<Query, IndexError> {
+        Ok(self.chunks.query().only_if(format!("{} AND {}", self.embedded().await?, of_documents(documents))))
     }
 
     /// Returns [`ChunkRow::embed_key`] of the chunks of `documents` that have a vector.
@@ -330,7 +333,7 @@ impl Index {
         if documents.is_empty() {
             return Ok(HashSet::new());
         }
-        let query = self.embedded(documents).await?;
+        let query = self.embedded_of(documents).await?;
         let keys = read("read which vectors can be reused", query, &["embed_key"], ALL, |columns| {
             Ok(columns.text("embed_key")?.iter().flatten().map(str::to_owned).collect())
         });
@@ -345,7 +348,7 @@ impl Index {
         if documents.is_empty() {
             return Ok(HashMap::new());
         }
-        let query = self.embedded(documents).await?;
+        let query = self.embedded_of(documents).await?;
         let pairs = read("read vectors to reuse", query, &["embed_key", "vector"], ALL, |columns| {
             let keys = columns.text("embed_key")?;
             (0..columns.0.num_rows()).map(|row| Ok((keys.value(row).to_owned(), columns.vector(row)?))).collect()

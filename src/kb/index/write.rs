@@ -6,7 +6,6 @@
 use std::collections::{BTreeSet, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -18,7 +17,7 @@ use lancedb::table::merge::MergeInsertBuilder;
 use super::indexes::build_text_index;
 use super::lease::{Leases, WHOLE};
 use super::manifest::MANIFEST_COPY;
-use super::patch::{patch_columns, reader, replace_rows};
+use super::patch::{change, patch_columns, reader, replace_rows};
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::store::site;
@@ -378,21 +377,15 @@ impl IndexWriter {
         let condition = of_documents(documents);
         let replace = || async {
             step(action)?;
-            match table.dataset() {
-                Some(dataset) => {
-                    let replaced = replace_rows(dataset.get().await.during(action)?, &condition, batch.clone());
-                    let (replaced, added) = replaced.await.map_err(lancedb::Error::from).during(action)?;
-                    dataset.update(Arc::unwrap_or_clone(replaced));
-                    Ok(added)
-                }
-                // Its client repeats a request whose answer was lost, and only a merge by key can be repeated.
-                None => {
-                    let mut merge = merge(&condition);
-                    merge.when_matched_update_all(None).when_not_matched_insert_all();
-                    let merged = merge.execute(reader(batch.clone())).await.during(action)?;
-                    Ok(merged.num_inserted_rows + merged.num_updated_rows)
-                }
+            let replace = |dataset| replace_rows(dataset, &condition, batch.clone());
+            if let Some(added) = change(table, replace).await.during(action)? {
+                return Ok(added);
             }
+            // The service's client repeats a request whose answer was lost, and only a merge by key can be repeated.
+            let mut merge = merge(&condition);
+            merge.when_matched_update_all(None).when_not_matched_insert_all();
+            let merged = merge.execute(reader(batch.clone())).await.during(action)?;
+            Ok(merged.num_inserted_rows + merged.num_updated_rows)
         };
         let replaced = self.commit(action, replace).await?;
         expect_rows(batch.num_rows(), replaced)
@@ -461,20 +454,16 @@ impl IndexWriter {
         let batch = vectors_batch(vectors, self.dimension()).during(action)?;
         let update = || async {
             step(action)?;
-            match self.index.chunks.dataset() {
-                Some(dataset) => {
-                    let patched = patch_columns(dataset.get().await.during(action)?, batch.clone());
-                    let (patched, updated) = patched.await.map_err(lancedb::Error::from).during(action)?;
-                    dataset.update(Arc::unwrap_or_clone(patched));
-                    Ok::<_, IndexError>(updated)
-                }
-                // A table of LanceDB's service has no dataset here. How its merge changes the rows is up to the service.
-                None => {
-                    let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
-                    merge.when_matched_update_all(None);
-                    Ok(merge.execute(reader(batch.clone())).await.during(action)?.num_updated_rows)
-                }
+            let chunks = &self.index.chunks;
+            if let Some(updated) =
+                change(chunks, |dataset| patch_columns(dataset, batch.clone())).await.during(action)?
+            {
+                return Ok(updated);
             }
+            // How the merge of LanceDB's service changes the rows is up to the service.
+            let mut merge = chunks.merge_insert(&["chunk_id"]);
+            merge.when_matched_update_all(None);
+            Ok(merge.execute(reader(batch.clone())).await.during(action)?.num_updated_rows)
         };
         let updated = self.commit(action, update).await?;
         expect_rows(vectors.len(), updated)

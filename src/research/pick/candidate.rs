@@ -455,17 +455,20 @@ fn keep_named(
     names: &[ProperName],
     splitter: &WordSplitter,
 ) {
+    if names.is_empty() {
+        return;
+    }
     let words: Vec<_> = names.iter().map(|name| CodeWord::of_name(&name.word, splitter)).collect();
-    let names_document = names.iter().any(|name| !name.documents.is_empty());
     let opens_with_name = |reading: &DocumentHits| {
         let text = &reading.document.text;
         let opening = unescaped(&text[..text.find(SUBHEADING).unwrap_or(text.len())]);
         let stems = splitter.stems(&opening);
-        !names_document && words.iter().any(|word| word.is_in(&opening, &stems))
+        words.iter().any(|word| word.is_in(&opening, &stems))
     };
-    let is_opened: Vec<_> = readings.iter().map(opens_with_name).collect();
+    let names_document = names.iter().any(|name| !name.documents.is_empty());
+    let opened: Vec<_> = readings.iter().map(|reading| !names_document && opens_with_name(reading)).collect();
     let mentions = |own: &UnitCandidate<'_>| {
-        is_opened[own.rank]
+        opened[own.rank]
             || names.iter().any(|name| is_of(&own.reading.document.place, name))
             || has(own, &words, splitter).contains(&true)
     };
@@ -544,10 +547,12 @@ fn leave_out_contents(candidates: &mut Vec<UnitCandidate<'_>>, sought: &Sought<'
     }
     let repeats = |own: &UnitCandidate<'_>| {
         let (text, unit) = (&own.reading.document.text, &own.unit);
+        if !is_of_links(unit, text) {
+            return false;
+        }
         let rows = unit.pieces.iter().filter(|piece| opens_with_link(&text[(*piece).clone()]));
         let says = |row: &&Range<usize>| share(weights, &sought.words_in(&text[(*row).clone()]), &HashSet::new());
-        let best = rows.max_by(|a, b| says(a).total_cmp(&says(b)));
-        let Some(row) = best.filter(|_| is_of_links(unit, text)) else { return false };
+        let Some(row) = rows.max_by(|a, b| says(a).total_cmp(&says(b))) else { return false };
         let said = unit.sentences.iter().filter(|own| overlap(row, &own.range));
         let words = sought.splitter.stems(&said.map(|own| own.plain.as_str()).collect::<Vec<_>>().join(" "));
         candidates.iter().filter(|other| !std::ptr::eq(other.reading, own.reading)).any(|other| {

@@ -162,7 +162,7 @@ fn best_sentence(
     let value = |(part, _): (usize, &Sentence)| candidate.value_in(part - 1, sought);
     // A row says nothing about the subject of another row.
     let is_table = candidate.unit.kind == UnitKind::Table;
-    let named = row_named(candidate, sought, asked).filter(|_| is_table);
+    let named = if is_table { row_named(candidate, sought) } else { None };
     let is_row_of = |sentence: &Sentence| {
         let (text, words) = (sentence.plain.to_lowercase(), sought.splitter.stems(&sentence.plain));
         sought.code_words.iter().any(|word| word.is_in(&text, &words)) || named == Some(sentence)
@@ -192,9 +192,9 @@ fn best_sentence(
     Deciding { text, is_clear: is_clear && says_it && !(is_list && sought.asks_why) }
 }
 
-/// Returns the only row of a table whose name, its first cell, has several words that are all in the question; `None` if
-/// there are several, or another name is a single word of the question.
-fn row_named<'a>(candidate: &'a UnitCandidate<'_>, sought: &Sought<'_>, weights: &Weights) -> Option<&'a Sentence> {
+/// Returns the row of a table whose name, in its first cell, is in the question: several words, or one that is composed of
+/// them. `None` if the names of other rows are in the question as well.
+fn row_named<'a>(candidate: &'a UnitCandidate<'_>, sought: &Sought<'_>) -> Option<&'a Sentence> {
     let head = candidate.unit.head();
     let rows = candidate.unit.sentences.iter().filter(|own| own.range.start >= head.end);
     let words: Vec<_> = sought.question.split_whitespace().map(joined).collect();
@@ -205,9 +205,9 @@ fn row_named<'a>(candidate: &'a UnitCandidate<'_>, sought: &Sought<'_>, weights:
     };
     let named = rows.filter_map(|row| {
         let (name, _) = row.plain.split_once(CELL_END)?;
-        let stems = sought.splitter.key_stems(name);
-        let has_all = !stems.is_empty() && stems.iter().all(|stem| weights.contains_key(stem));
-        (has_all || is_spelled(name)).then_some((row, stems.len() > 1 || is_spelled(name)))
+        let (has_all, is_spelled) = (sought.has_all_of(name), is_spelled(name));
+        let has_several = || sought.splitter.key_stems(name).len() > 1;
+        (has_all || is_spelled).then(|| (row, is_spelled || has_several()))
     });
     match named.take(2).collect::<Vec<_>>()[..] {
         [(row, true)] => Some(row),
