@@ -43,7 +43,7 @@ pub(crate) struct Document {
     pub(crate) text: String,
     /// Byte range of [`Self::text`] after byte order mark and front matter.
     pub(crate) body: Range<usize>,
-    /// Title from the front matter, else the first heading of level 1, else the file name without its extension.
+    /// Title from the front matter, else from the heading that titles the text, else the file name without its extension.
     pub(crate) title: String,
     /// Whether the title is in the file; otherwise it is the file name.
     has_own_title: bool,
@@ -240,19 +240,23 @@ impl Document {
         self.has_own_title = false;
     }
 
-    /// Returns the first heading of level 1 that is not part of a quote, a list or a footnote. A lower heading names
-    /// a section: a note without a heading of level 1 is titled by its file name.
+    /// Returns the heading that titles the document: the only one of level 1, or the first of several if it opens the
+    /// text and is no version. "Summary" below a list of links and "2.1.0" in a log of changes name sections, like a
+    /// lower heading. Headings in quotes, lists and footnotes do not count.
     fn first_heading(&self) -> Option<String> {
         if self.is_plain_text() {
             return None;
         }
-        let mut text = HeadingText::default();
+        let (mut text, mut before) = (HeadingText::default(), HeadingText::default());
+        let mut first: Option<String> = None;
         let mut inside = false;
         // Open elements. A heading inside one, such as a quote, is not the document's.
         let mut depth = 0_usize;
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             if inside {
                 text.take(&event);
+            } else if !before.has_text() {
+                before.take(&event);
             }
             match event {
                 Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) if depth == 0 => {
@@ -263,18 +267,36 @@ impl Document {
                 Event::End(TagEnd::Heading(HeadingLevel::H1)) if inside => {
                     inside = false;
                     depth -= 1;
-                    let title = shorten(text.as_str());
-                    if !title.is_empty() {
-                        return Some(title);
+                    let heading = shorten(text.as_str());
+                    if heading.is_empty() {
+                        continue;
                     }
+                    if first.is_some() {
+                        return None;
+                    }
+                    if !before.has_text() && !names_release(&heading) {
+                        return Some(heading);
+                    }
+                    first = Some(heading);
                 }
                 Event::Start(_) => depth += 1,
                 Event::End(_) => depth -= 1,
                 _ => {}
             }
         }
-        None
+        first
     }
+}
+
+/// Returns whether a heading names a release, as in a log of changes: "v2.1.0", "Unreleased".
+fn names_release(heading: &str) -> bool {
+    let has_version = |word: &str| {
+        word.split_once('.').is_some_and(|(before, after)| {
+            before.ends_with(|last: char| last.is_ascii_digit())
+                && after.starts_with(|next: char| next.is_ascii_digit())
+        })
+    };
+    heading.split_whitespace().any(|word| has_version(word) || word.to_lowercase().contains("unreleased"))
 }
 
 /// Front matter fields that hold a date, in order of precedence. Modification takes precedence over creation.
@@ -488,8 +510,12 @@ impl HeadingText {
         }
     }
 
+    fn has_text(&self) -> bool {
+        !self.text.trim().is_empty()
+    }
+
     pub(crate) fn as_str(&self) -> &str {
-        if self.text.trim().is_empty() { &self.images } else { &self.text }
+        if self.has_text() { &self.text } else { &self.images }
     }
 }
 
@@ -606,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn title_is_the_first_heading_of_level_one_as_read() {
+    fn title_is_the_heading_of_level_one_that_titles_the_text() {
         let document = parse("## Before\n\n```\n# not this\n```\n\nA *fine* `title` & more\n===\n");
         assert_eq!(document.own_title(), Some("A fine title & more"));
         for (text, title) in [
@@ -615,6 +641,10 @@ mod tests {
             ("- item\n\n# After *a* list\n", Some("After a list")),
             ("# Pump [![build](b.svg)](c) ![logo](l.png)\n", Some("Pump")),
             ("# ![Pump](p.png)\n", Some("Pump")),
+            ("[![build](b.svg)](c)\n\n# Pump\n\n# Parts\n", Some("Pump")),
+            ("- Proposed by: Ada\n\n# Summary\n\n# Motivation\n", None),
+            ("# Unreleased\n\n# v2.1.0\n", None),
+            ("# Pump 2.1\n\n## Parts\n", Some("Pump 2.1")),
         ] {
             assert_eq!(parse(text).own_title(), title, "{text}");
         }

@@ -1076,10 +1076,10 @@ fn chunk_rows(
     rows.collect()
 }
 
-/// Returns title, aliases and the name of the file, or of its folder, without duplicates.
+/// Returns title, aliases, and the name of the file or the folder it describes, without duplicates.
 fn names(document: &Document) -> Vec<String> {
     let mut names = vec![document.title.clone()];
-    for name in document.aliases.iter().map(String::as_str).chain([file_name(&document.path)]) {
+    for name in document.aliases.iter().map(String::as_str).chain(file_names(&document.path)) {
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
@@ -1087,12 +1087,16 @@ fn names(document: &Document) -> Vec<String> {
     names
 }
 
-/// Returns the name of a file without its extension, or that of its folder if the file introduces it.
-fn file_name(path: &str) -> &str {
+/// Returns the name of a file without its extension, or that of its folder if the file introduces it. A file whose name
+/// is in capitals, such as `CHANGELOG`, has both: it is about its folder.
+fn file_names(path: &str) -> impl Iterator<Item = &str> {
     let folder = Path::new(path).parent().and_then(Path::file_name).and_then(OsStr::to_str);
     let stem = file_stem(path);
     let introduces = ["readme", "index", "_index"].iter().any(|own| own.eq_ignore_ascii_case(stem));
-    folder.filter(|_| introduces).unwrap_or(stem)
+    // Shorter ones are often acronyms, which name something themselves.
+    let is_capitals = stem.len() > 3 && stem.chars().all(|letter| letter.is_uppercase() || letter == '_');
+    let folder = folder.filter(|_| introduces || is_capitals);
+    folder.into_iter().chain((folder.is_none() || !introduces).then_some(stem))
 }
 
 fn file_stem(path: &str) -> &str {

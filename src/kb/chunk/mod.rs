@@ -24,7 +24,7 @@ use crate::kb::document::Document;
 
 /// Part of the index manifest. Increase it with every change that yields different chunks, titles or another
 /// [`Structure`](super::structure::Structure) for the same file, so that existing indexes are rebuilt.
-pub(crate) const CHUNKER_VERSION: u32 = 4;
+pub(crate) const CHUNKER_VERSION: u32 = 5;
 
 /// Length of chunks, in tokens of the embedder.
 #[derive(Debug, Clone, Copy)]
