@@ -275,7 +275,8 @@ fn link(text: &str) -> Option<(&str, usize)> {
     let (label, rest) = label(&text[1..])?;
     let own = label.len() + 2;
     if label.starts_with('^') {
-        return Some(("", own));
+        // The colon belongs to the mark of a note.
+        return Some(("", own + usize::from(rest.starts_with(':'))));
     }
     for (open, close) in [('(', ')'), ('[', ']')] {
         if let Some(inner) = rest.strip_prefix(open)
@@ -367,8 +368,9 @@ mod tests {
     #[test]
     fn reader_sees_no_comments_directives_targets_of_links_or_html_lines() {
         let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1].[^2] <!-- hidden -->\n\
+            [^2]: The note.\n\
             <Listing number=\"1\">\n\n```rust\n{{#rustdoc_include x}}\n```\n\n</Listing>\n![i](p.png)\n```\n[a][b]\n```";
-        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n\n```\n[a][b]\n```");
+        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n The note.\n\n```\n[a][b]\n```");
     }
 
     #[test]

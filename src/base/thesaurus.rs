@@ -12,7 +12,7 @@ use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words. A word of two meanings is in two groups, so synonyms of synonyms do not count:
 /// "quit" is "exit" or "resign", and "exit" is not "resign".
-const GROUPS: [&str; 162] = [
+const GROUPS: [&str; 173] = [
     "delete remove erase terminate destroy discard",
     "wipe clear erase delete",
     "disable deactivate suspend",
@@ -82,7 +82,7 @@ const GROUPS: [&str; 162] = [
     "test check verify validate try",
     "fake sample dummy mock",
     "alert notification alarm warning",
-    "tell notify inform",
+    "tell notify inform warn",
     "answer reply respond response",
     "help assist support",
     "use utilize",
@@ -123,7 +123,7 @@ const GROUPS: [&str; 162] = [
     "cancel revoke",
     "expire lapse",
     "restore recover recovery",
-    "upgrade update",
+    "upgrade update bump",
     "uninstall remove",
     "bonus incentive reward payout",
     "phone telephone",
@@ -175,10 +175,21 @@ const GROUPS: [&str; 162] = [
     "repo repository",
     "specs specification specifications",
     "stats statistics",
+    "ahead advance beforehand",
+    "collapse squash",
+    "oldest earliest minimum",
+    "setting option preference",
+    "rely depend",
+    "monorepo workspace",
+    "publish release",
+    "finish complete",
+    "idle inactive inactivity",
+    "iphone ipad ios",
+    "mac macos",
 ];
 
 /// Verbs with a particle, and their synonyms.
-const PHRASES: [(&str, &str, &str); 41] = [
+const PHRASES: [(&str, &str, &str); 48] = [
     ("sign", "off", "approve approval"),
     ("power", "down", "suspend idle"),
     ("keep", "from", "prevent avoid"),
@@ -217,6 +228,13 @@ const PHRASES: [(&str, &str, &str); 41] = [
     ("stop", "from", "prevent avoid"),
     ("by", "itself", "automatic automatically"),
     ("by", "themselves", "automatic automatically"),
+    ("security", "hole", "vulnerability vulnerable"),
+    ("no", "matter", "regardless always never"),
+    ("no", "internet", "offline network"),
+    ("lock", "down", "restrict restricted"),
+    ("give", "up", "timeout abandon stop"),
+    ("blow", "up", "fail error crash"),
+    ("blow", "past", "exceed reach"),
     ("many", "allowed", "limit quota maximum"),
     ("many", "can", "limit quota maximum"),
     ("many", "may", "limit quota maximum"),

@@ -435,6 +435,7 @@ mod tests {
         assert_eq!(splitter.key_stems("Wie viele Urlaubstage habe ich?"), ["urlaubstag"]);
         assert_eq!(splitter.subject_stems("What happens on the first day?"), ["first", "day"]);
         assert_eq!(splitter.subject_stems("What works best?"), splitter.key_stems("What works best?"));
+        assert_eq!(splitter.subject_stems("Since which release does the bell ring?"), ["releas", "bell", "ring"]);
         assert_eq!(splitter.subject_stems("How long does a pump trial last?"), ["pump", "trial"]);
         assert_eq!(splitter.subject_stems("What runs if I leave the lamp out of it?"), ["run", "lamp"]);
         assert_eq!(

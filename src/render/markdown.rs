@@ -431,8 +431,9 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
     // Characters with a meaning next to other lines, or in other dialects of Markdown.
     let is_plain =
         !line.starts_with([' ', '=', '|', '#', '>', '+', '-']) && !has_bare(line, &['<', '~', '$', '\\', '&']);
-    // With every extension, so that no other parser finds more markup in the line.
-    for event in Parser::new_ext(line, Options::all()) {
+    // With every extension, so that no other parser finds more markup in the line; except for quotes and dots, which
+    // become others but mean nothing.
+    for event in Parser::new_ext(line, Options::all() - Options::ENABLE_SMART_PUNCTUATION) {
         match event {
             Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}
             Event::Start(Tag::Strong) if kind == 0 => kind = 1,
@@ -609,6 +610,7 @@ mod tests {
             ("*all* <some_thing ~5 (~6)", "\\*all\\* \\<some_thing ~5 (\\~6)"),
             ("PG&E costs ~$5 (< $6), &amp; *", "PG&E costs ~$5 (< $6), \\&amp; \\*"),
             ("~~5~~ ~6~", "\\~\\~5\\~\\~ ~6\\~"),
+            ("it's a[b[, ...c]], 2 * 3", "it's a[b[, ...c]], 2 * 3"),
         ] {
             assert_eq!(line(text), shown);
         }

@@ -579,13 +579,14 @@ fn sections(
     let mut sections: Vec<Section> = Vec::new();
     for (((node, findings), title), is_said) in parts.iter().zip(titles).zip(is_said) {
         let is_weak = !writer.is_strong(node) && findings.iter().all(|own| writer.is_unit(own));
-        // A node of a later round may serve the same aspect.
+        // A node of a later round may serve the same aspect, and find the same.
         let known = sections.iter_mut().find(|section| section.title == title);
-        if is_weak && (known.is_some() || *is_said) {
+        let has_said = findings.first().is_some_and(|first| writer.has_said(first));
+        if is_weak && *is_said || known.is_some() && (is_weak || has_said) {
             continue;
         }
         let is_doubtful = is_supported && is_weak;
-        let is_above = is_doubtful && findings.first().is_some_and(|first| writer.has_said(first));
+        let is_above = is_doubtful && has_said;
         let most = if is_weak { 1 } else { most };
         let mut text = if is_above { DOUBTFUL_ABOVE.to_owned() } else { writer.text(findings, most) };
         // A note with the same title as the section.
@@ -670,6 +671,7 @@ fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::research::question::AspectId;
     use crate::research::scripted::{add_node, branch, brief};
     use crate::source::Label;
 
@@ -846,6 +848,26 @@ mod tests {
         let comment = "It is old. It rings <!-- ignore --> at noon. Ask.";
         let said = sentences_of(comment)[1].plain.clone();
         assert_eq!(shown(comment, &said), "**It rings  at noon.** [n3e1]");
+    }
+
+    #[test]
+    fn part_asked_again_in_other_words_repeats_no_sentence() {
+        let mut tree = Tree::of("How often and how long?".parse().unwrap());
+        let parts = ["How often does it ring?", "How long does it wait?", "ring often"];
+        let ids = parts.map(|part| add_node(&mut tree, part, &[]));
+        for (id, aspect) in ids.iter().zip([1, 2, 1]) {
+            let own = tree.nodes.iter_mut().find(|node| node.id == *id).unwrap();
+            own.aspects = vec![AspectId::numbered(aspect)];
+        }
+        let mut branches = BTreeMap::new();
+        for (id, answer) in ids.iter().zip(["It rings twice.", "It waits.", "It rings twice."]) {
+            let mut found = branch(id, &[answer], Label::Internal);
+            found.evidence[0].quote = format!("It is old. {answer}");
+            found.support = Support::Strong;
+            branches.insert(id.clone(), found);
+        }
+        let draft = draft_by_rules(&brief("How often and how long?", &["How often", "How long"]), &tree, &branches);
+        assert_eq!(draft.sections[0].text.matches("rings twice").count(), 1, "{draft:#?}");
     }
 
     #[test]

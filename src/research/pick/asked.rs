@@ -438,10 +438,11 @@ impl AnswerKind {
             () if has_word(&lower, "default|defaults") => Self::Other,
             () if asks_what_things_are(&lower) => Self::Definition,
             () if listed(&lower).is_some()
+                || starts("list ")
+                || has(&["please list ", "you list "])
                 || has(&[
-                    "what are ", "which are ", "which of ", "list ", "name the ", "what kinds ", "what types ",
-                    "types of ", "what options ", "what must ", "what should ", "what can ", "what do ",
-                    "what happens ",
+                    "what are ", "which are ", "which of ", "name the ", "what kinds ", "what types ", "types of ",
+                    "what options ", "what must ", "what should ", "what can ", "what do ", "what happens ",
                 ]) && !asks_what_happens_then(&lower) =>
             {
                 Self::List
@@ -504,7 +505,17 @@ impl AnswerKind {
                     let has_name = listed.iter().rev().skip(1).all(|word| near.contains(word));
                     has_name && share(weights, &near, &HashSet::new()) >= LEAST_MEANT
                 };
-                let is_meant_list = || is_list && is_meant() && !is_other() && !lists_anchors(own);
+                // "The bell has the following parts:" announces no bells.
+                let announces_other = || {
+                    let head = text[unit.head()].trim_end().to_lowercase();
+                    let last =
+                        head.strip_suffix(':').and_then(|head| words(head).last()).map(|last| splitter.stem(last));
+                    let is_other = |last: &String| weights.contains_key(last) && !listed.contains(last);
+                    last.as_ref().is_some_and(is_other)
+                        && listed.last().is_some_and(|noun| !words_in(&head).contains(noun))
+                };
+                let is_meant_list =
+                    || is_list && is_meant() && !is_other() && !announces_other() && !lists_anchors(own);
                 let is_said = || unit.sentences.iter().any(|own| lists(&own.plain, listed, weights, splitter));
                 match () {
                     () if unit.kind == UnitKind::Paragraph && is_said() => 1.0,
@@ -621,8 +632,12 @@ mod tests {
             ),
             (AnswerKind::Definition, ["What are prefix lists?", "What are `lamps`?", "What are oil lamp wicks?"]),
             (AnswerKind::List, ["What are the oil lamps?", "What are lamps for?", "What are best practices?"]),
-            (AnswerKind::Other, ["Which lamp does a guard get?", "May a guard ring?", "Which process keeps the lock?"]),
+            (
+                AnswerKind::Other,
+                ["Which lamp does a guard get?", "If I list bells, do I get horns?", "Which process keeps the lock?"],
+            ),
             (AnswerKind::Person, ["Who is allowed to ring?", "Who rings?", "Who may the guard call?"]),
+            (AnswerKind::List, ["List the bells.", "Please list the bells.", "Can you list the bells?"]),
         ] {
             for question in questions {
                 assert_eq!(AnswerKind::of(question), asked, "{question}");

@@ -1176,6 +1176,15 @@ fn steps_that_are_numbered_in_words_are_steps() {
 }
 
 #[test]
+fn list_of_another_thing_that_a_question_names_is_not_the_requested_one() {
+    let document = "# Bells\n\nThe mill has the following bells:\n\n- The bell of the tower\n- The bell of the gate\n\n\
+        The bells are rung by:\n\n- The smith\n- The miller\n";
+    let found = picked(document, "Which people ring the bells of the mill?");
+    let text: String = found.iter().flat_map(quotes).collect();
+    assert!(text.contains("The smith"), "{found:#?}");
+}
+
+#[test]
 fn requested_list_of_links_is_no_table_of_contents() {
     let links = "- [PumpInit](pump-init.md)\n- [PumpStop](pump-stop.md)\n- [PumpWait](pump-wait.md)\n";
     let document = |lead_in: &str| format!("# Pumps\n\n{lead_in}\n\n{links}\n");

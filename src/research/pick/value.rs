@@ -40,8 +40,10 @@ const TIMES: &str = "ns|nanosecond|nanoseconds|µs|microsecond|microseconds|ms|m
 const EXTENTS: &str = "letters|character|characters|symbols|bytes|words|lines|pages|meter|meters|metre|metres|km|kilometer|\
     kilometers|kilometre|kilometres|mile|miles|ft|feet|inch|inches|cm|mm";
 const ONE: &str = "a|an|half|each|per|same|whole|full";
-const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently|never|until|\
-    throughout|midnight";
+const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently|until|throughout|\
+    midnight";
+/// Verbs after "never" that say how long something lasts.
+const ENDS: &str = "close|closes|end|ends|expire|expires|finish|finishes|lapse|lapses|stop|stops|time|times";
 
 /// Openings of questions that only a day, a month or a year answers.
 pub(super) const ASKS_FOR_DAY: [&str; 9] = [
@@ -313,7 +315,7 @@ fn has_length(text: &str, vague: &str) -> bool {
     // The header of a table may have the unit.
     let is_row = text.contains(" — ") || text.contains('|');
     (0..words.len()).any(is_length)
-        || has_word(&text, ENDLESS)
+        || is_endless(&text)
         || text.contains("as long as")
         || (is_row && words.iter().any(|word| is_unit(word)) && words.iter().any(|word| is_number(word)))
         || ["for the rest of", "for the whole of", "most of"].iter().any(|phrase| text.contains(phrase))
@@ -377,9 +379,11 @@ pub(super) fn has_measure(text: &str) -> bool {
     has_figure(text) || has_word(&without_phrases(&UNMEASURED, text), NUMBERS)
 }
 
-/// Returns whether a text has a number in figures that is no year.
+/// Returns whether a text has a number in figures that is neither a year nor part of a name: "sha512", "npm@5".
 pub(super) fn has_figure(text: &str) -> bool {
-    words(&without_phrases(&UNMEASURED, text)).any(|word| has_digit(word) && !is_year(word))
+    let text = without_phrases(&UNMEASURED, text);
+    let mut words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '@');
+    words.any(|word| word.starts_with(|letter: char| letter.is_ascii_digit()) && !is_year(word))
 }
 
 /// Words before the year of a date.
@@ -554,7 +558,13 @@ pub(super) fn asks_for_dimension(question: &str) -> bool {
 
 /// Returns whether a text names a measure, or says that there is no limit.
 pub(super) fn names_dimension(text: &str) -> bool {
-    has_measure(text) || has_word(&text.to_lowercase(), ENDLESS)
+    has_measure(text) || is_endless(&text.to_lowercase())
+}
+
+/// Returns whether a text in lower case says that something has no end.
+fn is_endless(text: &str) -> bool {
+    let words: Vec<_> = words(text).collect();
+    has_word(text, ENDLESS) || words.windows(2).any(|pair| pair[0] == "never" && has_word(pair[1], ENDS))
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
@@ -654,12 +664,21 @@ mod tests {
             "| Time (seconds) |\n| 900 |",
             "At most 255 characters.",
             "It is valid for a few hours.",
+            "It never expires.",
         ] {
             assert!(names_length(text), "{text}");
         }
-        for text in ["It costs 480.", "In 2019 it was new.", "In 2024 the year began.", "Two valves.", "A 3d print."] {
+        for text in [
+            "It costs 480.",
+            "In 2019 it was new.",
+            "In 2024 the year began.",
+            "Two valves.",
+            "A 3d print.",
+            "It is never shared.",
+        ] {
             assert!(!names_length(text), "{text}");
         }
+        assert!(has_figure("At most 4,000.") && !has_figure("The sha512 of lamp@5."));
     }
 
     #[test]

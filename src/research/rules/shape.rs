@@ -28,6 +28,9 @@ const MODALS: &str = "can could may might must shall should will would";
 const SUBJECTS: &str = "i we you he she it they there";
 const ARTICLES: &str = "a an the this that these those my our your his her its their any";
 
+/// Openings of a question that depends on the answer to the one before it.
+const DEPENDING: &str = "if not, |if so, |if yes, |if no, |if it does, |if it doesn't, ";
+
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
 
 /// Verbs at the end of a clause that asks for advice on the clause before it.
@@ -229,13 +232,19 @@ fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
     let asks = |part: MaskedText<'_>, joint: &str| part.asks() || (joint == ", and " && part.asks_yes_or_no(joint));
     let halves = |(at, joint): (usize, &'static str)| {
         let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));
+        let depending = right.strip(DEPENDING);
+        let right = depending.unwrap_or(right);
         // After a comma alone, “which” and “where” mostly start a relative clause. “What do you suggest” adds nothing.
         let suggests = right.words().last().is_some_and(|word| is_in(word, SUGGESTING));
         let is_new = !suggests && (joint != ", " || right.starts_with("how what why"));
         // In "how do I check whether X is on and is it red", both clauses are checked.
         let is_open = joint != ", " && !left.words().any(|word| word == "whether");
         let is_question = right.asks() || (is_open && right.asks_yes_or_no(joint));
-        (is_new && asks(left, joint) && is_question && is_whole(left) && is_whole(right)).then_some((at, left, right))
+        // "Does X have Y, and if so, …"
+        let asks_first = || {
+            asks(left, joint) || (depending.is_some() && (left.starts_with(AUXILIARIES) || left.starts_with(MODALS)))
+        };
+        (is_new && asks_first() && is_question && is_whole(left) && is_whole(right)).then_some((at, left, right))
     };
     // At the same place the first one wins, so the longer one comes first.
     let joints = [", and ", " and ", ", "];

@@ -173,6 +173,7 @@ fn question_is_split_after_a_contraction_and_before_a_question_for_yes_or_no() {
             "What is a lamp, and can the lid be closed, and how is it cleaned?",
             "What is a lamp|Can the lid be closed|How is it cleaned (lamp)",
         ),
+        ("Does a lamp need oil, and if so, how do I fill it?", "Does a lamp need oil|How do I fill it (lamp need oil)"),
         ("How do I check whether a lamp is lit and is it red?", ""),
         ("Check whether the mill is open and is it free?", ""),
         ("What has a lid and is the largest of them?", ""),
