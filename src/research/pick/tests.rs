@@ -1185,8 +1185,7 @@ fn list_of_another_thing_that_a_question_names_is_not_the_requested_one() {
         let (candidates, _) = candidates(&readings, &[], &sought);
         candidates.iter().any(|own| own.text().contains("old one") && own.features.has_form())
     };
-    assert!(has_form("The bells of the mill are rung by:") && has_form("The mill has the following smiths:"));
-    assert!(!has_form("The mill has the following bells:"));
+    assert!(has_form("The mill has the following smiths:") && !has_form("The mill has the following bells:"));
 }
 
 #[test]
