@@ -104,15 +104,15 @@ const PHRASING: &[(&str, &str)] = &[
     ),
     (
         "en",
-        "able actually afterwards allowed along although among amongst anybody anymore anyone anything \
-         anyway around beside besides best better care choose chooses choosing chose chosen compare compared \
-         comparison currently deal decide decided describe despite differ difference differences different differs \
-         distinguish distinguishes even ever exactly except exist exists explain find good handle happen happened \
-         happening happens kind kinds know list look make makes matter maybe mean meaning means meant name need \
-         needs new often one ones onto particular people per perhaps person persons pick picked possible purpose \
-         rather really reason reasons recommended say says separate separates show simply since somebody someone \
-         something sort steps still summarise summarize supposed take takes thing things though throughout till \
-         toward towards understand unless versus vs want wants way ways whether work works yet",
+        "able actually afterwards allowed along although among amongst anybody anymore anyone anything anyway around \
+         beside besides best better care choose chooses choosing chose chosen compare compared comparison currently \
+         deal decide decided describe despite differ difference differences different differs distinguish \
+         distinguishes even ever exactly exist exists explain find good handle happen happened happening happens kind \
+         kinds know list look make makes matter mean meaning means meant name need needs new often one ones onto \
+         particular people per perhaps person persons pick picked possible purpose rather really reason reasons \
+         recommended say says separate separates show simply since somebody someone something sort steps still \
+         summarise summarize supposed take takes thing things though throughout toward towards understand versus vs \
+         want wants way ways whether work works yet",
     ),
     ("es", "diferencia diferencias diferenciar comparar compara elegir elegimos pasa ocurre significa funciona sirve"),
     ("fr", "différence différences comparer compare comparez choisir passe arrive signifie fonctionne sert"),

@@ -220,6 +220,12 @@ fn without_links_in(text: &str) -> String {
             }
             Some((text, length)) => {
                 rest = &after[length..];
+                let is_note =
+                    after.starts_with("[^") && shown.rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
+                // The mark that a footnote begins with.
+                if is_note && let Some(note) = rest.strip_prefix(':') {
+                    rest = note.trim_start_matches(' ');
+                }
                 // The spaces of a link move beside it, once: "see [ the map ](map.md)."
                 let (starts, ends) = (text.starts_with(char::is_whitespace), text.ends_with(char::is_whitespace));
                 let is_apart = shown.is_empty() || shown.ends_with(char::is_whitespace);
@@ -275,8 +281,7 @@ fn link(text: &str) -> Option<(&str, usize)> {
     let (label, rest) = label(&text[1..])?;
     let own = label.len() + 2;
     if label.starts_with('^') {
-        // The colon belongs to the mark of a note.
-        return Some(("", own + usize::from(rest.starts_with(':'))));
+        return Some(("", own));
     }
     for (open, close) in [('(', ')'), ('[', ']')] {
         if let Some(inner) = rest.strip_prefix(open)
@@ -367,10 +372,10 @@ mod tests {
 
     #[test]
     fn reader_sees_no_comments_directives_targets_of_links_or_html_lines() {
-        let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1].[^2] <!-- hidden -->\n\
+        let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1][^2]: d. <!-- hidden -->\n\
             [^2]: The note.\n\
             <Listing number=\"1\">\n\n```rust\n{{#rustdoc_include x}}\n```\n\n</Listing>\n![i](p.png)\n```\n[a][b]\n```";
-        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n The note.\n\n```\n[a][b]\n```");
+        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]: d. \nThe note.\n\n```\n[a][b]\n```");
     }
 
     #[test]

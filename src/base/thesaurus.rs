@@ -12,7 +12,7 @@ use super::word::{Word, WordSplitter};
 
 /// Groups of interchangeable words. A word of two meanings is in two groups, so synonyms of synonyms do not count:
 /// "quit" is "exit" or "resign", and "exit" is not "resign".
-const GROUPS: [&str; 173] = [
+const GROUPS: [&str; 165] = [
     "delete remove erase terminate destroy discard",
     "wipe clear erase delete",
     "disable deactivate suspend",
@@ -175,17 +175,9 @@ const GROUPS: [&str; 173] = [
     "repo repository",
     "specs specification specifications",
     "stats statistics",
-    "ahead advance beforehand",
-    "collapse squash",
     "oldest earliest minimum",
-    "setting option preference",
     "rely depend",
-    "monorepo workspace",
-    "publish release",
-    "finish complete",
     "idle inactive inactivity",
-    "iphone ipad ios",
-    "mac macos",
 ];
 
 /// Verbs with a particle, and their synonyms.

@@ -247,16 +247,21 @@ impl Document {
         if self.is_plain_text() {
             return None;
         }
-        let (mut text, mut before) = (HeadingText::default(), HeadingText::default());
+        let mut text = HeadingText::default();
         let mut first: Option<String> = None;
-        let mut inside = false;
+        // Links, such as those to other languages, and badges may stand above the title.
+        let (mut inside, mut linked, mut has_text) = (false, 0_usize, false);
         // Open elements. A heading inside one, such as a quote, is not the document's.
         let mut depth = 0_usize;
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             if inside {
                 text.take(&event);
-            } else if !before.has_text() {
-                before.take(&event);
+            }
+            match &event {
+                Event::Start(Tag::Link { .. } | Tag::Image { .. }) => linked += 1,
+                Event::End(TagEnd::Link | TagEnd::Image) => linked -= 1,
+                Event::Text(part) => has_text |= !inside && linked == 0 && part.contains(char::is_alphanumeric),
+                _ => {}
             }
             match event {
                 Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) if depth == 0 => {
@@ -274,7 +279,7 @@ impl Document {
                     if first.is_some() {
                         return None;
                     }
-                    if !before.has_text() && !names_release(&heading) {
+                    if !has_text && !names_release(&heading) {
                         return Some(heading);
                     }
                     first = Some(heading);
@@ -288,15 +293,13 @@ impl Document {
     }
 }
 
-/// Returns whether a heading names a release, as in a log of changes: "v2.1.0", "Unreleased".
+/// Returns whether a heading names a release, as in a log of changes: "v2.1.0", "Release 7", "Unreleased".
 fn names_release(heading: &str) -> bool {
-    let has_version = |word: &str| {
-        word.split_once('.').is_some_and(|(before, after)| {
-            before.ends_with(|last: char| last.is_ascii_digit())
-                && after.starts_with(|next: char| next.is_ascii_digit())
-        })
-    };
-    heading.split_whitespace().any(|word| has_version(word) || word.to_lowercase().contains("unreleased"))
+    let first =
+        heading.split_whitespace().next().unwrap_or_default().trim_matches(['[', ']', '(', ')', ':']).to_lowercase();
+    let number = first.strip_prefix('v').unwrap_or(&first);
+    let is_number = number.starts_with(|digit: char| digit.is_ascii_digit()) && number.contains(['.', '-']);
+    is_number || ["release", "unreleased", "version"].contains(&first.as_str())
 }
 
 /// Front matter fields that hold a date, in order of precedence. Modification takes precedence over creation.
@@ -510,12 +513,8 @@ impl HeadingText {
         }
     }
 
-    fn has_text(&self) -> bool {
-        !self.text.trim().is_empty()
-    }
-
     pub(crate) fn as_str(&self) -> &str {
-        if self.has_text() { &self.text } else { &self.images }
+        if self.text.trim().is_empty() { &self.images } else { &self.text }
     }
 }
 
@@ -643,7 +642,9 @@ mod tests {
             ("# ![Pump](p.png)\n", Some("Pump")),
             ("[![build](b.svg)](c)\n\n# Pump\n\n# Parts\n", Some("Pump")),
             ("- Proposed by: Ada\n\n# Summary\n\n# Motivation\n", None),
+            ("[German](de.md) | [Greek](el.md)\n\n# Pump\n\n# Parts\n", Some("Pump")),
             ("# Unreleased\n\n# v2.1.0\n", None),
+            ("# Moving to Pump 2.1\n\n# Parts\n", Some("Moving to Pump 2.1")),
             ("# Pump 2.1\n\n## Parts\n", Some("Pump 2.1")),
         ] {
             assert_eq!(parse(text).own_title(), title, "{text}");

@@ -1087,15 +1087,14 @@ fn names(document: &Document) -> Vec<String> {
     names
 }
 
-/// Returns the name of a file without its extension, or that of its folder if the file introduces it. A file whose name
-/// is in capitals, such as `CHANGELOG`, has both: it is about its folder.
+/// Returns the name of a file without its extension, or that of its folder if the file introduces it. A log of changes
+/// has both.
 fn file_names(path: &str) -> impl Iterator<Item = &str> {
     let folder = Path::new(path).parent().and_then(Path::file_name).and_then(OsStr::to_str);
     let stem = file_stem(path);
-    let introduces = ["readme", "index", "_index"].iter().any(|own| own.eq_ignore_ascii_case(stem));
-    // Shorter ones are often acronyms, which name something themselves.
-    let is_capitals = stem.len() > 3 && stem.chars().all(|letter| letter.is_uppercase() || letter == '_');
-    let folder = folder.filter(|_| introduces || is_capitals);
+    let is_one_of = |names: &[&str]| names.iter().any(|own| own.eq_ignore_ascii_case(stem));
+    let introduces = is_one_of(&["readme", "index", "_index"]);
+    let folder = folder.filter(|_| introduces || is_one_of(&["changelog", "changes", "history", "releases"]));
     folder.into_iter().chain((folder.is_none() || !introduces).then_some(stem))
 }
 

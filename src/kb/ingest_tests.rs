@@ -186,11 +186,11 @@ impl World {
 }
 
 #[test]
-fn file_that_introduces_or_is_about_its_folder_is_named_by_it() {
+fn file_that_introduces_its_folder_or_logs_its_changes_is_named_by_it() {
     let named = |path: &str| super::file_names(path).map(str::to_owned).collect::<Vec<_>>().join(", ");
     assert_eq!(
-        ["a/pump.md", "pump/README.md", "a/pump/index.md", "README.md", "pump/CHANGELOG.md", "a/API.md"].map(named),
-        ["pump", "pump", "pump", "README", "pump, CHANGELOG", "API"]
+        ["a/pump.md", "pump/README.md", "a/pump/index.md", "README.md", "pump/CHANGELOG.md", "a/HTTP.md"].map(named),
+        ["pump", "pump", "pump", "README", "pump, CHANGELOG", "HTTP"]
     );
 }
 

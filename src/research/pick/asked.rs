@@ -58,6 +58,9 @@ const LEAST_LISTED: f32 = 0.5;
 /// How well a list matches the requested form if only the title or a heading further up has words of the question.
 const UNANNOUNCED: f32 = 0.5;
 
+/// Maximum number of words of the things that a lead-in announces: "the following build files:".
+const MOST_ANNOUNCED: usize = 3;
+
 /// How well code matches a request for steps: it may be one of several, and rarely explains itself.
 const CODE_OF_TASK: f32 = 0.5;
 
@@ -439,7 +442,7 @@ impl AnswerKind {
             () if asks_what_things_are(&lower) => Self::Definition,
             () if listed(&lower).is_some()
                 || starts("list ")
-                || has(&["please list ", "you list "])
+                || has(&["please list ", "can you list ", "could you list ", "a list of ", "the list of "])
                 || has(&[
                     "what are ", "which are ", "which of ", "name the ", "what kinds ", "what types ", "types of ",
                     "what options ", "what must ", "what should ", "what can ", "what do ", "what happens ",
@@ -508,11 +511,15 @@ impl AnswerKind {
                 // "The bell has the following parts:" announces no bells.
                 let announces_other = || {
                     let head = text[unit.head()].trim_end().to_lowercase();
-                    let last =
-                        head.strip_suffix(':').and_then(|head| words(head).last()).map(|last| splitter.stem(last));
-                    let is_other = |last: &String| weights.contains_key(last) && !listed.contains(last);
-                    last.as_ref().is_some_and(is_other)
-                        && listed.last().is_some_and(|noun| !words_in(&head).contains(noun))
+                    let announced =
+                        head.strip_suffix(':').map(|head| words(head).collect::<Vec<_>>()).unwrap_or_default();
+                    let is_near =
+                        |word: &str| announced.iter().rev().skip(1).take(MOST_ANNOUNCED).any(|own| *own == word);
+                    let last = announced.last().filter(|_| is_near("following") || is_near("these"));
+                    let is_other = last
+                        .map(|last| splitter.stem(last))
+                        .is_some_and(|last| weights.contains_key(&last) && !listed.contains(&last));
+                    is_other && listed.last().is_some_and(|noun| !words_in(&near()).contains(noun))
                 };
                 let is_meant_list =
                     || is_list && is_meant() && !is_other() && !announces_other() && !lists_anchors(own);
@@ -637,7 +644,7 @@ mod tests {
                 ["Which lamp does a guard get?", "If I list bells, do I get horns?", "Which process keeps the lock?"],
             ),
             (AnswerKind::Person, ["Who is allowed to ring?", "Who rings?", "Who may the guard call?"]),
-            (AnswerKind::List, ["List the bells.", "Please list the bells.", "Can you list the bells?"]),
+            (AnswerKind::List, ["Give me a list of bells.", "Please list the bells.", "Can you list the bells?"]),
         ] {
             for question in questions {
                 assert_eq!(AnswerKind::of(question), asked, "{question}");

@@ -43,7 +43,8 @@ const ONE: &str = "a|an|half|each|per|same|whole|full";
 const ENDLESS: &str = "forever|indefinitely|indefinite|unlimited|infinite|overnight|lifetime|permanently|until|throughout|\
     midnight";
 /// Verbs after "never" that say how long something lasts.
-const ENDS: &str = "close|closes|end|ends|expire|expires|finish|finishes|lapse|lapses|stop|stops|time|times";
+const ENDS: &str = "cleared|close|closed|closes|deleted|discarded|end|ended|ends|erased|expire|expired|expires|finish|\
+    finishes|lapse|lapses|purged|removed|rotated|stop|stops|time|times";
 
 /// Openings of questions that only a day, a month or a year answers.
 pub(super) const ASKS_FOR_DAY: [&str; 9] = [
@@ -379,11 +380,15 @@ pub(super) fn has_measure(text: &str) -> bool {
     has_figure(text) || has_word(&without_phrases(&UNMEASURED, text), NUMBERS)
 }
 
-/// Returns whether a text has a number in figures that is neither a year nor part of a name: "sha512", "npm@5".
+/// Returns whether a text has a number in figures that is neither a year nor part of a name: "sha512sum", "npm@5.1".
 pub(super) fn has_figure(text: &str) -> bool {
     let text = without_phrases(&UNMEASURED, text);
-    let mut words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '@');
-    words.any(|word| word.starts_with(|letter: char| letter.is_ascii_digit()) && !is_year(word))
+    let mut words = text.split(|letter: char| !letter.is_alphanumeric() && !['@', '.'].contains(&letter));
+    words.any(|word| {
+        let own = word.trim_matches(['@', '.']);
+        let is_name = own.contains('@') || own.starts_with(char::is_alphabetic) && own.ends_with(char::is_alphabetic);
+        has_digit(own) && !is_name && !is_year(own)
+    })
 }
 
 /// Words before the year of a date.
@@ -563,8 +568,9 @@ pub(super) fn names_dimension(text: &str) -> bool {
 
 /// Returns whether a text in lower case says that something has no end.
 fn is_endless(text: &str) -> bool {
-    let words: Vec<_> = words(text).collect();
-    has_word(text, ENDLESS) || words.windows(2).any(|pair| pair[0] == "never" && has_word(pair[1], ENDS))
+    let pieces: Vec<_> = pieces(text).collect();
+    let is_never = |three: &[&str]| three[0] == "never" && three[1..].iter().any(|word| has_word(word, ENDS));
+    has_word(text, ENDLESS) || pieces.windows(3).any(is_never) || pieces.windows(2).next_back().is_some_and(is_never)
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
@@ -664,7 +670,7 @@ mod tests {
             "| Time (seconds) |\n| 900 |",
             "At most 255 characters.",
             "It is valid for a few hours.",
-            "It never expires.",
+            "It is never deleted.",
         ] {
             assert!(names_length(text), "{text}");
         }
@@ -678,7 +684,7 @@ mod tests {
         ] {
             assert!(!names_length(text), "{text}");
         }
-        assert!(has_figure("At most 4,000.") && !has_figure("The sha512 of lamp@5."));
+        assert!(has_figure("At most 4,000.") && has_figure("For EUR20.") && !has_figure("The sha512sum of lamp@5.1."));
     }
 
     #[test]

@@ -29,7 +29,7 @@ const SUBJECTS: &str = "i we you he she it they there";
 const ARTICLES: &str = "a an the this that these those my our your his her its their any";
 
 /// Openings of a question that depends on the answer to the one before it.
-const DEPENDING: &str = "if not, |if so, |if yes, |if no, |if it does, |if it doesn't, ";
+const DEPENDING: &str = "if not, |if so, |if yes, |if no, |if it does, |if it doesn't, |if not |if so ";
 
 const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
 
