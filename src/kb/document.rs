@@ -241,7 +241,7 @@ impl Document {
     }
 
     /// Returns the heading that titles the document: the only one of level 1, or the first of several if it opens the
-    /// text and is no version. "Summary" below a list of links and "2.1.0" in a log of changes name sections, like a
+    /// text and names no release. "Summary" below a list of data and "2.1.0" in a log of changes name sections, like a
     /// lower heading. Headings in quotes, lists and footnotes do not count.
     fn first_heading(&self) -> Option<String> {
         if self.is_plain_text() {

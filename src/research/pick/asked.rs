@@ -292,6 +292,14 @@ pub(super) fn announces_events(lead_in: &str) -> bool {
     lead_in.ends_with(':') && has_word(&lead_in.to_lowercase(), "occur|occurs|happen|happens")
 }
 
+/// Returns the noun that a lead-in in lower case announces: "files" of "It has the following build files:".
+fn announced(lead_in: &str) -> Option<&str> {
+    let words: Vec<_> = words(lead_in.trim_end().strip_suffix(':')?).collect();
+    let (noun, before) = words.split_last()?;
+    let mut near = before.iter().rev().take(MOST_ANNOUNCED);
+    near.any(|word| matches!(*word, "following" | "these")).then_some(*noun)
+}
+
 /// Words that open the subject of a clause.
 const SUBJECTS: &str = "the|a|an|this|that|these|those|it|they|we|he|she|its|their|each|every|some|all|most";
 
@@ -442,9 +450,9 @@ impl AnswerKind {
             () if asks_what_things_are(&lower) => Self::Definition,
             () if listed(&lower).is_some()
                 || starts("list ")
-                || has(&["please list ", "can you list ", "could you list ", "a list of ", "the list of "])
                 || has(&[
-                    "what are ", "which are ", "which of ", "name the ", "what kinds ", "what types ", "types of ",
+                    "what are ", "which are ", "which of ", "name the ", "please list ", "can you list ",
+                    "could you list ", "a list of ", "the list of ", "what kinds ", "what types ", "types of ",
                     "what options ", "what must ", "what should ", "what can ", "what do ", "what happens ",
                 ]) && !asks_what_happens_then(&lower) =>
             {
@@ -510,16 +518,10 @@ impl AnswerKind {
                 };
                 // "The bell has the following parts:" announces no bells.
                 let announces_other = || {
-                    let head = text[unit.head()].trim_end().to_lowercase();
-                    let announced =
-                        head.strip_suffix(':').map(|head| words(head).collect::<Vec<_>>()).unwrap_or_default();
-                    let is_near =
-                        |word: &str| announced.iter().rev().skip(1).take(MOST_ANNOUNCED).any(|own| *own == word);
-                    let last = announced.last().filter(|_| is_near("following") || is_near("these"));
-                    let is_other = last
-                        .map(|last| splitter.stem(last))
-                        .is_some_and(|last| weights.contains_key(&last) && !listed.contains(&last));
-                    is_other && listed.last().is_some_and(|noun| !words_in(&near()).contains(noun))
+                    let head = text[unit.head()].to_lowercase();
+                    let noun = announced(&head).map(|noun| splitter.stem(noun));
+                    noun.is_some_and(|noun| weights.contains_key(&noun) && !listed.contains(&noun))
+                        && listed.last().is_some_and(|noun| !words_in(&near()).contains(noun))
                 };
                 let is_meant_list =
                     || is_list && is_meant() && !is_other() && !announces_other() && !lists_anchors(own);
