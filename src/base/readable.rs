@@ -220,10 +220,12 @@ fn without_links_in(text: &str) -> String {
             }
             Some((text, length)) => {
                 rest = &after[length..];
-                let is_note =
-                    after.starts_with("[^") && shown.rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
-                // The mark that a footnote begins with.
-                if is_note && let Some(note) = rest.strip_prefix(':') {
+                // A footnote begins with its mark: `[^1]: Text`.
+                let opens_line = || shown.rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
+                if after.starts_with("[^")
+                    && opens_line()
+                    && let Some(note) = rest.strip_prefix(':')
+                {
                     rest = note.trim_start_matches(' ');
                 }
                 // The spaces of a link move beside it, once: "see [ the map ](map.md)."
@@ -372,10 +374,10 @@ mod tests {
 
     #[test]
     fn reader_sees_no_comments_directives_targets_of_links_or_html_lines() {
-        let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1][^2]: d. <!-- hidden -->\n\
-            [^2]: The note.\n\
+        let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1].[^2] <!-- hidden -->\n\
             <Listing number=\"1\">\n\n```rust\n{{#rustdoc_include x}}\n```\n\n</Listing>\n![i](p.png)\n```\n[a][b]\n```";
-        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]: d. \nThe note.\n\n```\n[a][b]\n```");
+        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n\n```\n[a][b]\n```");
+        assert_eq!(readable("These parts[^2]: a lid.\n\n[^2]: The note."), "These parts: a lid.\n\nThe note.");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) struct Document {
     pub(crate) text: String,
     /// Byte range of [`Self::text`] after byte order mark and front matter.
     pub(crate) body: Range<usize>,
-    /// Title from the front matter, else from the heading that titles the text, else the file name without its extension.
+    /// Title from the front matter, else from [a heading](Self::title_heading), else the file name without its extension.
     pub(crate) title: String,
     /// Whether the title is in the file; otherwise it is the file name.
     has_own_title: bool,
@@ -229,7 +229,7 @@ impl Document {
         if !self.title.is_empty() {
             return;
         }
-        if let Some(heading) = self.first_heading() {
+        if let Some(heading) = self.title_heading() {
             self.title = heading;
             self.has_own_title = true;
             return;
@@ -241,9 +241,9 @@ impl Document {
     }
 
     /// Returns the heading that titles the document: the only one of level 1, or the first of several if it opens the
-    /// text and names no release. "Summary" below a list of data and "2.1.0" in a log of changes name sections, like a
+    /// text and names no release. "Summary" below authors and date, and "2.1.0" in a log of changes, name sections like a
     /// lower heading. Headings in quotes, lists and footnotes do not count.
-    fn first_heading(&self) -> Option<String> {
+    fn title_heading(&self) -> Option<String> {
         if self.is_plain_text() {
             return None;
         }
@@ -256,12 +256,6 @@ impl Document {
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             if inside {
                 text.take(&event);
-            }
-            match &event {
-                Event::Start(Tag::Link { .. } | Tag::Image { .. }) => linked += 1,
-                Event::End(TagEnd::Link | TagEnd::Image) => linked -= 1,
-                Event::Text(part) => has_text |= !inside && linked == 0 && part.contains(char::is_alphanumeric),
-                _ => {}
             }
             match event {
                 Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) if depth == 0 => {
@@ -284,8 +278,15 @@ impl Document {
                     }
                     first = Some(heading);
                 }
-                Event::Start(_) => depth += 1,
-                Event::End(_) => depth -= 1,
+                Event::Start(tag) => {
+                    linked += usize::from(matches!(tag, Tag::Link { .. } | Tag::Image { .. }));
+                    depth += 1;
+                }
+                Event::End(tag) => {
+                    linked -= usize::from(matches!(tag, TagEnd::Link | TagEnd::Image));
+                    depth -= 1;
+                }
+                Event::Text(part) => has_text |= !inside && linked == 0 && part.contains(char::is_alphanumeric),
                 _ => {}
             }
         }

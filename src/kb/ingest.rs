@@ -25,6 +25,7 @@ use super::index::{
     ChunkRow, ChunkTerms, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, KEPT_VERSIONS,
     Manifest, Replacement, TEXT_INDEX_VERSION, hash_of, paragraphs, text_index_number,
 };
+use super::links::FOLDER_NOTES;
 use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
@@ -1093,9 +1094,10 @@ fn file_names(path: &str) -> impl Iterator<Item = &str> {
     let folder = Path::new(path).parent().and_then(Path::file_name).and_then(OsStr::to_str);
     let stem = file_stem(path);
     let is_one_of = |names: &[&str]| names.iter().any(|own| own.eq_ignore_ascii_case(stem));
-    let introduces = is_one_of(&["readme", "index", "_index"]);
+    let introduces = is_one_of(&FOLDER_NOTES);
     let folder = folder.filter(|_| introduces || is_one_of(&["changelog", "changes", "history", "releases"]));
-    folder.into_iter().chain((folder.is_none() || !introduces).then_some(stem))
+    let own = (folder.is_none() || !introduces).then_some(stem);
+    folder.into_iter().chain(own)
 }
 
 fn file_stem(path: &str) -> &str {

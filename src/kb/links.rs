@@ -15,8 +15,8 @@ use crate::base::id::DocumentId;
 /// Extensions that a link to a note may leave out.
 const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 
-/// Index files of a folder, in order of precedence.
-const FOLDER_NOTES: [&str; 3] = ["readme", "index", "_index"];
+/// Names of files that introduce their folder, in order of precedence.
+pub(super) const FOLDER_NOTES: [&str; 3] = ["readme", "index", "_index"];
 
 /// The notes of an index and the links between them, as of one snapshot.
 pub(crate) struct LinkMap {

@@ -431,7 +431,7 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
     // Characters with a meaning next to other lines, or in other dialects of Markdown.
     let is_plain =
         !line.starts_with([' ', '=', '|', '#', '>', '+', '-']) && !has_bare(line, &['<', '~', '$', '\\', '&']);
-    // With every extension that knows more markup. Typographic quotes, dashes and dots are none.
+    // With every extension, so that no other parser finds more markup in the line. Typographic quotes are no markup.
     for event in Parser::new_ext(line, Options::all() - Options::ENABLE_SMART_PUNCTUATION) {
         match event {
             Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}

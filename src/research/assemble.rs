@@ -579,7 +579,7 @@ fn sections(
     let mut sections: Vec<Section> = Vec::new();
     for (((node, findings), title), is_said) in parts.iter().zip(titles).zip(is_said) {
         let is_weak = !writer.is_strong(node) && findings.iter().all(|own| writer.is_unit(own));
-        // A node of a later round may serve the same aspect, and find the same.
+        // A node of a later round may serve the same aspect, and find the same sentence.
         let known = sections.iter_mut().find(|section| section.title == title);
         let has_said = findings.first().is_some_and(|first| writer.has_said(first));
         if is_weak && *is_said || known.is_some() && (is_weak || has_said) {

@@ -58,7 +58,7 @@ const LEAST_LISTED: f32 = 0.5;
 /// How well a list matches the requested form if only the title or a heading further up has words of the question.
 const UNANNOUNCED: f32 = 0.5;
 
-/// Maximum number of words of the things that a lead-in announces: "the following build files:".
+/// Maximum number of words from "following" to the noun that a lead-in announces: "the following build files:".
 const MOST_ANNOUNCED: usize = 3;
 
 /// How well code matches a request for steps: it may be one of several, and rarely explains itself.
@@ -641,10 +641,8 @@ mod tests {
             ),
             (AnswerKind::Definition, ["What are prefix lists?", "What are `lamps`?", "What are oil lamp wicks?"]),
             (AnswerKind::List, ["What are the oil lamps?", "What are lamps for?", "What are best practices?"]),
-            (
-                AnswerKind::Other,
-                ["Which lamp does a guard get?", "If I list bells, do I get horns?", "Which process keeps the lock?"],
-            ),
+            (AnswerKind::Other, ["Which lamp does a guard get?", "May a guard ring?", "Which process keeps the lock?"]),
+            (AnswerKind::Other, ["If I list bells, do I get horns?", "May I list bells?", "Do they list bells?"]),
             (AnswerKind::Person, ["Who is allowed to ring?", "Who rings?", "Who may the guard call?"]),
             (AnswerKind::List, ["Give me a list of bells.", "Please list the bells.", "Can you list the bells?"]),
         ] {

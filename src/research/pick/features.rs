@@ -71,10 +71,10 @@ const COUNT: usize = 19;
 /// and of Windows drivers) and 74 of `tests/answers`, with a strong ridge penalty. A unit counted by its share of the
 /// answer, found by patterns. With one set left out and a [`super::MARGIN`] of 1.8, the units shown contain the full
 /// answer to 149 of the 182. The 74 include the questions held out there; without these no weight moves by more than
-/// 0.24. `open`, `links` and `opposes` are set by hand, since the sets have few of them. `similar`
-/// was added on 2026-11-28 and measured on 147 questions of readers on 18 folders: with it, the first unit answers 103
-/// of them, without it 96. On 2026-11-29 `hit`, `section`, `suits`, `points` and `lacks` were moved towards what
-/// a fit to 182 questions of readers on 11 folders gives: the first unit answers 114 of them, before 110.
+/// 0.24. `open`, `links` and `opposes` are set by hand, since the sets have few of them. `similar` was added on
+/// 2026-11-28 and measured on 147 questions of readers on 18 folders: with it, the first unit answers 103 of them,
+/// without it 96. On 2026-11-29 `hit`, `section`, `suits`, `points` and `lacks` were moved towards what a fit to 182
+/// questions of readers on 11 folders gives: the first unit answers 114 of them, before 110.
 pub(super) const WEIGHTS: [f32; COUNT] =
     [2.0, 1.46, 1.6, 1.92, 2.0, 0.84, 2.4, 0.87, 1.0, 2.38, -0.8, -1.5, -0.65, -0.8, -1.5, -1.5, 0.79, -2.4, 4.0];
 

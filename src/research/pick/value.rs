@@ -569,8 +569,8 @@ pub(super) fn names_dimension(text: &str) -> bool {
 /// Returns whether a text in lower case says that something has no end.
 fn is_endless(text: &str) -> bool {
     let pieces: Vec<_> = pieces(text).collect();
-    let is_never = |three: &[&str]| three[0] == "never" && three[1..].iter().any(|word| has_word(word, ENDS));
-    has_word(text, ENDLESS) || pieces.windows(3).any(is_never) || pieces.windows(2).next_back().is_some_and(is_never)
+    let ends = |after: &[&str]| after.iter().take(2).any(|word| has_word(word, ENDS));
+    has_word(text, ENDLESS) || (0..pieces.len()).any(|at| pieces[at] == "never" && ends(&pieces[at + 1..]))
 }
 
 /// Returns whether a text has a number right before a word, given by its stem, or before the word that qualifies it:
