@@ -31,10 +31,8 @@ use std::ops::Range;
 
 use asked::AnswerKind;
 use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, units_in};
-use choice::{MARGIN, MAX_TEXTS, best, says_all};
-use extent::{
-    GAP, ReadOn, add_announced, add_compared, add_counterpart, add_series, cut_loose_end, join, read_on, shorten, widen,
-};
+use choice::{MARGIN, best, says_all};
+use extent::{GAP, ReadOn, add_announced, add_counterpart, add_series, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, is_for_doubts, share};
 use nearness::names_subject;
 use overview::{keep_best, overview};
@@ -337,17 +335,9 @@ fn answering<'a>(
     let is_said = says_all(&candidates, sought, weights);
     let is_step = candidates.first().is_some_and(|best| best.unit.kind != UnitKind::Paragraph);
     let is_complete = candidates.first().is_some_and(|best| is_complete(best, is_said, sought));
-    let procedure = match sought.asked {
-        AnswerKind::Steps => take_procedure(&mut candidates, sought).or_else(|| take_steps_below(&mut candidates)),
-        _ => None,
-    };
     // Beside the requested list, another must be about as good.
     let is_listed = is_complete && sought.asked == AnswerKind::List;
     let mut best = best(candidates, is_said || is_listed);
-    if let Some(procedure) = procedure {
-        best.truncate(MAX_TEXTS - 1);
-        best.insert(1, procedure);
-    }
     // Below the best, a unit without the requested value is irrelevant if another unit has it.
     if best.iter().any(|own| own.has_wanted(sought)) {
         let mut is_first = true;
@@ -388,7 +378,7 @@ fn answering<'a>(
         // The question repeats the symptoms.
         _ if sought.asks_why && kept.first().is_some_and(is_symptom) => read_on(&mut kept, sought, ReadOn::ToRemedy),
         _ if !asks_for_steps && add_counterpart(&mut kept, sought) => {}
-        _ if add_compared(&mut kept, sought) || add_series(&mut kept, sought) => {}
+        _ if add_series(&mut kept, sought) => {}
         Some(remedy) if remedy == Remedy::OfMessage || !is_said => read_on(&mut kept, sought, ReadOn::ToRemedy),
         // The rest of a section on a task may be about another case.
         None if is_complete || (asks_for_steps && is_step) => {}
@@ -408,7 +398,7 @@ type FindBetter = fn(&[UnitCandidate<'_>], &Sought<'_>, &Weights) -> Option<usiz
 
 /// Moves the units to the front that answer better than those with the best score.
 fn put_better_first(candidates: &mut [UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) {
-    let all: [FindBetter; 4] = [with_value, with_exact_value, comparing, with_rule];
+    let all: [FindBetter; 3] = [with_value, with_exact_value, with_rule];
     for find in all {
         if let Some(at) = find(candidates, sought, weights) {
             candidates[..=at].rotate_right(1);
@@ -437,15 +427,6 @@ fn with_exact_value(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weigh
             None => (own.section() == best.section() || (sought.recurs && is_near())) && own.has_exact(sought),
         }
     })
-}
-
-/// If the best unit names only some of the things compared, finds the first one that names all and matches almost as
-/// well.
-fn comparing(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weights: &Weights) -> Option<usize> {
-    let names_all = |own: &UnitCandidate<'_>| weights.keys().all(|stem| own.words.contains(stem));
-    let is_partial = |best: &&UnitCandidate<'_>| sought.asked == AnswerKind::Comparison && !names_all(best);
-    let best = candidates.first().filter(is_partial)?;
-    candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(names_all)
 }
 
 /// If the best unit only says whom to ask in doubt, finds the next one of its section, which has the rule.
@@ -477,40 +458,6 @@ fn in_order_of_steps(kept: &mut [Kept<'_>]) {
     let section = |own: &Kept<'_>| own.candidate.section();
     let sections: Vec<_> = kept.iter().map(section).collect();
     kept.sort_by_key(|own| (sections.iter().position(|other| *other == section(own)), own.candidate.unit.range.start));
-}
-
-/// Removes and returns the best numbered list in the section of the best unit, unless that is one itself: the text about
-/// a task stands above its steps. They may also be in another section of the document, if they match almost as well.
-fn take_procedure<'a>(candidates: &mut Vec<UnitCandidate<'a>>, sought: &Sought<'_>) -> Option<UnitCandidate<'a>> {
-    let is_prose = |kind| matches!(kind, UnitKind::Paragraph | UnitKind::List { is_ordered: false });
-    let best = candidates.first().filter(|best| is_prose(best.unit.kind))?;
-    let (rank, section) = (best.rank, best.unit.section);
-    let text = &best.reading.document.text;
-    let is_procedure = |own: &UnitCandidate<'_>| {
-        let is_numbered = own.rank == rank && own.unit.kind == UnitKind::List { is_ordered: true };
-        is_numbered && !sought.is_undone_by(&text[own.unit.head()])
-    };
-    let is_here = |own: &UnitCandidate<'_>| own.unit.section == section;
-    let is_near = |own: &UnitCandidate<'_>| own.features.has_form() && own.is_near(best, 2.0 * MARGIN);
-    let is_below = |own: &UnitCandidate<'_>| is_here(own) && own.unit.range.start >= best.unit.range.end;
-    let below = candidates.iter().position(|own| is_procedure(own) && is_below(own));
-    let here = below.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_here(own)));
-    let at = here.or_else(|| candidates.iter().position(|own| is_procedure(own) && is_near(own)))?;
-    Some(candidates.remove(at))
-}
-
-/// Removes and returns the first numbered list of the section right below that of the best unit, if the best unit is a
-/// numbered list too and the other matches almost as well: the first steps may be checks before those of the task.
-fn take_steps_below<'a>(candidates: &mut Vec<UnitCandidate<'a>>) -> Option<UnitCandidate<'a>> {
-    let is_ordered = |own: &&UnitCandidate<'_>| own.unit.kind == UnitKind::List { is_ordered: true };
-    let best = candidates.first().filter(is_ordered)?;
-    let is_next = |own: &UnitCandidate<'_>| {
-        let is_below = own.rank == best.rank && own.unit.is_right_below(&best.unit);
-        is_ordered(&own) && is_below && own.features.has_form() && own.is_near(best, 2.0 * MARGIN)
-    };
-    let next = candidates.iter().enumerate().filter(|(_, own)| is_next(own));
-    let (at, _) = next.min_by_key(|(_, own)| own.unit.range.start)?;
-    Some(candidates.remove(at))
 }
 
 /// Returns whether a place is in a document with this name.

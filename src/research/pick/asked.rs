@@ -256,35 +256,9 @@ pub(super) fn states_condition(sentence: &str) -> bool {
     has_word(&sentence.to_lowercase(), CONDITIONS)
 }
 
-/// Words before "using" after which it names no means.
-const NO_MEANS: &str = "about|are|avoid|before|for|from|is|not|of|recommend|start|started|stop|without";
-
-/// Returns whether a sentence says how to reach an aim: "To roll it back, set the value", "The guard starts it by
-/// pulling the brake".
-pub(super) fn states_task(sentence: &str) -> bool {
-    let Some((_, rest)) = aim(sentence) else { return names_means(sentence) };
-    let next = rest.split(' ').next().unwrap_or_default();
-    // Not "To save time, the pump stops."
-    next == "you" || next.starts_with(char::is_lowercase) && !has_word(next, SUBJECTS)
-}
-
 /// Returns the aim that a sentence opens with, and the rest: "To oil the wheel, …".
 pub(super) fn aim(sentence: &str) -> Option<(&str, &str)> {
     sentence.strip_prefix("To ")?.split_once(", ")
-}
-
-/// Returns whether a sentence says by what means something is done: "by pulling the brake", "using the brake". Not
-/// "when using it" and "the cost of using it".
-fn names_means(sentence: &str) -> bool {
-    let lower = sentence.to_lowercase();
-    let words: Vec<_> = words(&lower).collect();
-    words.windows(3).any(|three| match three {
-        ["by", action, _] => action.ends_with("ing"),
-        [before, "using", article] => {
-            has_word(article, SUBJECTS) && !has_word(before, CONDITIONS) && !has_word(before, NO_MEANS)
-        }
-        _ => false,
-    })
 }
 
 /// Returns whether the lead-in of a list announces what happens, and not what to do.
@@ -299,9 +273,6 @@ fn announced(lead_in: &str) -> Option<&str> {
     let mut near = before.iter().rev().take(MOST_ANNOUNCED);
     near.any(|word| matches!(*word, "following" | "these")).then_some(*noun)
 }
-
-/// Words that open the subject of a clause.
-const SUBJECTS: &str = "the|a|an|this|that|these|those|it|they|we|he|she|its|their|each|every|some|all|most";
 
 /// Nouns of a question for a list, in the plural.
 const LISTED: &str = "advantages|alternatives|arguments|attributes|benefits|bugs|categories|causes|characteristics|\
@@ -374,24 +345,6 @@ pub(super) fn asks_for_decision(question: &str) -> bool {
 /// Returns whether a heading announces a choice that was made.
 pub(super) fn names_decision(heading: &str) -> bool {
     has_word(&heading.to_lowercase(), DECISIONS)
-}
-
-/// Units of time, words for a part of one, and words for a time without a figure.
-const PERIODS: &str = "day|week|month|quarter|year";
-const PARTS: &str = "end|beginning|start|middle";
-const SOON: &str = "immediately|instantly";
-
-/// Returns whether a text names a time without a figure: "at the end of the month", "your last day", "immediately".
-fn names_moment(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let words: Vec<_> = words(&lower).collect();
-    let reach = |at: usize| match words.get(at + 1) {
-        Some(&"of") if has_word(words[at], PARTS) => 4,
-        _ if has_word(words[at], "first|last") => 3,
-        _ => 0,
-    };
-    let is_part = |at: usize| words[at + 1..].iter().take(reach(at)).any(|word| has_word(word, PERIODS));
-    has_word(&lower, SOON) || (0..words.len()).any(is_part)
 }
 
 /// The kind of answer a question requests.
@@ -569,7 +522,7 @@ impl AnswerKind {
         match self {
             Self::Number => Wanted::Number.is_in(own),
             Self::Length => names_length(own),
-            Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own) || names_moment(own),
+            Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own),
             Self::Pace => has_word(&own.to_lowercase(), PACE),
             Self::Person => names_person(own),
             // The paragraph that begins with the term being defined.
@@ -604,12 +557,6 @@ mod tests {
         }
         assert!(asks_what_happens_then("with pumps, what happens if i leave it out, and why?"));
         assert!(asks_what_to_do("what do i have to change?") && !asks_what_to_do("what do i need to bring?"));
-    }
-
-    #[test]
-    fn time_may_be_named_without_a_figure() {
-        assert!(names_moment("It ends at the end of the month.") && names_moment("On your last working day."));
-        assert!(names_moment("It ends immediately.") && !names_moment("In the end, the day was long."));
     }
 
     #[test]

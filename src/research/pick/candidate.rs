@@ -110,8 +110,6 @@ pub(super) struct UnitCandidate<'a> {
     pub(super) unit: Unit,
     /// The pieces to measure one by one, if the question asks for one thing; otherwise the unit is measured as a whole.
     one_by_one: Option<Vec<Range<usize>>>,
-    /// The first sentence that opens an example.
-    example: Option<usize>,
     /// Whether it has a value of the requested kind.
     has_value: bool,
     /// Score of the hit that contains it or is next to it, relative to the best hit.
@@ -184,8 +182,7 @@ impl UnitCandidate<'_> {
 
     /// Returns the sentences with exactly the requested value.
     fn exact<'s>(&'s self, sought: &'s Sought<'_>) -> impl Iterator<Item = &'s Sentence> {
-        let sentences = self.unit.sentences.iter().enumerate();
-        sentences.filter(move |(at, _)| self.value_in(*at, sought) == Value::Exact).map(|(_, own)| own)
+        self.unit.sentences.iter().filter(move |own| sought.value_in(own) == Value::Exact)
     }
 
     /// Returns whether a sentence has exactly the requested value.
@@ -198,14 +195,6 @@ impl UnitCandidate<'_> {
     pub(super) fn exact_share(&self, sought: &Sought<'_>, weights: &Weights) -> Option<f32> {
         let says = |own: &Sentence| share(weights, &sought.words_in(&own.plain), &self.about);
         self.exact(sought).map(says).reduce(f32::max)
-    }
-
-    /// Returns whether a sentence has the requested value. One of an example is one of many.
-    pub(super) fn value_in(&self, at: usize, sought: &Sought<'_>) -> Value {
-        match sought.value_in(&self.unit.sentences[at]) {
-            Value::Exact if self.is_of_example(at) => Value::Any,
-            value => value,
-        }
     }
 
     /// Returns whether it has the requested definition: in a sentence, or as the opening of a note on the term.
@@ -258,14 +247,6 @@ impl UnitCandidate<'_> {
         let words = sought.question.split_whitespace().zip(near);
         let far = words.filter(|(word, near)| *near < LEAST_NEAR && is_lacking(word));
         Some(far.map(|(word, _)| word.to_owned()).collect())
-    }
-
-    /// Returns whether a sentence belongs to an example, which lasts to the end of its paragraph or list.
-    fn is_of_example(&self, at: usize) -> bool {
-        let (text, sentences) = (&self.reading.document.text, &self.unit.sentences);
-        let Some(first) = self.example.filter(|first| *first <= at) else { return false };
-        let between = text.get(sentences[first].range.end..sentences[at].range.start);
-        self.unit.kind != UnitKind::Paragraph || between.is_some_and(|between| !between.contains("\n\n"))
     }
 
     /// Sets the headings of a place in this unit. A document that was read whole has those of the first passage found
@@ -328,7 +309,6 @@ pub(super) fn candidates<'a>(
                 rank,
                 one_by_one: read_one_by_one(&unit, text, sought),
                 unit,
-                example,
                 has_value: false,
                 hit,
                 words,

@@ -7,7 +7,7 @@ use super::{LONG_PARAGRAPH, MAX_LINES};
 use crate::research::sentence::Sentence;
 
 /// Maximum number of texts picked for one question. Consecutive units are one text.
-pub(super) const MAX_TEXTS: usize = 3;
+const MAX_TEXTS: usize = 3;
 
 /// A further unit is left out if its score is lower than the best by more than this: the best is then twice as likely to
 /// answer (scores are log odds). By the features alone, 189 of 240 questions on ten folders then get their full answer,

@@ -1,6 +1,5 @@
 //! Sets the extent of a chosen unit: cut to its answer, or widened by its context.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use super::asked::AnswerKind;
@@ -264,32 +263,6 @@ pub(super) fn add_counterpart(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> 
         return false;
     };
     extend_best(kept, both);
-    true
-}
-
-/// Extends the best unit of a comparison by the sections below it on the things compared, and returns whether there are
-/// any: "There are two pumps, A and B" is no answer without them.
-pub(super) fn add_compared(kept: &mut Vec<Kept<'_>>, sought: &Sought<'_>) -> bool {
-    let Some(Kept { candidate: best, .. }) = kept.first().filter(|_| sought.asked == AnswerKind::Comparison) else {
-        return false;
-    };
-    let (text, own) = (&best.reading.document.text, &best.unit);
-    let is_on_one = |unit: &&Unit| {
-        let below = unit.headings.strip_prefix(own.headings.as_slice());
-        below.is_some_and(|below| {
-            unit.section == own.section || matches!(below, [heading] if sought.has_all_of(heading))
-        })
-    };
-    let units = units_in(&best.reading.document);
-    let after: Vec<_> =
-        units.iter().skip_while(|unit| unit.range.start < own.range.end).take_while(is_on_one).collect();
-    let sections: HashSet<_> =
-        after.iter().map(|unit| unit.section).filter(|section| *section != own.section).collect();
-    let whole = own.range.start..after.last().map_or(own.range.end, |last| last.range.end);
-    if sections.len() < 2 || screen_lines(&text[whole.clone()]) > SCREEN {
-        return false;
-    }
-    extend_best(kept, whole);
     true
 }
 

@@ -159,7 +159,7 @@ fn best_sentence(
             || only_leads(sentence)
     };
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
-    let value = |(part, _): (usize, &Sentence)| candidate.value_in(part - 1, sought);
+    let value = |(_, sentence): (usize, &Sentence)| sought.value_in(sentence);
     // A row says nothing about the subject of another row.
     let is_table = candidate.unit.kind == UnitKind::Table;
     let named = if is_table { row_named(candidate, sought) } else { None };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::asked::{
     AnswerKind, LEAST_MEANT, aim, announces_events, asks_what_happens_then, contrasts, gives_reason, is_person, listed,
-    names_person, states_condition, states_task,
+    names_person, states_condition,
 };
 use super::asks_whether;
 use super::code_word::CodeWord;
@@ -56,8 +56,6 @@ enum Statement {
     Reason,
     /// What follows from a condition.
     Condition,
-    /// How to reach an aim.
-    Task,
     /// What holds if a value is not set.
     Default,
 }
@@ -66,7 +64,6 @@ impl Statement {
     fn of(question: &str, asked: AnswerKind) -> Option<Self> {
         let lower = question.trim_start().to_lowercase();
         match asked {
-            AnswerKind::Steps => Some(Self::Task),
             AnswerKind::Time => Some(Self::Condition),
             _ if lower.starts_with("why") => Some(Self::Reason),
             _ if asks_what_happens_then(&lower) => Some(Self::Condition),
@@ -242,7 +239,6 @@ impl<'a> Sought<'a> {
                     && self.words_with_subject(said, at).iter().any(|word| weights.contains_key(word))
             }
             Some(Statement::Condition) => states_condition(sentence) && is_on_subject(),
-            Some(Statement::Task) => states_task(sentence) && is_on_subject(),
             Some(Statement::Default) => names_default(sentence) && is_on_subject(),
             None => false,
         }

@@ -1374,22 +1374,6 @@ fn cell_beside_the_term_defines_it_only_below_a_header_for_meanings() {
 }
 
 #[test]
-fn comparison_is_read_on_into_the_sections_on_the_things_compared() {
-    let section =
-        |name: &str| format!("## {name}\n\nIn the {name}, water is moved by the wheel of the {name} alone.\n\n");
-    let both =
-        "# Pumps\n\nThere are two pumps in the mill, and the mill pump differs from the garden pump in its wheel.\n\n";
-    let quote = |second: &str| {
-        let text = format!("{both}{}{}", section("Mill pump"), section(second));
-        let found = picked(&text, "How does the mill pump differ from the garden pump?");
-        found[0].quotes[0].quote.clone()
-    };
-    let whole = quote("Garden pump");
-    assert!(whole.contains("wheel of the Mill pump") && whole.contains("wheel of the Garden pump"), "{whole}");
-    assert!(!quote("Fire engine").contains("wheel of the Mill pump"), "one of them alone compares nothing");
-}
-
-#[test]
 fn entry_of_a_glossary_behind_an_anchor_is_shown_without_its_neighbours() {
     let entry = |term: &str, text: &str| format!("<span id=\"{term}\"></span>**{term}**  \n{text}\n\n");
     let text = format!(
@@ -1654,20 +1638,6 @@ fn list_that_tells_when_to_use_each_of_several_things_comes_first() {
     assert!(quotes(&found[0])[0].contains("wet, oil"), "{found:#?}");
     assert_eq!(AnswerKind::of("When is oil a better choice than wax?"), AnswerKind::Comparison);
     assert_eq!(AnswerKind::of("When should I use oil?"), AnswerKind::Time);
-}
-
-#[test]
-fn checks_are_shown_with_the_steps_in_the_section_below() {
-    let checks = "If the wheel of the mill is stuck:\n\n1. See that the gate is open.\n2. See that the brake is off.\n";
-    let steps = "1. Lift the wheel of the mill.\n2. Put oil on it.\n3. Turn it.\n";
-    let document = format!(
-        "# Mill\n\n## Free a stuck wheel of the mill\n\n{checks}\nIf it still is, use a lever.\n\n### With a lever\n\n\
-         {steps}\n## Free a gate\n\n1. Lift the gate of the mill.\n2. Turn it.\n"
-    );
-    let found = picked(&document, "How do I free a stuck wheel of the mill?");
-    let shown = found.iter().flat_map(quotes).collect::<Vec<_>>().join("\n");
-    assert!(shown.contains("brake is off") && shown.contains("Put oil on it"), "{shown}");
-    assert!(!shown.contains("Lift the gate"), "{shown}");
 }
 
 #[test]

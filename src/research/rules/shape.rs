@@ -255,60 +255,22 @@ fn clauses(span: MaskedText<'_>) -> Vec<MaskedText<'_>> {
     }
 }
 
-/// Appends the key words of the first part to each part that refers to them. If the first part asks for an attribute of
-/// something, that is left out, since it would find the answer to the first part again.
+/// Appends the key words of the first part to each part that refers to them.
 fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<QuestionPart> {
     const GENERIC: &str = "work works happen happens mean means";
-    const HAVING: &str = "accept cost expect need offer require return support take use";
-    const OBJECTS: &str = "it they them this that these those each ones other";
     let first = splitter.without_stop_words(parts[0].text);
     let known = splitter.stems(&first);
-    let without = |text: &str, words: &str| {
-        let kept: Vec<_> = text.split(' ').filter(|word| !is_in(word, words)).collect();
-        kept.join(" ")
-    };
-    let all = without(&first, GENERIC);
-    let owned_by = owner(parts[0]).map(|owner| without(&splitter.without_stop_words(owner.text), HAVING));
-    let topic = |part: MaskedText<'_>| {
-        let is_new = |owner: &&String| !splitter.stems(owner).is_subset(&splitter.stems(part.text));
-        // "It" may be the attribute.
-        let may_be_other = part.words().any(|word| is_in(word, OBJECTS));
-        owned_by.as_ref().filter(|owner| !may_be_other && is_new(owner)).unwrap_or(&all)
-    };
+    let topic = first.split(' ').filter(|word| !is_in(word, GENERIC)).collect::<Vec<_>>().join(" ");
     let whole = |(place, part): (usize, &MaskedText<'_>)| {
         let mut letters = part.text.chars();
         let start = letters.next().into_iter().flat_map(char::to_uppercase);
         let aspect: String = start.chain(letters).collect();
         let mark = if part.starts_with(ORDER_WORDS) { "" } else { "?" };
         let is_open = place > 0 && refers_back(*part, &known, splitter);
-        let topic = if is_open { format!(" ({})", topic(*part)) } else { String::new() };
+        let topic = if is_open { format!(" ({topic})") } else { String::new() };
         QuestionPart { question: format!("{aspect}{topic}{mark}"), aspect }
     };
     parts.iter().enumerate().map(whole).collect()
-}
-
-/// Returns the thing whose attribute a question asks for, with the words after it: “an I2C device need” of “Which ID
-/// does an I2C device need”.
-fn owner(part: MaskedText<'_>) -> Option<MaskedText<'_>> {
-    /// Maximum number of words of the attribute.
-    const MOST: usize = 4;
-    let rest = part.strip("what |which ")?;
-    let is_verb = |word: &str| is_in(word, AUXILIARIES) || is_in(word, MODALS);
-    let at = rest.words().position(is_verb).filter(|at| (1..=MOST).contains(at))?;
-    let verb = rest.words().nth(at)?;
-    let (attribute, owner) = rest.split_once(&format!(" {verb} "))?;
-    let first = owner.words().next()?;
-    let has_article = is_in(first, ARTICLES);
-    let is_owner = match verb {
-        "do" | "does" | "did" => !is_in(first, SUBJECTS),
-        // In “which lamps are sold” and “which lamp is the largest”, the lamps are the subject.
-        "is" | "are" | "was" | "were" => has_article && part.starts_with("what"),
-        "has" | "have" => false,
-        _ => has_article || owner.text.split_whitespace().next().is_some_and(is_name_like),
-    };
-    // “Which lamps that burn do …”
-    let is_clause = attribute.words().any(|word| is_in(word, "that") || is_in(word, QUESTION_WORDS));
-    (is_owner && !is_clause && has_key_word(owner.text)).then_some(owner)
 }
 
 /// Returns whether a part is about something named earlier: “its limits”, “the costs”, “when do I tell my manager”, or
