@@ -31,7 +31,7 @@ use std::ops::Range;
 
 use asked::AnswerKind;
 use candidate::{FULL_LEAD, UnitCandidate, add_meaning, candidates, lines_in, units_in};
-use choice::{MARGIN, best, says_all};
+use choice::{best, says_all};
 use extent::{GAP, ReadOn, add_announced, add_counterpart, add_series, cut_loose_end, join, read_on, shorten, widen};
 use features::{Weights, is_for_doubts, share};
 use nearness::names_subject;
@@ -411,7 +411,7 @@ fn with_value(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, _: &Weights
     let best = candidates.first().filter(|best| !best.has_wanted(sought))?;
     let says = best.features.says() * SAYS_MOST;
     let is_other = |own: &UnitCandidate<'_>| own.has_wanted(sought) && own.features.says() >= says;
-    candidates.iter().take_while(|own| own.is_near(best, MARGIN)).position(is_other)
+    candidates.iter().take_while(|own| own.is_near(best)).position(is_other)
 }
 
 /// If the best unit lacks the exact value, finds one that has it: a unit of its section or, for a day that recurs, any
@@ -421,7 +421,7 @@ fn with_exact_value(candidates: &[UnitCandidate<'_>], sought: &Sought<'_>, weigh
     let best = candidates.first()?;
     let says = best.exact_share(sought, weights);
     candidates.iter().position(|own| {
-        let is_near = || own.is_near(best, MARGIN);
+        let is_near = || own.is_near(best);
         match says {
             Some(says) => says < SAYS_MOST && is_near() && own.exact_share(sought, weights) > Some(says),
             None => (own.section() == best.section() || (sought.recurs && is_near())) && own.has_exact(sought),

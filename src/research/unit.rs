@@ -83,12 +83,6 @@ impl Unit {
         let end = self.head().end;
         self.sentences.iter().take_while(|own| own.range.start < end).last()
     }
-
-    /// Returns whether its section is the next one after that of another unit of its document, below its heading.
-    pub(crate) fn is_right_below(&self, other: &Self) -> bool {
-        let is_below = self.headings.len() > other.headings.len() && self.headings.starts_with(&other.headings);
-        self.section == other.section + 1 && is_below
-    }
 }
 
 /// Returns the units of a Markdown document in order. Headings, front matter, rules, and HTML other than tables are

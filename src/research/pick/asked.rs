@@ -256,9 +256,9 @@ pub(super) fn states_condition(sentence: &str) -> bool {
     has_word(&sentence.to_lowercase(), CONDITIONS)
 }
 
-/// Returns the aim that a sentence opens with, and the rest: "To oil the wheel, …".
-pub(super) fn aim(sentence: &str) -> Option<(&str, &str)> {
-    sentence.strip_prefix("To ")?.split_once(", ")
+/// Returns the aim that a sentence opens with: "oil the wheel" of "To oil the wheel, …".
+pub(super) fn aim(sentence: &str) -> Option<&str> {
+    sentence.strip_prefix("To ")?.split_once(", ").map(|(aim, _)| aim)
 }
 
 /// Returns whether the lead-in of a list announces what happens, and not what to do.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::asked::{AnswerKind, asks_for_changes, asks_for_decision, names_decision};
 use super::code_word::CodeWord;
 use super::definition::opens_with;
-use super::features::{Features, Weights, is_contents, is_of_links, only_points, opens_with_link, share};
+use super::features::{Features, MARGIN, Weights, is_contents, is_of_links, only_points, opens_with_link, share};
 use super::nearness::{Nearness, can_open};
 use super::sought::{Sought, Value};
 use super::value::{Wanted, names_limits};
@@ -139,9 +139,9 @@ impl UnitCandidate<'_> {
         (self.rank, self.unit.section)
     }
 
-    /// Returns whether its score is at most `margin` below that of the best unit.
-    pub(super) fn is_near(&self, best: &Self, margin: f32) -> bool {
-        self.features.score() >= best.features.score() - margin
+    /// Returns whether its score is at most [`MARGIN`] below that of the best unit.
+    pub(super) fn is_near(&self, best: &Self) -> bool {
+        self.features.score() >= best.features.score() - MARGIN
     }
 
     /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is as much

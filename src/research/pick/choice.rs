@@ -1,19 +1,13 @@
 //! Chooses the units to show from those that match best.
 
 use super::candidate::{SAME_WORDS, UnitCandidate, common, lines_of, overlap};
-use super::features::{Weights, points};
+use super::features::{MARGIN, Weights, points};
 use super::sought::Sought;
 use super::{LONG_PARAGRAPH, MAX_LINES};
 use crate::research::sentence::Sentence;
 
 /// Maximum number of texts picked for one question. Consecutive units are one text.
 const MAX_TEXTS: usize = 3;
-
-/// A further unit is left out if its score is lower than the best by more than this: the best is then twice as likely to
-/// answer (scores are log odds). By the features alone, 189 of 240 questions on ten folders then get their full answer,
-/// and 60 of the 155 whose best unit has all of it get another beside it. With 1.2 it is 192 and 79, with 0.6 it is 183
-/// and 46. Readers were misled by the others more often than helped.
-pub(super) const MARGIN: f32 = 0.8;
 
 /// Returns whether the best unit is usually enough: one of its sentences has every word of a question that one
 /// sentence may answer, or it has the requested number. A single word may occur in any sentence, and all words of a

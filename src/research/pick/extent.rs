@@ -180,12 +180,6 @@ pub(super) fn cut_loose_end(candidate: &mut UnitCandidate<'_>) {
 pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &Sought<'_>) {
     let mut shown: Vec<(usize, Range<usize>)> = Vec::new();
     let (mut lines, mut is_whole) = (0, false);
-    let best = kept.first().map(|own| (own.candidate.rank, own.candidate.unit.clone()));
-    // Its steps may go on in the section below.
-    let goes_on = |own: &UnitCandidate<'_>| {
-        let is_next = |(rank, best): &(usize, Unit)| own.rank == *rank && own.unit.is_right_below(best);
-        own.features.has_form() && best.as_ref().is_some_and(is_next)
-    };
     kept.retain_mut(|Kept { candidate, .. }| {
         let text = &candidate.reading.document.text;
         let section =
@@ -201,7 +195,7 @@ pub(super) fn widen(kept: &mut Vec<Kept<'_>>, units: &[(usize, Unit)], sought: &
         let is_shown =
             |(rank, range): &(usize, Range<usize>)| *rank == candidate.rank && overlap(range, &candidate.unit.range);
         // The best-ranked procedure is the answer.
-        if (is_whole && !goes_on(candidate)) || shown.iter().any(is_shown) {
+        if is_whole || shown.iter().any(is_shown) {
             return false;
         }
         let wide = procedure(candidate, section);

@@ -158,8 +158,6 @@ fn best_sentence(
             || is_code(&sentence.plain)
             || only_leads(sentence)
     };
-    // "There are forty of them" answers "how many", though its neighbours have more words of the question.
-    let value = |(_, sentence): (usize, &Sentence)| sought.value_in(sentence);
     // A row says nothing about the subject of another row.
     let is_table = candidate.unit.kind == UnitKind::Table;
     let named = if is_table { row_named(candidate, sought) } else { None };
@@ -168,7 +166,8 @@ fn best_sentence(
         sought.code_words.iter().any(|word| word.is_in(&text, &words)) || named == Some(sentence)
     };
     let fits = |own: &Sentence| (is_table && is_row_of(own)) || denies(own);
-    let rank = |own: &(usize, &Sentence)| (!is_mute(*own), fits(own.1), value(*own), score(*own));
+    // "There are forty of them" answers "how many", though its neighbours have more words of the question.
+    let rank = |own: &(usize, &Sentence)| (!is_mute(*own), fits(own.1), sought.value_in(own.1), score(*own));
     let ranks: Vec<Rank> = parts.iter().map(rank).collect();
     // The first among equals.
     let Some(best) = (0..parts.len()).reduce(|best, next| if ranks[next] > ranks[best] { next } else { best }) else {

@@ -296,6 +296,7 @@ impl<'a> Sought<'a> {
         [" or ", " and ", "/"].iter().any(|link| lower.contains(link))
     }
 
+    /// Returns whether a sentence has the requested value.
     pub(super) fn value_in(&self, sentence: &Sentence) -> Value {
         if self.spells_out(&sentence.plain) || (self.recurs && names_recurring_day(&sentence.plain)) {
             return Value::Exact;
@@ -370,7 +371,7 @@ impl<'a> Sought<'a> {
             share(weights, &heading, &HashSet::new()) >= LEAST_DENIED
         };
         announces_events(&lead_in.plain)
-            || aim(&lead_in.plain).is_some_and(|(aim, _)| names_task(aim) && has_none(aim) && !is_titled())
+            || aim(&lead_in.plain).is_some_and(|aim| names_task(aim) && has_none(aim) && !is_titled())
     }
 
     /// Returns whether a sentence says that something is allowed, if that is asked.

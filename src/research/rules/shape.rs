@@ -267,8 +267,8 @@ fn with_topic(parts: &[MaskedText<'_>], splitter: &WordSplitter) -> Vec<Question
         let aspect: String = start.chain(letters).collect();
         let mark = if part.starts_with(ORDER_WORDS) { "" } else { "?" };
         let is_open = place > 0 && refers_back(*part, &known, splitter);
-        let topic = if is_open { format!(" ({topic})") } else { String::new() };
-        QuestionPart { question: format!("{aspect}{topic}{mark}"), aspect }
+        let about = if is_open { format!(" ({topic})") } else { String::new() };
+        QuestionPart { question: format!("{aspect}{about}{mark}"), aspect }
     };
     parts.iter().enumerate().map(whole).collect()
 }
